@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from headgate.common.plain_data import Json
 from headgate.graph.guarantees import NO_CHECKPOINTS, Checkpointing, always_aligned, sink_guarantees
 from headgate.graph.logical import (
+    AccumulateNode,
     ColumnsNode,
     KeyedProcessNode,
     Node,
@@ -106,7 +107,7 @@ def partitioner_text(partitioner: Partitioner) -> str:
             return "broadcast"
 
 
-TABLES = (ColumnsNode, WindowAggregateNode)
+TABLES = (ColumnsNode, AccumulateNode, WindowAggregateNode)
 """Nodes of tables: they compute with columns, and rows that come in become columns."""
 
 
@@ -199,7 +200,7 @@ def _details(node: Node, states: States, promised: Guarantees) -> Facts:
             return {"columns": list(node.columns)}
         case ColumnsNode():
             return {"steps": [str(step) for step in node.steps]}
-        case WindowAggregateNode():
+        case AccumulateNode() | WindowAggregateNode():
             return {"aggregates": [str(each) for each in node.aggregation.aggregates]}
     return {}
 

@@ -106,6 +106,16 @@ class KeyedProcessNode(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class AccumulateNode(Node):
+    """The part of a table's aggregation before the exchange: rows of a batch become accumulators.
+
+    `aggregation` is a `relational.plan.Aggregation`.
+    """
+
+    aggregation: Any = None
+
+
+@dataclass(frozen=True, eq=False)
 class WindowAggregateNode(KeyedProcessNode):
     """A table's aggregation in windows of event time; its `function` only declares the state.
 

@@ -88,9 +88,7 @@ def windowed(window: TimeWindow) -> Windowed:
     return Windowed(window.size_ms, window.slide_ms, window.offset_ms)
 
 
-def aggregation_schema(
-    child: Schema, keys: tuple[int, ...], aggregates: tuple[Aggregate, ...]
-) -> Schema:
+def aggregation_schema(child: Schema, keys: tuple[int, ...], aggregates: tuple[Aggregate, ...]) -> Schema:
     """Return the columns of an aggregation: keys, window, results; event time is the window's last ms."""
     kept = [child.fields[place] for place in keys]
     results = [Field(each.name, each.result, each.nullable) for each in aggregates]

@@ -8,7 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from headgate.relational.plan import Aggregation, Filter, Project, Relation, Scan
-from headgate.relational.resolved import Apply, Choice, Column, Conversion, Member, Typed, columns_in, parts_of
+from headgate.relational.resolved import (
+    Apply,
+    Choice,
+    Column,
+    Conversion,
+    Member,
+    Typed,
+    columns_in,
+    parts_of,
+)
 from headgate.relational.schema import Schema
 
 
@@ -45,7 +54,9 @@ def steps_of(relation: Relation) -> tuple[Scan, tuple[Step, ...]]:
         case Filter():
             scan, steps = steps_of(relation.child)
             kept = _all_of(relation.schema)
-            return scan, _fused(steps, Step(relation.child.schema, (relation.condition,), kept, relation.schema))
+            return scan, _fused(
+                steps, Step(relation.child.schema, (relation.condition,), kept, relation.schema)
+            )
         case Aggregation():
             raise AssertionError("an aggregation is a node of its own")
     raise AssertionError(f"{type(relation).__name__} does not run yet")
@@ -66,7 +77,12 @@ def _fused(steps: tuple[Step, ...], last: Step) -> tuple[Step, ...]:
 
 
 def _goes_into(before: Step, last: Step) -> bool:
-    uses = [part.index for each in (*last.conditions, *last.columns) for part in parts_of(each) if isinstance(part, Column)]
+    uses = [
+        part.index
+        for each in (*last.conditions, *last.columns)
+        for part in parts_of(each)
+        if isinstance(part, Column)
+    ]
     computed = {place for place, each in enumerate(before.columns) if not isinstance(each, Column)}
     once = all(uses.count(place) <= 1 for place in computed)
     # What may fail was computed for all rows that came in; a new condition before it would hide its error.
@@ -85,8 +101,12 @@ def substituted(expression: Typed, columns: tuple[Typed, ...]) -> Typed:
             inner = tuple(substituted(each, columns) for each in expression.arguments)
             return replace(expression, arguments=inner)
         case Choice():
-            branches = tuple((substituted(c, columns), substituted(v, columns)) for c, v in expression.branches)
-            return replace(expression, branches=branches, otherwise=substituted(expression.otherwise, columns))
+            branches = tuple(
+                (substituted(c, columns), substituted(v, columns)) for c, v in expression.branches
+            )
+            return replace(
+                expression, branches=branches, otherwise=substituted(expression.otherwise, columns)
+            )
     return expression
 
 

@@ -43,6 +43,7 @@ def lowered_aggregation(environment: ProgramContext, plan: Aggregation) -> int:
     number = lowered(environment, plan.child)
     selector = keys[0] if len(keys) == 1 else tuple(keys)
     program = environment.program
+    number = program.add(logical.AccumulateNode(NEW, "accumulate", aggregation=plan), (number,))
     exchange = logical.PartitionNode(NEW, "group_by", partitioner=ByKeyGroup(selector))
     number = program.add(exchange, (number,))
     function = state_declaration(plan)

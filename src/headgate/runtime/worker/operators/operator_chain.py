@@ -10,6 +10,7 @@ from typing import Generic
 
 from headgate.common.errors import InternalError
 from headgate.graph.logical import (
+    AccumulateNode,
     BroadcastProcessNode,
     ColumnsNode,
     FilterNode,
@@ -128,6 +129,10 @@ def _make(node: Node, context_of: Callable[[Node], OperatorContext]) -> Operator
             from headgate.runtime.worker.operators.columns.column_steps import ColumnsOperator
 
             return ColumnsOperator(context, node.steps)
+        case AccumulateNode():
+            from headgate.runtime.worker.operators.columns.accumulating import AccumulatingOperator
+
+            return AccumulatingOperator(context, node.aggregation)
         case WindowAggregateNode():
             from headgate.runtime.worker.operators.columns.window_aggregate import WindowAggregateOperator
 

@@ -29,12 +29,9 @@ class Panes:
     def __len__(self) -> int:
         return len(self._layers)
 
-    def add_rows(self, table: pa.Table) -> None:
-        """Add rows: their keys, the arguments of the aggregates, and the column `PANE`."""
-        self.add(self._by_pane.of_rows(table))
-
     def add(self, table: pa.Table) -> None:
         """Add accumulators, in any number of rows per key; they have the column `PANE`."""
+        table = self._by_pane.merged(table)
         panes = table.column(PANE).to_numpy()
         if (len(panes) and panes[0] != panes[-1]) or len(np.unique(panes)) > 1:
             order = np.argsort(panes, kind="stable")

@@ -1,9 +1,9 @@
-"""Aggregates rows in windows of event time, batch by batch; a window's results go out when it ends."""
+"""Keeps accumulators in windows of event time, batch by batch; a window's results go out when it ends."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,14 +16,11 @@ from headgate.common.keys.keygroups import key_group_range
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
-from headgate.relational.aggregates import Grouping
-from headgate.relational.evaluation import evaluate
 from headgate.relational.plan import ALL_ROWS, WINDOW, Aggregation
 from headgate.relational.rules import RowsFailed
 from headgate.runtime.job.operator_context import OperatorContext
-from headgate.runtime.worker.operators.columns.column_steps import row_error
+from headgate.runtime.worker.operators.columns.accumulating import ROWS, accumulator_column, grouping_of
 from headgate.runtime.worker.operators.columns.panes import PANE, Panes
-from headgate.runtime.worker.operators.columns.row_columns import columns_of
 from headgate.runtime.worker.operators.columns.window_state import WINDOWS, PendingWindows, RestoredWindows
 from headgate.runtime.worker.operators.columns.window_times import WindowTimes
 from headgate.runtime.worker.operators.keyed_state import PendingKeyedState, earlier_state
@@ -34,8 +31,8 @@ from headgate.state.stored.restoring import open_restore
 from headgate.state.stored.value_readers import stored_value
 from headgate.state.targets import Target, target_of
 
-LATE = "late"
-"""The side output that gets records whose windows have all ended."""
+if TYPE_CHECKING:
+    from headgate.records.batch import Int64s
 
 
 class WindowAggregateOperator(Operator):
@@ -48,8 +45,7 @@ class WindowAggregateOperator(Operator):
         self._plan, self._times = plan, WindowTimes.of(plan.window)
         self._state = declared_state(function)
         self._key_fields = [plan.child.schema.fields[place] for place in plan.keys]
-        self._reads = plan.child.schema
-        self._grouping = _grouping(plan)
+        self._grouping = grouping_of(plan)
         self._panes = Panes(self._grouping)
         self._mark = WATERMARK_MIN
         self.late = 0
@@ -75,49 +71,29 @@ class WindowAggregateOperator(Operator):
                 restore.fill({WINDOWS: loader}, {})
 
     def process(self, batch: Batch) -> None:
-        """Add the rows of a batch to their windows, then let the windows go that have ended."""
-        columns = columns_of(self.context, batch, self._reads)
-        if batch.timestamps is None or batch.watermarks is None:
-            raise UsageError(
-                f"{self.context.label} has windows, and its records have no event time; call "
-                "with_event_time() on the stream before to_table()"
-            )
-        found = ArrowBatch(columns, batch.timestamps, np.maximum(batch.watermarks, self._mark))
-        self._add(self._in_time(found))
-        self._advance(int(found.watermarks[-1]))  # type: ignore[index]
+        """Add a batch of accumulators to their windows, then let the windows go that have ended."""
+        assert isinstance(batch, ArrowBatch) and batch.watermarks is not None  # noqa: PT018  # of our own sender
+        marks = np.maximum(batch.watermarks, self._mark)
+        self._panes.add(self._in_time(batch.columns, marks))
+        self._advance(int(marks[-1]))
 
-    def _in_time(self, batch: ArrowBatch) -> ArrowBatch:
-        """Return the rows whose last window has not ended; the others are counted, and leave by the side."""
-        assert batch.timestamps is not None and batch.watermarks is not None  # noqa: PT018
-        last = self._times.last_ends(self._times.panes_of(batch.timestamps))
-        late = last - 1 + self._plan.lateness_ms <= batch.watermarks
-        if not late.any():
-            return batch
-        self.late += int(late.sum())
-        self.emit_side(LATE, batch.take(np.flatnonzero(late)))
-        return batch.take(np.flatnonzero(~late))
-
-    def _add(self, batch: ArrowBatch) -> None:
-        if not len(batch):
-            return
-        assert batch.timestamps is not None
-        arrays = {PANE: pa.array(self._times.panes_of(batch.timestamps))}
-        for field in self._key_fields:
-            arrays[field.name] = batch.columns.column(field.name)
-        for each in self._plan.aggregates:
-            if each.argument is not None:
-                value = self._argument(each.argument, batch)
-                arrays |= {_column(each.name, a.name): value for a in each.parts.accumulators}
-        self._panes.add_rows(pa.table(arrays))
-
-    def _argument(self, expression: Any, batch: ArrowBatch) -> pa.Array:
+    def _in_time(self, sent: pa.RecordBatch, marks: Int64s) -> pa.Table:
+        """Return the accumulators whose last window has not ended; rows in the others are counted as late."""
         try:
-            return evaluate(expression, batch.columns)
-        except RowsFailed as failed:
-            from headgate.relational.evaluation import first_failing
-
-            row = first_failing(expression, batch.columns)
-            raise row_error(self.context, expression, failed, batch, row) from None
+            table = pa.table(sent).select(
+                [PANE, *self._grouping.keys, *(n for n, _ in self._grouping.columns)]
+            )
+        except KeyError as error:
+            raise UsageError(
+                f"{self.context.label}: records in flight of the restored checkpoint lack a column ({error}), "
+                "as the aggregates have changed; restore from a savepoint, which has no records in flight"
+            ) from None
+        last = self._times.last_ends(sent.column(PANE).to_numpy())
+        late = last - 1 + self._plan.lateness_ms <= marks
+        if not late.any():
+            return table
+        self.late += int(sent.column(ROWS).to_numpy()[late].sum())
+        return table.filter(pa.array(~late))
 
     def watermark(self, timestamp: int) -> None:
         """Let the windows go that have ended at `timestamp`, then pass it on."""
@@ -157,7 +133,7 @@ class WindowAggregateOperator(Operator):
         arrays = [*(_plain(whole.column(name)) for name in shown), window]
         for each in self._plan.aggregates:
             parts = each.parts
-            inputs = [_plain(whole.column(_column(each.name, a.name))) for a in parts.accumulators]
+            inputs = [_plain(whole.column(accumulator_column(each.name, a.name))) for a in parts.accumulators]
             arrays.append(self._finished(each.name, parts.finish, parts.result, inputs))
         return end, pa.RecordBatch.from_arrays(arrays, schema=self._plan.schema.to_arrow())
 
@@ -195,19 +171,6 @@ class WindowAggregateOperator(Operator):
         for entries in pending.pending._entries():  # type: ignore[attr-defined]
             found |= dict(zip(entries.keys, entries.values, strict=True))
         return None if key not in found else stored_value(WINDOWS, self._target, found[key])
-
-
-def _grouping(plan: Aggregation) -> Grouping:
-    columns = [
-        (_column(each.name, accumulator.name), accumulator)
-        for each in plan.aggregates
-        for accumulator in each.parts.accumulators
-    ]
-    return Grouping(tuple(plan.child.schema.names[place] for place in plan.keys), tuple(columns))
-
-
-def _column(name: str, accumulator: str) -> str:
-    return f"{name}/{accumulator}"
 
 
 def _plain(column: pa.ChunkedArray) -> pa.Array:

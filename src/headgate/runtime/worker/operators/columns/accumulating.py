@@ -1,0 +1,133 @@
+"""Makes accumulators of rows before they travel: what an aggregation sends by key, one row for each group.
+
+A batch whose groups are nearly as many as its rows is not grouped: each row becomes accumulators by itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate.common.errors import UsageError
+from headgate.records.arrow_batch import ArrowBatch
+from headgate.records.batch import Batch
+from headgate.relational.aggregates import Accumulator, Grouping
+from headgate.relational.evaluation import evaluate, first_failing
+from headgate.relational.plan import Aggregation
+from headgate.relational.resolved import Typed
+from headgate.relational.rules import RowsFailed
+from headgate.runtime.job.operator_context import OperatorContext
+from headgate.runtime.worker.operators.columns.column_steps import row_error
+from headgate.runtime.worker.operators.columns.panes import PANE
+from headgate.runtime.worker.operators.columns.row_columns import columns_of
+from headgate.runtime.worker.operators.columns.window_times import WindowTimes
+from headgate.runtime.worker.operators.operator_contract import Operator
+
+if TYPE_CHECKING:
+    from headgate.records.batch import Int64s
+
+ROWS: Final = "__rows"
+"""Name of the column that says how many rows are in a row of accumulators; late ones are counted by it."""
+_COUNTED: Final = (ROWS, Accumulator("rows", pa.int64(), "count_all", "sum"))
+_WORTHWHILE: Final = 0.6
+"""Groups per row up to which grouping before the exchange pays."""
+_TRIED_EVERY: Final = 32
+"""Of batches that are not grouped, every so often one is, to see whether that has changed."""
+
+
+def accumulator_column(name: str, accumulator: str) -> str:
+    """Return the name of the column of one accumulator of the aggregate `name`."""
+    return f"{name}/{accumulator}"
+
+
+def grouping_of(plan: Aggregation) -> Grouping:
+    """Return by which keys an aggregation groups, and all accumulators of its aggregates."""
+    columns = [
+        (accumulator_column(each.name, accumulator.name), accumulator)
+        for each in plan.aggregates
+        for accumulator in each.parts.accumulators
+    ]
+    return Grouping(tuple(plan.child.schema.names[place] for place in plan.keys), tuple(columns))
+
+
+class AccumulatingOperator(Operator):
+    """Sends accumulators in place of rows, each with the slice of event time (pane) in which its rows lie."""
+
+    def __init__(self, context: OperatorContext, plan: Aggregation) -> None:
+        super().__init__(context)
+        self._plan, self._times = plan, WindowTimes.of(plan.window)
+        grouping = grouping_of(plan)
+        self._grouping = Grouping((PANE, *grouping.keys), (*grouping.columns, _COUNTED))
+        self._skipped = 0
+        self._groups_per_row = 0.0
+
+    def process(self, batch: Batch) -> None:
+        """Make accumulators of the rows of a batch, and pass them on."""
+        if batch.timestamps is None or batch.watermarks is None:
+            raise UsageError(
+                f"{self.context.label} has windows, and its records have no event time; call "
+                "with_event_time() on the stream before to_table()"
+            )
+        columns = columns_of(self.context, batch, self._plan.child.schema)
+        rows, panes = self._rows(columns, batch), self._times.panes_of(batch.timestamps)
+        # By the watermark of this subtask; the receiver's is not higher, so the other rows are not late there.
+        late = self._times.last_ends(panes) - 1 + self._plan.lateness_ms <= batch.watermarks
+        rows = rows.add_column(0, PANE, pa.array(panes))
+        if not late.any():
+            self._send(self._grouped(rows), batch.watermarks[:1])
+            return
+        if not late.all():
+            self._send(self._grouped(rows.filter(pa.array(~late))), batch.watermarks[:1])
+        # Each with its own watermark, by which the receiver decides.
+        self._send(self._one_by_one(rows.filter(pa.array(late))), batch.watermarks[late])
+
+    def _send(self, found: pa.Table, marks: Int64s) -> None:
+        columns = found.combine_chunks().to_batches()[0]
+        times = columns.column(PANE).to_numpy()
+        self.next.process(ArrowBatch(columns, times, np.broadcast_to(marks, times.shape)))
+
+    def _rows(self, columns: pa.RecordBatch, batch: Batch) -> pa.Table:
+        """Return keys and the aggregates' arguments, under the names of their accumulators."""
+        arrays = {name: columns.column(name) for name in self._grouping.keys[1:]}
+        for each in self._plan.aggregates:
+            if each.argument is not None:
+                timed = ArrowBatch(columns, batch.timestamps, batch.watermarks)
+                value = self._argument(each.argument, timed)
+                of_each = each.parts.accumulators
+                arrays |= {accumulator_column(each.name, one.name): value for one in of_each}
+        return pa.table(arrays)
+
+    def _argument(self, expression: Typed, batch: ArrowBatch) -> pa.Array:
+        try:
+            return evaluate(expression, batch.columns)
+        except RowsFailed as failed:
+            row = first_failing(expression, batch.columns)
+            raise row_error(self.context, expression, failed, batch, row) from None
+
+    def _grouped(self, rows: pa.Table) -> pa.Table:
+        if self._groups_per_row > _WORTHWHILE and self._skipped < _TRIED_EVERY:
+            self._skipped += 1
+            return self._one_by_one(rows)
+        found = self._grouping.of_rows(rows)
+        self._groups_per_row, self._skipped = found.num_rows / rows.num_rows, 0
+        return found
+
+    def _one_by_one(self, rows: pa.Table) -> pa.Table:
+        arrays = {name: rows.column(name) for name in self._grouping.keys}
+        for name, each in self._grouping.columns:
+            arrays[name] = _of_row(
+                each, None if each.of_rows == "count_all" else rows.column(name), rows.num_rows
+            )
+        return pa.table(arrays)
+
+
+def _of_row(each: Accumulator, values: pa.ChunkedArray | None, rows: int) -> pa.ChunkedArray | pa.Array:
+    """Return the accumulators of rows that are groups by themselves."""
+    if values is None:
+        return pa.repeat(pa.scalar(1, pa.int64()), rows)
+    if each.of_rows == "count":
+        return pc.cast(pc.is_valid(values), pa.int64())
+    return pc.cast(values, each.type)
