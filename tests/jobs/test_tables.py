@@ -18,6 +18,8 @@ from running_jobs import Valve, wait_until
 import headgate as hg
 import headgate.functions as F  # noqa: N812  # as PySpark's users write it
 from headgate.checkpoint.opening import open_checkpoint, verify_files
+from headgate.offline.judging import Judgement
+from headgate.offline.upgrade import Verdict
 
 SCHEMA = pa.schema({"at": pa.int64(), "user": pa.string(), "price": pa.int64()})
 ROWS = [
@@ -55,14 +57,21 @@ class Job:
     """Windows over the rows, which come through a valve."""
 
     def __init__(
-        self, folder: Path, parallelism: int, limit: float = float("inf"), size: str = "4s", slide: str = "1s"
+        self,
+        folder: Path,
+        parallelism: int,
+        limit: float = float("inf"),
+        size: str = "4s",
+        slide: str = "1s",
+        keys: tuple[str, ...] = ("user",),
+        results: tuple[Any, ...] = (F.count("*").alias("n"), F.max("price").alias("top")),
     ) -> None:
         self.valve = Valve(next(NUMBERS), limit, *ROWS)
         self.env = environment(parallelism, {**TINY, "restart-strategy.type": "none"})
         self.env.checkpoints(every="20ms", storage=str(folder / "checkpoints"))
         stream = self.env.from_source(self.valve, uid="in").with_event_time("at", out_of_orderness="13s")
-        grouped = stream.to_table(SCHEMA).group_by("user", F.window("at", size, slide))
-        table = grouped.agg(F.count("*").alias("n"), F.max("price").alias("top"), uid="windows")
+        grouped = stream.to_table(SCHEMA).group_by(*keys, F.window("at", size, slide))
+        table = grouped.agg(*results, uid="windows")
         table.write_json(str(folder / "out"), uid="out")
 
 
@@ -98,6 +107,48 @@ def test_windows_go_on_across_a_savepoint(tmp_path: Path, form: str, parallelism
     verify_files(*open_checkpoint(str(folder)))
     Job(tmp_path, parallelism).env.execute("windows", restore_from=str(folder))
     assert published(tmp_path) == windows_of(4_000, 1_000)
+
+
+CHANGES: dict[str, tuple[dict[str, Any], Verdict]] = {
+    "the same": ({}, Verdict.AS_IS),
+    "another parallelism": ({"parallelism": 3}, Verdict.AS_IS),
+    "an aggregate less": ({"results": (F.count("*").alias("n"),)}, Verdict.AFTER_MIGRATION),
+    "an aggregate more": (
+        {"results": (F.count("*").alias("n"), F.max("price").alias("top"), F.sum("price").alias("all"))},
+        Verdict.INCOMPATIBLE,
+    ),
+    "another slide": ({"slide": "2s"}, Verdict.INCOMPATIBLE),
+    "another size": ({"size": "8s"}, Verdict.INCOMPATIBLE),
+    "another type of key": ({"keys": ("price",)}, Verdict.INCOMPATIBLE),
+    "a key more": ({"keys": ("user", "price")}, Verdict.INCOMPATIBLE),
+}
+
+
+@pytest.fixture(scope="module")
+def savepoint(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A savepoint with open windows."""
+    return str(stopped(tmp_path_factory.mktemp("old"), "canonical"))
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_verdict_on_windows_is_what_a_restore_does(change: str, savepoint: str, tmp_path: Path) -> None:
+    """Other windows, aggregates and keys: refused where open windows would be wrong."""
+    changes, expected = CHANGES[change]
+    given = {"parallelism": 2, **changes}
+    env = Job(tmp_path, **given).env
+    disk, metadata = open_checkpoint(savepoint)
+    report = Judgement(disk, metadata, env.program.nodes(), env.plan("windows"), False).report(
+        savepoint, "windows"
+    )
+    verdicts = {
+        item.verdict for operator in report.operators if operator.uid == "windows" for item in operator.items
+    }
+    assert expected in verdicts
+    if report.restorable:
+        env.execute("windows", restore_from=savepoint)
+        return
+    with pytest.raises(hg.HeadgateError, match="checkpoint|savepoint"):
+        env.execute("windows", restore_from=savepoint)
 
 
 def test_windows_are_a_table_in_a_savepoint(tmp_path: Path) -> None:
@@ -187,3 +238,17 @@ def test_a_window_needs_event_time() -> None:
         prices.group_by(F.window("price", "1s"))
     with pytest.raises(hg.PlanError, match="got 0 windows"):
         prices.group_by("price")
+
+
+def test_a_table_of_parquet_files_reads_only_what_is_used(tmp_path: Path) -> None:
+    """By the plan: the source is narrowed to the columns of the table, and to event time."""
+    rows = [row for split in ROWS for row in split]
+    columns = {name: [row[name] for row in rows] for name in ("at", "price")}
+    pq.write_table(pa.table(columns | {"note": ["x"] * len(rows)}), tmp_path / "bids.parquet")
+    env = environment(2)
+    bids = env.table(tmp_path / "bids.parquet").with_watermark("at", "20s")
+    assert bids.dtypes == [("at", "bigint"), ("price", "bigint"), ("note", "string")]
+    found = bids.group_by(F.window("at", "10s")).agg(F.sum("price").alias("total"), uid="totals")
+    assert sum(row["total"] for row in found.collect()) == sum(row["price"] for row in rows)
+    found.write_json(tmp_path / "out", uid="out")
+    assert env.plan().vertices[0].chain[0].source.columns == ["at", "price"]  # type: ignore[attr-defined]

@@ -21,6 +21,7 @@ from headgate.common.registry import Kind, load
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from headgate.api.tables.table import Table
     from headgate.records.row import Row
 
 T = TypeVar("T")
@@ -140,6 +141,18 @@ class Readers(ABC):
         source, paths = _made("parquet_source", "read_parquet", path, {"columns": chosen, **options})
         source.produces_columns = True
         return self._begin(source, "read_parquet", uid or path_uid("read_parquet", paths), None)
+
+    def table(self, source: Paths | DataFrame, uid: str | None = None) -> Table[DataStream[Row]]:
+        """Begin a table with Parquet files or a Spark DataFrame.
+
+        Args:
+            source: a file, a directory, a glob, or several of these; or a ``pyspark.sql.DataFrame``, bounded
+                or streaming.
+            uid: names the position; of files it is made from the path when omitted.
+        """
+        if hasattr(source, "sparkSession"):
+            return self.from_spark(source, uid).to_table()
+        return self.read_parquet(source, uid=uid).to_table()
 
     def from_collection(self, records: Iterable[T], uid: str | None = None) -> DataStream[T]:
         """Begin a stream with records from memory; for tests and small tables.

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import GenericAlias
 from typing import Any, NamedTuple
 
 from headgate.api.declared.keyed_states import MapState, map_state
 from headgate.api.functions import KeyedProcessFunction
 from headgate.api.streams.steps import ProgramContext
 from headgate.common.hints import Hint
+from headgate.common.keys.key_types import DeclaredKeys
 from headgate.graph import logical
 from headgate.graph.logical import NEW
 from headgate.graph.partitioners import ByKeyGroup
 from headgate.relational.plan import ALL_ROWS, Aggregation, Project, Relation
-from headgate.relational.python_types import hint_of
+from headgate.relational.python_types import hint_of, plain_type
 from headgate.relational.resolved import Column, Typed
 from headgate.relational.schema import Field, Schema
 from headgate.relational.steps import pruned, steps_of
@@ -48,9 +50,22 @@ def lowered_aggregation(environment: ProgramContext, plan: Aggregation) -> int:
     number = program.add(exchange, (number,))
     function = state_declaration(plan)
     node = logical.WindowAggregateNode(
-        NEW, "windows", uid=plan.uid, function=function, key=selector, aggregation=plan
+        NEW,
+        "windows",
+        uid=plan.uid,
+        function=function,
+        key=selector,
+        keys=_declared_keys(plan),
+        aggregation=plan,
     )
     return program.add(node, (number,))
+
+
+def _declared_keys(plan: Aggregation) -> DeclaredKeys:
+    fields = [plan.child.schema.fields[place] for place in plan.keys]
+    kinds = tuple(plain_type(field.type) for field in fields)
+    hint = kinds[0] if len(kinds) == 1 else GenericAlias(tuple, kinds)
+    return DeclaredKeys(hint, f"group_by({', '.join(field.name for field in fields)})")
 
 
 def _with_one_key(child: Relation) -> Relation:
@@ -90,8 +105,11 @@ def accumulators_record(plan: Aggregation) -> type:
     for each in plan.aggregates:
         for accumulator in each.parts.accumulators:
             fields.append((stored_name(each.name, accumulator.name), hint_of(accumulator.type)))
-    record: type = NamedTuple("Accumulators", fields)  # type: ignore[misc]
-    record.__module__ = "headgate.windows"
+    # Accumulators of other windows mean something else: the name of the record lets a restore refuse them.
+    window = plan.window
+    name = f"Windows_{window.size_ms}ms_every_{window.slide_ms}ms_from_{window.offset_ms % window.slide_ms}ms"
+    record: type = NamedTuple(name, fields)  # type: ignore[misc]
+    record.__module__ = "headgate"
     return record
 
 

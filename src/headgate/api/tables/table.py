@@ -6,17 +6,20 @@ Every call checks its columns and types at once, so that an error names the line
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headgate.api.showing import Preview
 from headgate.api.site import user_site
+from headgate.api.streams.event_time import WatermarkStrategy
 from headgate.api.streams.steps import ProgramContext
 from headgate.api.streams.stream_outputs import Outputs, StreamSink
 from headgate.api.tables.column import Column, ColumnLike, expression_of, shown_name
 from headgate.api.tables.lowering import lowered, lowered_aggregation
 from headgate.common.errors import PlanError
 from headgate.common.time import duration_ms
+from headgate.graph.logical import NEW, TimestampsNode
 from headgate.relational.aggregates import Aggregate, resolve_aggregate
 from headgate.relational.column_types import text_of
 from headgate.relational.expressions import AggregateCall, Alias, Expression, Reference, TimeWindow
@@ -88,6 +91,29 @@ class Table(Generic[S]):
     def __getitem__(self, name: str) -> Column:
         self._relation.schema.place(name)
         return Column(Reference(name))
+
+    def with_watermark(self, time: str, delay: str | int = 0, idleness: str | int | None = None) -> Table[S]:
+        """Give the rows event time by a column; call it before anything else of the table.
+
+        Args:
+            time: the column, a timestamp or ms since 1970.
+            delay: how much earlier than its predecessors a row may be without being late.
+            idleness: after this long without rows a source subtask no longer holds others back; None: never.
+
+        Raises:
+            PlanError: there is no such column, or the table has been filtered or computed already.
+        """
+        where = f"with_watermark() ({user_site()})"
+        if not isinstance(self._relation, Scan):
+            raise PlanError(f"{where} comes after other calls; call it right after to_table() or env.table()")
+        place = self._place("with_watermark", time)
+        name = self._relation.schema.names[place]
+        strategy = WatermarkStrategy.of(name, delay, idleness)
+        node = TimestampsNode(NEW, "event time", strategy=strategy)
+        number = self._environment.program.add(node, (self._relation.stream,))
+        return self._of(Scan(replace(self._relation.schema, event_time=name), number))
+
+    withWatermark = with_watermark  # noqa: N815  # PySpark's name
 
     # -- columns
 

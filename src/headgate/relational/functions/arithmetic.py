@@ -101,9 +101,12 @@ def _divide(result: pa.DataType, left: Values, right: Values) -> Values:
         return pc.divide(left, right)
     # One digit more than the result has, so that the last one can be rounded: Arrow cuts digits off.
     one, other = left.type, right.type
-    if one.precision + other.precision + other.scale + 2 > pa.decimal256(76, 0).precision:
+    # Arrow's quotient has max(6, scale + other's precision + 1) digits after the point.
+    scale = max(one.scale + 1, result.scale - other.precision)
+    precision = one.precision + scale - one.scale
+    if precision + other.precision + other.scale + 1 > 76:
         return _half_up(_exact_quotient(left, right, result), result)
-    wide = pc.cast(left, pa.decimal256(one.precision + 1, one.scale + 1))
+    wide = pc.cast(left, pa.decimal256(precision, scale))
     return _half_up(pc.divide(wide, pc.cast(right, pa.decimal256(other.precision, other.scale))), result)
 
 
