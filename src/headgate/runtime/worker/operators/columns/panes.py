@@ -8,6 +8,7 @@ snapshot is only a list of the tables that are there.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -31,14 +32,15 @@ class Panes:
 
     def add(self, table: pa.Table) -> None:
         """Add accumulators, in any number of rows per key; they have the column `PANE`."""
+        if not table.num_rows:
+            return
         table = self._by_pane.merged(table)
         panes = table.column(PANE).to_numpy()
-        if (len(panes) and panes[0] != panes[-1]) or len(np.unique(panes)) > 1:
+        if (panes != panes[0]).any():
             order = np.argsort(panes, kind="stable")
             table, panes = table.take(pa.array(order)), panes[order]
-        starts = np.flatnonzero(np.diff(panes, prepend=panes[0] - 1)) if len(panes) else []
-        stops = [*starts[1:], len(panes)]
-        for start, stop in zip(starts, stops, strict=True):
+        starts = np.flatnonzero(np.diff(panes, prepend=panes[0] - 1)).tolist()
+        for start, stop in pairwise([*starts, len(panes)]):
             self._put(int(panes[start]), table.slice(start, stop - start).drop_columns(PANE))
 
     def _put(self, pane: int, table: pa.Table) -> None:
