@@ -13,8 +13,6 @@ from typing import Any, TypeAlias
 from headgate.common.plain_data import Json
 from headgate.graph.guarantees import NO_CHECKPOINTS, Checkpointing, always_aligned, sink_guarantees
 from headgate.graph.logical import (
-    AccumulateNode,
-    ColumnsNode,
     KeyedProcessNode,
     Node,
     PartitionNode,
@@ -24,11 +22,11 @@ from headgate.graph.logical import (
     SinkNode,
     SourceNode,
     TimestampsNode,
-    WindowAggregateNode,
 )
 from headgate.graph.partitioners import Broadcast, ByKeyGroup, Forward, Partitioner, Rebalance
 from headgate.graph.physical import Edge, PhysicalPlan, Vertex
 from headgate.graph.rewrites import TWO_SIDED
+from headgate.graph.table_nodes import TABLES, table_details
 from headgate.graph.type_text import COLUMNS, MIXED, ROWS, StateFact, States, type_text
 from headgate.records.selectors import KeySelector
 
@@ -105,10 +103,6 @@ def partitioner_text(partitioner: Partitioner) -> str:
             return "rebalance"
         case Broadcast():
             return "broadcast"
-
-
-TABLES = (ColumnsNode, AccumulateNode, WindowAggregateNode)
-"""Nodes of tables: they compute with columns, and rows that come in become columns."""
 
 
 class _Shapes:
@@ -198,11 +192,7 @@ def _details(node: Node, states: States, promised: Guarantees) -> Facts:
             }
         case SelectNode():
             return {"columns": list(node.columns)}
-        case ColumnsNode():
-            return {"steps": [str(step) for step in node.steps]}
-        case AccumulateNode() | WindowAggregateNode():
-            return {"aggregates": [str(each) for each in node.aggregation.aggregates]}
-    return {}
+    return table_details(node)
 
 
 def _state(fact: StateFact) -> Facts:

@@ -75,13 +75,6 @@ class SelectNode(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnsNode(Node):
-    """Filters and computed columns of a table: `steps` are those of `relational.steps`, in order."""
-
-    steps: tuple[Any, ...] = ()
-
-
-@dataclass(frozen=True, eq=False)
 class TimestampsNode(Node):
     """Gives records event time and watermarks by an `api.streams.event_time.WatermarkStrategy`."""
 
@@ -103,26 +96,6 @@ class KeyedProcessNode(Node):
     key: KeySelector = ""
     # The type of keys that the program declares; None where it leaves that open
     keys: DeclaredKeys | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class AccumulateNode(Node):
-    """The part of a table's aggregation before the exchange: rows of a batch become accumulators.
-
-    `aggregation` is a `relational.plan.Aggregation`.
-    """
-
-    aggregation: Any = None
-
-
-@dataclass(frozen=True, eq=False)
-class WindowAggregateNode(KeyedProcessNode):
-    """A table's aggregation in windows of event time; its `function` only declares the state.
-
-    `aggregation` is a `relational.plan.Aggregation`.
-    """
-
-    aggregation: Any = None
 
 
 @dataclass(frozen=True, eq=False)

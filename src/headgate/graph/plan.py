@@ -10,6 +10,7 @@ from headgate.common.ids import EdgeId
 from headgate.common.keys.keygroups import default_max_parallelism
 from headgate.common.settings.options import MAX_PARALLELISM, PARALLELISM_MAX
 from headgate.graph.logical import Node, SideOutputNode
+from headgate.graph.narrowing import narrow_sources
 from headgate.graph.physical import PhysicalPlan
 from headgate.graph.rewrites import (
     Flow,
@@ -22,7 +23,6 @@ from headgate.graph.rewrites import (
     flow_of,
     fold_partitions,
     fold_side_outputs,
-    narrow_sources,
     number_vertices,
     resolve_parallelism,
 )

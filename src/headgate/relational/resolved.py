@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import pyarrow as pa
 
-Values = Any
+Values: TypeAlias = "pa.Array | pa.Scalar"
 """Values of an expression for the rows of a batch: a `pyarrow.Array`, or one `pyarrow.Scalar` for all."""
 
 

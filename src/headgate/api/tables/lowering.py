@@ -14,6 +14,7 @@ from headgate.common.keys.key_types import DeclaredKeys
 from headgate.graph import logical
 from headgate.graph.logical import NEW
 from headgate.graph.partitioners import ByKeyGroup
+from headgate.graph.table_nodes import AccumulateNode, ColumnsNode, WindowAggregateNode
 from headgate.relational.plan import ALL_ROWS, Aggregation, Project, Relation
 from headgate.relational.python_types import hint_of, plain_type
 from headgate.relational.resolved import Column, Typed
@@ -27,7 +28,7 @@ def lowered(environment: ProgramContext, relation: Relation, uid: str | None = N
     steps = pruned(steps)
     if not steps:
         return scan.stream
-    node = logical.ColumnsNode(NEW, _name(steps), uid=uid, steps=steps)
+    node = ColumnsNode(NEW, _name(steps), uid=uid, steps=steps)
     return environment.program.add(node, (scan.stream,))
 
 
@@ -45,11 +46,11 @@ def lowered_aggregation(environment: ProgramContext, plan: Aggregation) -> int:
     number = lowered(environment, plan.child)
     selector = keys[0] if len(keys) == 1 else tuple(keys)
     program = environment.program
-    number = program.add(logical.AccumulateNode(NEW, "accumulate", aggregation=plan), (number,))
+    number = program.add(AccumulateNode(NEW, "accumulate", aggregation=plan), (number,))
     exchange = logical.PartitionNode(NEW, "group_by", partitioner=ByKeyGroup(selector))
     number = program.add(exchange, (number,))
     function = state_declaration(plan)
-    node = logical.WindowAggregateNode(
+    node = WindowAggregateNode(
         NEW,
         "windows",
         uid=plan.uid,

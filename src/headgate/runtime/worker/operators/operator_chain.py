@@ -10,9 +10,7 @@ from typing import Generic
 
 from headgate.common.errors import InternalError
 from headgate.graph.logical import (
-    AccumulateNode,
     BroadcastProcessNode,
-    ColumnsNode,
     FilterNode,
     FlatMapNode,
     KeyedBroadcastProcessNode,
@@ -24,9 +22,9 @@ from headgate.graph.logical import (
     SinkNode,
     SourceNode,
     TimestampsNode,
-    WindowAggregateNode,
 )
 from headgate.graph.physical import Vertex
+from headgate.graph.table_nodes import AccumulateNode, ColumnsNode, WindowAggregateNode
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.job.operator_context import OperatorContext
@@ -125,18 +123,12 @@ def _make(node: Node, context_of: Callable[[Node], OperatorContext]) -> Operator
             return SourceOperator(context, node.source)
         case SelectNode():
             return SelectOperator(context, node.columns)
-        case ColumnsNode():
-            from headgate.runtime.worker.operators.columns.column_steps import ColumnsOperator
+        case ColumnsNode() | AccumulateNode() | WindowAggregateNode():
+            from headgate.runtime.worker.operators.columns.making import (
+                table_operator,  # it loads Arrow's kernels
+            )
 
-            return ColumnsOperator(context, node.steps)
-        case AccumulateNode():
-            from headgate.runtime.worker.operators.columns.accumulating import AccumulatingOperator
-
-            return AccumulatingOperator(context, node.aggregation)
-        case WindowAggregateNode():
-            from headgate.runtime.worker.operators.columns.window_aggregate import WindowAggregateOperator
-
-            return WindowAggregateOperator(context, node.aggregation, node.function)
+            return table_operator(context, node)
         case TimestampsNode():
             return TimestampsOperator(context, node.strategy)
         case BroadcastProcessNode():

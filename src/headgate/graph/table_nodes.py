@@ -1,0 +1,53 @@
+"""Nodes that tables add to a program's graph: computed columns, and the parts of a windowed aggregation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headgate.common.plain_data import Json
+from headgate.graph.logical import KeyedProcessNode, Node
+
+if TYPE_CHECKING:
+    from headgate.relational.plan import Aggregation
+    from headgate.relational.steps import Step
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnsNode(Node):
+    """Filters and computed columns of a table: `steps` are those of `relational.steps`, in order."""
+
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class AccumulateNode(Node):
+    """The part of a table's aggregation before the exchange: rows of a batch become accumulators.
+
+    `aggregation` is a `relational.plan.Aggregation`.
+    """
+
+    aggregation: Aggregation | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class WindowAggregateNode(KeyedProcessNode):
+    """A table's aggregation in windows of event time; its `function` only declares the state.
+
+    `aggregation` is a `relational.plan.Aggregation`.
+    """
+
+    aggregation: Aggregation | None = None
+
+
+TABLES = (ColumnsNode, AccumulateNode, WindowAggregateNode)
+"""All of these nodes: they compute with columns, and rows that come in become columns."""
+
+
+def table_details(node: Node) -> dict[str, Json]:
+    """Return what `explain()` says of a table's node: its steps or aggregates as text; {} of other nodes."""
+    if isinstance(node, ColumnsNode):
+        return {"steps": [str(step) for step in node.steps]}
+    if isinstance(node, AccumulateNode | WindowAggregateNode) and node.aggregation is not None:
+        return {"aggregates": [str(each) for each in node.aggregation.aggregates]}
+    return {}

@@ -1,0 +1,22 @@
+"""Makes the operator of a table's node."""
+
+from __future__ import annotations
+
+from headgate.graph.table_nodes import AccumulateNode, ColumnsNode, WindowAggregateNode
+from headgate.runtime.job.operator_context import OperatorContext
+from headgate.runtime.worker.operators.columns.accumulating import AccumulatingOperator
+from headgate.runtime.worker.operators.columns.column_steps import ColumnsOperator
+from headgate.runtime.worker.operators.columns.window_aggregate import WindowAggregateOperator
+from headgate.runtime.worker.operators.operator_contract import Operator
+
+
+def table_operator(
+    context: OperatorContext, node: ColumnsNode | AccumulateNode | WindowAggregateNode
+) -> Operator:
+    """Return the operator that runs a table's node in one subtask."""
+    if isinstance(node, ColumnsNode):
+        return ColumnsOperator(context, node.steps)
+    assert node.aggregation is not None  # the API gives it
+    if isinstance(node, AccumulateNode):
+        return AccumulatingOperator(context, node.aggregation)
+    return WindowAggregateOperator(context, node.aggregation, node.function)
