@@ -197,7 +197,7 @@ def q21(dataset: Dataset) -> pa.Table:
 
 
 def q22(dataset: Dataset) -> pa.Table:
-    """Return all bids with the fourth to sixth part of their URL, as cut at each "/"; null if it has fewer."""
+    """Return all bids with the fourth to sixth part of their URL, as cut at each "/"; null where missing."""
     sql = """
         SELECT auction, bidder, price, channel,
             string_split(url, '/')[4] AS dir1, string_split(url, '/')[5] AS dir2,
