@@ -43,7 +43,7 @@ def channel_urls(seed: int) -> pa.StringArray:
 
     Example:
         >>> channel_urls(1)[0].as_py()
-        'https://www.nexmark.com/zur/wbm/xmx/item.htm?query=1'
+        'https://www.nexmark.com/piao/fev/xb__/item.htm?query=1'
     """
     numbers = np.arange(HOT_CHANNELS + CHANNELS) - HOT_CHANNELS
     draws = Draws(seed, np.arange(len(numbers) * _PATH_PARTS))

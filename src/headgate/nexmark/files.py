@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final, Protocol
@@ -75,10 +75,7 @@ class _TableFile(Protocol):
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the rows of a batch."""
 
-    def __enter__(self) -> _TableFile:
-        """Return the file."""
-
-    def __exit__(self, *problem: object) -> None:
+    def close(self) -> None:
         """Write what is left, and close the file."""
 
 
@@ -200,15 +197,18 @@ def _write_beside(directory: Path, settings: NexmarkSettings, wanted: Contents) 
 def _write_files(directory: Path, number: int, settings: NexmarkSettings, wanted: Contents) -> None:
     """Write one file of each table."""
     file_format = FileFormat(wanted.file_format)
-    kind = _ParquetFile if file_format is FileFormat.PARQUET else _JsonFile
     with ExitStack() as open_files:
-        tables: list[_TableFile] = [
-            open_files.enter_context(kind(directory / _path(table, number, file_format), SCHEMAS[table]))
-            for table in TABLES
-        ]
+        tables = []
+        for table in TABLES:
+            file = _new_file(directory / _path(table, number, file_format), file_format, SCHEMAS[table])
+            tables.append(open_files.enter_context(closing(file)))
         for first, stop in _pieces(number, wanted):
             for file, batch in zip(tables, events(settings, first, stop)):
                 file.write(batch)
+
+
+def _new_file(path: Path, file_format: FileFormat, schema: pa.Schema) -> _TableFile:
+    return _ParquetFile(path, schema) if file_format is FileFormat.PARQUET else _JsonFile(path)
 
 
 def _pieces(number: int, wanted: Contents) -> Iterator[tuple[int, int]]:
@@ -237,10 +237,7 @@ class _ParquetFile:
             self._writer.write_table(self._waiting.slice(0, full), ROW_GROUP_ROWS)
             self._waiting = self._waiting.slice(full)
 
-    def __enter__(self) -> _ParquetFile:
-        return self
-
-    def __exit__(self, *problem: object) -> None:
+    def close(self) -> None:
         with self._writer:
             if self._waiting.num_rows:
                 self._writer.write_table(self._waiting, ROW_GROUP_ROWS)
@@ -249,14 +246,11 @@ class _ParquetFile:
 class _JsonFile:
     """A file of JSON lines that is being written."""
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
+    def __init__(self, path: Path) -> None:
         self._file = path.open("wb")
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._file.write(json_lines(batch))
 
-    def __enter__(self) -> _JsonFile:
-        return self
-
-    def __exit__(self, *problem: object) -> None:
+    def close(self) -> None:
         self._file.close()

@@ -36,7 +36,7 @@ class TextPool:
     Example:
         >>> pool = letters_pool(1)
         >>> pool.cut(np.array([5, 6]), np.array([4, 3])).to_pylist()
-        ['owjj', 'wjj']
+        ['ujzq', 'jzq']
     """
 
     def __init__(self, characters: NDArray[np.uint8]) -> None:

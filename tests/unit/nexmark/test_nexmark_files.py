@@ -94,6 +94,13 @@ def test_json_lines_have_times_as_text(tmp_path: Path) -> None:
     ]
 
 
+def test_a_piece_may_lack_a_kind(tmp_path: Path) -> None:
+    """The last one has a person and nothing else, and one of two files no person at all."""
+    for file_format in FileFormat:
+        dataset = generate_files(tmp_path / file_format, SETTINGS, 101, file_format=file_format, files=2)
+        assert [dataset.read(table).num_rows for table in TABLES] == [3, 6, 92]
+
+
 def test_chosen_columns_are_read(tmp_path: Path) -> None:
     """In the order that was asked for, and no others."""
     for file_format in FileFormat:

@@ -109,8 +109,8 @@ def test_q5_slides_by_two_seconds(tmp_path: Path) -> None:
     """A bid is in five windows; one at the end of a window is not in it."""
     assert rows(q5(dataset_of(tmp_path / "one", Bid(1, ms=100 * S)))) == [(1, 1)] * 5
     dataset = dataset_of(tmp_path / "two", Bid(1, ms=100 * S), Bid(1, ms=110 * S - 1), Bid(2, ms=110 * S))
-    # Windows that begin at 92, 94, 96, 98: the first bid. At 100: both of auction 1. At 102 to 108: the second
-    # and the third tie. At 110: the third.
+    # Windows that begin at 92, 94, 96, 98: the first bid. At 100: both of auction 1. At 102 to 108: the
+    # second and the third tie. At 110: the third.
     assert rows(q5(dataset)) == [(1, 1)] * 8 + [(1, 2)] + [(2, 1)] * 5
 
 
