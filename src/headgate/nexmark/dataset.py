@@ -33,7 +33,7 @@ class FileFormat(StrEnum):
     JSON = "json"
 
     @property
-    def title(self) -> str:
+    def label(self) -> str:
         """Name of the format in messages, and in those of the file sources."""
         return "Parquet" if self is FileFormat.PARQUET else "JSON"
 
@@ -115,9 +115,9 @@ def open_files(directory: Path, tables: Collection[str] = TABLES) -> Dataset:
             )
         found = _format_of(folder)
         formats.setdefault(found, folder)
-        files[table] = [Path(path) for path in expand(folder, found.title)]
+        files[table] = [Path(path) for path in expand(folder, found.label)]
     if len(formats) > 1:
-        told = " and ".join(f"{file_format.title} in {folder}" for file_format, folder in formats.items())
+        told = " and ".join(f"{file_format.label} in {folder}" for file_format, folder in formats.items())
         raise UsageError(f"{directory} has {told}; expected one format: convert one of them")
     dataset = Dataset(directory, next(iter(formats)), files)
     for table, paths in files.items():
@@ -206,6 +206,6 @@ def _check_complete(path: Path, batch: pa.RecordBatch, schema: pa.Schema) -> Non
 
 def _undecodable(path: Path, file_format: FileFormat, problem: Exception) -> BadRecordError:
     return BadRecordError(
-        f"{path} cannot be read as {file_format.title} ({problem}); expected what Nexmark's generator "
+        f"{path} cannot be read as {file_format.label} ({problem}); expected what Nexmark's generator "
         "writes: mend or remove the file"
     )

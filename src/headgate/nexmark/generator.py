@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from headgate.common.errors import ConfigError
 from headgate.nexmark.channels import CHANNELS, HOT_CHANNELS, channel_names, channel_urls
@@ -109,8 +108,8 @@ class NexmarkSettings:
     Arguments:
         seed: of all random numbers, 0 to 2^64 - 1.
         rate: events per second of event time, 1 to 10^9.
-        out_of_order_group_size: events arrive shuffled within groups of this size; 1 is in order. A multiple
-            of 953 would not shuffle but repeat events, and is refused.
+        out_of_order_group_size: events arrive shuffled within groups of this size; 1 is in order, and so are
+            the divisors of 952. A multiple of 953 would repeat events, and is refused.
         base_time_ms: event time of event 0, in milliseconds since 1970, from 0 to 10^14.
 
     Raises:
@@ -227,7 +226,7 @@ def _persons(settings: NexmarkSettings, ids: Integers) -> pa.RecordBatch:
         _drawn(draws, Purpose.CITY, _CITIES),
         _drawn(draws, Purpose.STATE, _STATES),
     ]
-    used = 8 + sum(map(_text_bytes, columns))
+    used = 8 + _text_bytes(*columns)
     return pa.RecordBatch.from_arrays(
         [
             pa.array(ids // _CYCLE + _FIRST_ID),
@@ -250,7 +249,7 @@ def _auctions(settings: NexmarkSettings, ids: Integers) -> pa.RecordBatch:
     is_hot = draws.below(Purpose.IS_HOT_SELLER, 4) > 0
     seller = np.where(is_hot, hot_seller, _any_person(draws, Purpose.SELLER, last_person))
     time_ms = _time_ms(settings, ids)
-    used = 48 + _text_bytes(name) + _text_bytes(description)
+    used = 48 + _text_bytes(name, description)
     return pa.RecordBatch.from_arrays(
         [
             pa.array(last_person * _AUCTIONS_PER_CYCLE + ids % _CYCLE - 1 + _FIRST_ID),
@@ -336,8 +335,11 @@ def _joined(*parts: pa.StringArray | str) -> pa.StringArray:
     return pc.binary_join_element_wise(*parts, "")
 
 
-def _text_bytes(texts: pa.StringArray) -> NDArray[np.int32]:
-    return np.asarray(pc.binary_length(texts))
+def _text_bytes(*columns: pa.StringArray) -> Integers:
+    """Return the bytes that the texts of each row have together."""
+    lengths = np.array([np.asarray(pc.binary_length(column)) for column in columns], dtype=np.int64)
+    total: Integers = lengths.sum(axis=0)
+    return total
 
 
 def _timestamps(time_ms: Integers) -> pa.TimestampArray:
@@ -346,7 +348,7 @@ def _timestamps(time_ms: Integers) -> pa.TimestampArray:
 
 def _padding(seed: int, draws: Draws, wanted: Integers) -> pa.StringArray:
     """Return texts of letters, of `wanted` bytes give or take a fifth; empty where `wanted` is negative."""
-    average = np.maximum(wanted, 0).astype(np.int64)
+    average = np.maximum(wanted, 0)
     spread = (2 * average + 5) // 10
     lengths = average - spread + draws.below(Purpose.EXTRA_LENGTH, np.maximum(2 * spread, 1))
     return letters_pool(seed).cut(draws.below(Purpose.EXTRA_START, POOL_BYTES), lengths)

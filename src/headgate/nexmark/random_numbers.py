@@ -9,6 +9,7 @@ only, so every machine gets the same numbers.
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -134,6 +135,7 @@ def power_of_two(exponents: Floats) -> Floats:
     return np.ldexp(value, whole.astype(np.int32))
 
 
+@lru_cache(maxsize=1000)
 def _stream_start(seed: int, purpose: int) -> int:
     """Return where in the sequence of SplitMix64 the numbers of a seed and a purpose begin."""
     mixed = _mixed(np.array([seed], dtype=np.uint64))

@@ -271,9 +271,11 @@ def _answer(query: str, dataset: Dataset, sql: str, bids: pa.Table | None = None
 def _duckdb() -> ModuleType:
     try:
         import duckdb  # type: ignore[import-not-found, unused-ignore]
+
+        module: ModuleType = duckdb
     except ImportError:
         raise UsageError(
             "Nexmark's reference answers need the package duckdb, which is not installed; "
             "run: pip install 'headgate[nexmark]'"
         ) from None
-    return duckdb
+    return module
