@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.common.errors import ConfigError
-from headgate.nexmark.channels import CHANNELS, HOT_CHANNELS, channel_names, channel_urls
+from headgate.nexmark.bid_channels import CHANNELS, HOT_CHANNELS, channel_names, channel_urls
 from headgate.nexmark.random_numbers import Draws, Integers, Purpose
 from headgate.nexmark.random_texts import POOL_BYTES, letters_pool, words_pool
 
