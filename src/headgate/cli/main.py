@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 import typer
 
-from headgate.cli import checkpoint, control, savepoint, usercode
+from headgate.cli import checkpoint, control, nexmark, savepoint, usercode
 from headgate.cli.command_parameters import (
     Arguments,
     AsJson,
@@ -56,6 +56,7 @@ savepoint.app.command("create")(control.create_savepoint)
 app.command("list")(control.list_jobs)
 for _command in (control.status, control.stop, control.cancel, control.rescale, control.query):
     app.command()(_command)
+app.command("nexmark")(nexmark.nexmark)
 
 
 @app.command()
