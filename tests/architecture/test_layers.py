@@ -59,7 +59,6 @@ OURS = {
     ],
     "runtime.worker.operators": [
         "common", "records", "graph", "core", "api", "state", "checkpoint", "restore", "runtime.job",
-        "runtime.worker.operators.columns",
 ],
     "runtime.worker.operators.columns": [
         "common", "records", "graph.table_nodes", "api.declared", "api.functions", "state", "relational",
@@ -85,7 +84,8 @@ OURS = {
     "runtime.worker": [
         "common", "records", "graph", "core", "api", "state", "checkpoint", "runtime.job",
         "runtime.protocol", "runtime.transport", "runtime.worker.exchange", "runtime.worker.in_flight",
-        "runtime.worker.operators", "runtime.worker.snapshot", "runtime.worker.task",
+        "runtime.worker.operators", "runtime.worker.operators.columns", "runtime.worker.snapshot",
+        "runtime.worker.task",
 ],
     "display": ["common", "graph", "api.jobs", "runtime.job", "runtime.protocol"],
     "runtime.driver.endpoint": ["common", "graph", "core", "api", "checkpoint", "runtime.job"],
@@ -105,7 +105,8 @@ OURS = {
 ],
     "spark": ["common.refusals", "connectors.dataframe.writers", "deploy.spark.session", "stateprocessor"],
     "stateprocessor": ["common", "serde", "api", "state", "checkpoint", "offline"],
-    "cli": ["common", "api", "graph", "checkpoint", "display", "offline", "stateprocessor"],
+    "cli": ["common", "api", "graph", "checkpoint", "display", "offline", "stateprocessor", "nexmark"],
+    "nexmark": ["common", "api", "connectors.files.paths", "functions"],
     "testing": [
         "common", "serde", "records", "core", "graph", "api", "state", "checkpoint", "restore", "ha",
         "usercode", "runtime"],

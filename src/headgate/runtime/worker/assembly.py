@@ -30,7 +30,7 @@ from headgate.runtime.worker.exchange.remote_channel import Between, RemoteLane
 from headgate.runtime.worker.in_flight.catalog import StreamCatalog, uid_of
 from headgate.runtime.worker.in_flight.channels import PartReader, prefetched
 from headgate.runtime.worker.in_flight.recovered import RecoveredInput
-from headgate.runtime.worker.operators.operator_chain import build_chain
+from headgate.runtime.worker.operator_chain import build_chain
 from headgate.runtime.worker.operators.operator_contract import Receiver
 from headgate.runtime.worker.snapshot.finishing import AttemptServices
 from headgate.runtime.worker.task.chain_runner import ChainRunner, CollectedOutput, OnThread
