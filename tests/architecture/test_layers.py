@@ -141,6 +141,7 @@ ONLY_IN = {
     "rocksdict": ["state/rocksdb/"],
     "kazoo": ["ha/zookeeper/kazoo_nodes.py"],
     "confluent_kafka": [],
+    "duckdb": ["nexmark/reference.py"],
     "fastavro": ["serde/codecs/avro_schemas.py"],
     "obstore": ["checkpoint/storage/"],
     "google": [],
@@ -174,6 +175,7 @@ LAZY = {
     "kazoo": "it is optional",
     "rocksdict": "it is optional",
     "confluent_kafka": "it is optional",
+    "duckdb": "it is optional",
     "fastavro": "it is optional",
     "obstore": "it is optional, and starts threads of its own",
     "hypothesis": "it is for tests that use it",
@@ -276,7 +278,7 @@ def test_each_folder_says_what_lives_there() -> None:
 
 
 ROLES = {
-    "__init__.py", "backend.py", "effects.py", "errors.py", "gang.py", "handles.py", "machine.py",
+    "__init__.py", "backend.py", "effects.py", "errors.py", "gang.py", "generator.py", "handles.py", "machine.py",
     "operator_state.py", "questions.py", "serializer.py", "settings.py", "sink.py", "snapshot.py",
     "snapshots.py", "source.py", "stored_values.py",
 }  # fmt: skip
