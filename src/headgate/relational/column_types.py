@@ -168,9 +168,8 @@ def common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     if left == right:
         return left
     if pa.types.is_floating(left) or pa.types.is_floating(right):
-        # Also a float with a decimal or a bigint is computed as double, which Spark widens to.
-        both_small = all(kind == pa.float32() or kind in _INTEGERS for kind in (left, right))
-        return pa.float32() if both_small else pa.float64()
+        # A float keeps too few digits of any other number, so that Spark takes a double.
+        return pa.float64()
     if pa.types.is_decimal(left) or pa.types.is_decimal(right):
         return wider_decimal(as_decimal(left), as_decimal(right))
     return max(left, right, key=_INTEGERS.index)

@@ -29,7 +29,8 @@ def evaluate(expression: Typed, batch: pa.RecordBatch) -> pa.Array:
     load_families()
     found = _values(expression, batch)
     if isinstance(found, pa.Scalar):
-        return pa.repeat(found, batch.num_rows)
+        # Arrow repeats no array or map zero times.
+        return pa.repeat(found, batch.num_rows) if batch.num_rows else pa.array([], found.type)
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 

@@ -6,7 +6,34 @@ import importlib
 from functools import cache
 from typing import Final
 
-FAMILIES: Final = ("arithmetic", "comparison", "logic", "conditional")
+FAMILIES: Final = (
+    "arithmetic",
+    "bits",
+    "comparison",
+    "conditional",
+    "hashes",
+    "logic",
+    "mathematical",
+    "nested.arrays",
+    "nested.combined",
+    "nested.maps",
+    "nested.structs",
+    "numerals",
+    "rounding",
+    "row_hashes",
+    "strings.encodings",
+    "strings.formats",
+    "strings.joining",
+    "strings.letters",
+    "strings.parts",
+    "strings.patterns",
+    "strings.searching",
+    "times.calendar",
+    "times.fields",
+    "times.formats",
+    "times.instants",
+)
+"""The files that have rules."""
 
 
 @cache

@@ -10,7 +10,14 @@ import pyarrow as pa
 
 from headgate.common.errors import PlanError
 from headgate.relational.casts import cast_exists, cast_is_safe
-from headgate.relational.column_types import LOCAL_TIMESTAMP, TIMESTAMP, common_type, text_of, type_named
+from headgate.relational.column_types import (
+    LOCAL_TIMESTAMP,
+    TIMESTAMP,
+    common_type,
+    is_integer,
+    text_of,
+    type_named,
+)
 from headgate.relational.expressions import (
     AggregateCall,
     Alias,
@@ -188,10 +195,31 @@ def called(name: str, arguments: list[Typed]) -> Typed:
     if rule is None:
         near = difflib.get_close_matches(name, RULES, 1, 0.0)
         raise PlanError(f"there is no function {name!r}; did you mean {near[0]!r}?")
+    if rule.family == "arithmetic":
+        arguments = _whole_beside_decimals(arguments)
     found = rule.judge(tuple(argument.type for argument in arguments))
     if found is None or len(found.arguments) != len(arguments):
         given = ", ".join(text_of(argument.type) for argument in arguments) or "nothing"
         raise PlanError(f"{name}() takes {rule.takes}; got {given}")
+    if rule.refine is not None:
+        found = rule.refine(found, arguments)
     converted = tuple(convert(each, to) for each, to in zip(arguments, found.arguments, strict=True))
     nullable = any(each.nullable for each in converted) if found.nullable is None else found.nullable
+    if rule.choice is not None and any(each.may_fail for each in converted[1:]):
+        return rule.choice(converted)
     return Apply(found.result, nullable or tolerant, rule.name, converted, rule.fails, tolerant)
+
+
+def _whole_beside_decimals(arguments: list[Typed]) -> list[Typed]:
+    """Return arguments with a constant whole number beside a decimal as a decimal of its own digits.
+
+    So Spark keeps the digits of the result few: an `int` would count as ten of them.
+    """
+    if not any(pa.types.is_decimal(each.type) for each in arguments):
+        return arguments
+    found = []
+    for each in arguments:
+        if isinstance(each, Constant) and is_integer(each.type) and each.value.is_valid:
+            each = constant(Decimal(each.value.as_py()))
+        found.append(each)
+    return found

@@ -1,25 +1,38 @@
-"""Arithmetic: `+ - * / % div`, negation, absolute values; overflow and division by zero are errors."""
+"""Arithmetic: `+ - * / % div pmod`, negation, absolute values; overflow and division by zero are errors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import ROUND_DOWN, Decimal, localcontext
 from functools import partial
-from typing import Any, Final
+from typing import Final, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.relational.column_types import (
     as_decimal,
-    bounded_decimal,
     common_number,
     is_integer,
     is_numeric,
     text_of,
 )
+from headgate.relational.functions.decimals import (
+    divided,
+    multiplied,
+    positive_remainder,
+    product_type,
+    quotient_type,
+    remainder,
+    remainder_type,
+    sum_type,
+    summed,
+)
+from headgate.relational.functions.kernels import by_numpy, refuse
+from headgate.relational.functions.times.durations import moved, moved_judge
 from headgate.relational.resolved import Values
-from headgate.relational.rules import Judge, RowsFailed, Rule, Signature, Types, add
+from headgate.relational.rules import Judge, Kernel, RowsFailed, Rule, Signature, Types, add, either
 
 FAMILY: Final = "arithmetic"
 _PAIR: Final = "two numbers"
@@ -36,6 +49,7 @@ def _numbers(given: Types) -> tuple[pa.DataType, pa.DataType] | None:
     return (left, right) if is_numeric(left) and is_numeric(right) else None
 
 
+N = TypeVar("N", np.int64, np.float64)
 Precision = Callable[[pa.DataType, pa.DataType], pa.DataType]
 
 
@@ -53,84 +67,39 @@ def _judge(decimal: Precision) -> Judge:
     return judge
 
 
-def _sum_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    scale = max(left.scale, right.scale)
-    return bounded_decimal(max(left.precision - left.scale, right.precision - right.scale) + scale + 1, scale)
+def _numbers_or_decimals(decimals: Kernel, kernel: Callable[..., Values]) -> Kernel:
+    """Return a kernel that has one for decimals, and Arrow's, which checks overflow, for other numbers."""
 
+    def either_kind(result: pa.DataType, left: Values, right: Values) -> Values:
+        if pa.types.is_decimal(result):
+            return decimals(result, left, right)
+        return _checked(kernel, result, left, right)
 
-def _product_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    return bounded_decimal(left.precision + right.precision + 1, left.scale + right.scale)
-
-
-def _quotient_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    scale = max(6, left.scale + right.precision + 1)
-    return bounded_decimal(left.precision - left.scale + right.scale + scale, scale)
-
-
-def _remainder_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    scale = max(left.scale, right.scale)
-    return bounded_decimal(min(left.precision - left.scale, right.precision - right.scale) + scale, scale)
+    return either_kind
 
 
 def _checked(kernel: Callable[..., Values], result: pa.DataType, *values: Values) -> Values:
     """Call an Arrow kernel that raises on overflow."""
     try:
-        found = kernel(*values)
+        return kernel(*values)
     except pa.ArrowInvalid:
-        raise RowsFailed(
-            "ARITHMETIC_OVERFLOW", f"the result does not fit {text_of(result)}; try_ gives null"
-        ) from None
-    return found if found.type == result else _as_decimal(found, result)
+        small = pa.int8(), pa.int16()
+        condition = (
+            "BINARY_ARITHMETIC_OVERFLOW" if result in small and len(values) == 2 else "ARITHMETIC_OVERFLOW"
+        )
+        raise RowsFailed(condition, f"the result does not fit {text_of(result)}; try_ gives null") from None
 
 
-def _as_decimal(values: Values, result: pa.DataType) -> Values:
-    from headgate.relational.casts import cast_values
-
-    return cast_values(values, result, strict=True)
-
-
-def _refuse_zero(divisor: Values) -> None:
-    zero = pc.equal(divisor, pa.scalar(0, divisor.type))
-    if (zero if isinstance(zero, pa.Scalar) else pc.any(zero)).as_py():
-        raise RowsFailed("DIVIDE_BY_ZERO", "division by zero; try_divide gives null")
+def _refuse_zero(dividend: Values, divisor: Values, condition: str, why: str) -> None:
+    # Beside null, a divisor does not count.
+    refuse(pc.and_(pc.equal(divisor, pa.scalar(0, divisor.type)), pc.is_valid(dividend)), condition, why)
 
 
 def _divide(result: pa.DataType, left: Values, right: Values) -> Values:
-    _refuse_zero(right)
+    _refuse_zero(left, right, "DIVIDE_BY_ZERO", "division by zero; try_divide gives null")
     if not pa.types.is_decimal(result):
         return pc.divide(left, right)
-    # One digit more than the result has, so that the last one can be rounded: Arrow cuts digits off.
-    one, other = left.type, right.type
-    # Arrow's quotient has max(6, scale + other's precision + 1) digits after the point.
-    scale = max(one.scale + 1, result.scale - other.precision)
-    precision = one.precision + scale - one.scale
-    if precision + other.precision + other.scale + 1 > 76:
-        return _half_up(_exact_quotient(left, right, result), result)
-    wide = pc.cast(left, pa.decimal256(precision, scale))
-    return _half_up(pc.divide(wide, pc.cast(right, pa.decimal256(other.precision, other.scale))), result)
-
-
-def _exact_quotient(left: Values, right: Values, result: pa.DataType) -> pa.Array:
-    """Divide decimals of so many digits that Arrow has no room for them, row by row."""
-    rows = max(len(each) for each in (left, right) if isinstance(each, pa.Array))
-    pairs = [
-        each.to_pylist() if isinstance(each, pa.Array) else [each.as_py()] * rows for each in (left, right)
-    ]
-    with localcontext(prec=76):
-        found = [None if a is None or b is None else a / b for a, b in zip(*pairs, strict=True)]
-        digit = Decimal(1).scaleb(-result.scale - 1)
-        cut = [None if each is None else each.quantize(digit, ROUND_DOWN) for each in found]
-    return pa.array(cut, pa.decimal256(76, result.scale + 1))
-
-
-def _half_up(values: Values, result: pa.DataType) -> Values:
-    rounded = pc.round(values, ndigits=result.scale, round_mode="half_towards_infinity")
-    try:
-        return pc.cast(rounded, result)
-    except pa.ArrowInvalid:
-        raise RowsFailed(
-            "NUMERIC_VALUE_OUT_OF_RANGE", f"the result does not fit {text_of(result)}; try_ gives null"
-        ) from None
+    return divided(result, left, right)
 
 
 def _quotient(given: Types) -> Signature | None:
@@ -139,7 +108,7 @@ def _quotient(given: Types) -> Signature | None:
         return None
     if all(is_integer(kind) or pa.types.is_floating(kind) for kind in found):
         return Signature((pa.float64(), pa.float64()), pa.float64())
-    return _judge(_quotient_type)(given)
+    return _judge(quotient_type)(given)
 
 
 def _integral(given: Types) -> Signature | None:
@@ -150,42 +119,48 @@ def _integral(given: Types) -> Signature | None:
 
 
 def _div(result: pa.DataType, left: Values, right: Values) -> Values:
-    _refuse_zero(right)
-    return _checked(pc.divide_checked, result, left, right)
+    _refuse_zero(left, right, "DIVIDE_BY_ZERO", "division by zero; try_divide gives null")
+    return _checked(pc.divide_checked, result, left, _one_for_zero(right))
+
+
+def _one_for_zero(divisor: Values) -> Values:
+    return pc.if_else(pc.equal(divisor, pa.scalar(0, divisor.type)), pa.scalar(1, divisor.type), divisor)
 
 
 def _remainder(result: pa.DataType, left: Values, right: Values) -> Values:
-    zero = pc.equal(right, pa.scalar(0, right.type))
-    if (zero if isinstance(zero, pa.Scalar) else pc.any(zero)).as_py():
-        raise RowsFailed("REMAINDER_BY_ZERO", "remainder of a division by zero; try_mod gives null")
-    if pa.types.is_floating(result):
-        import numpy as np
-
-        return _by_numpy(np.fmod, left, right, result)
-    # Dividing the least integer by -1 overflows, while its remainder is 0.
-    safe = (
-        pc.if_else(pc.equal(right, pa.scalar(-1, right.type)), pa.scalar(1, right.type), right)
-        if is_integer(result)
-        else right
-    )
-    whole = pc.divide(left, safe) if is_integer(result) else pc.trunc(pc.divide(left, safe))
-    return _checked(lambda a, b, q: pc.subtract(a, pc.multiply(b, q)), result, left, safe, whole)
+    _refuse_zero(left, right, "REMAINDER_BY_ZERO", "remainder of a division by zero; try_mod gives null")
+    if pa.types.is_decimal(result):
+        return remainder(result, left, right)
+    return by_numpy(_rest)(result, left, right)
 
 
-def _by_numpy(kernel: Callable[..., Any], left: Values, right: Values, result: pa.DataType) -> Values:
-    arrays = [each if isinstance(each, pa.Array) else each.as_py() for each in (left, right)]
-    if all(not isinstance(each, pa.Array) for each in arrays):
-        return pa.scalar(None if None in arrays else float(kernel(*arrays)), result)
-    length = next(len(each) for each in arrays if isinstance(each, pa.Array))
-    plain = [
-        pc.fill_null(each, 1).to_numpy(zero_copy_only=False)
-        if isinstance(each, pa.Array)
-        else (1.0 if each is None else each)
-        for each in arrays
-    ]
-    missing = pc.or_(*[pc.is_null(each) for each in (left, right)])
-    found = pa.array(kernel(*plain), result)
-    return found if len(found) != length else pc.if_else(missing, pa.scalar(None, result), found)
+def _pmod(result: pa.DataType, left: Values, right: Values) -> Values:
+    _refuse_zero(left, right, "REMAINDER_BY_ZERO", "remainder of a division by zero; try_mod gives null")
+    if pa.types.is_decimal(result):
+        return positive_remainder(result, left, right)
+    return by_numpy(_positive_rest)(result, left, right)
+
+
+def _rest(dividend: npt.NDArray[N], divisor: npt.NDArray[N]) -> npt.NDArray[N]:
+    # A null's divisor is 0 here; the rest of the least integer by -1 is 0, as of all by -1.
+    whole = np.issubdtype(divisor.dtype, np.integer)
+    return np.fmod(dividend, np.where((divisor == 0) | (whole & (divisor == -1)), 1, divisor))
+
+
+def _positive_rest(dividend: npt.NDArray[N], divisor: npt.NDArray[N]) -> npt.NDArray[N]:
+    """Return the remainder; of r below 0 it is that of r + divisor, a sum that wraps, as in Java."""
+    rest = _rest(dividend, divisor)
+    return np.where(rest < 0, _rest(rest + divisor, divisor), rest)
+
+
+def _moving(sign: int, kernel: Callable[..., Values]) -> Callable[..., Values]:
+    """Return a kernel that adds (`sign` 1) or subtracts (-1) times by `moved`, and numbers by `kernel`."""
+
+    def moving(result: pa.DataType, left: Values, right: Values) -> Values:
+        times = pa.types.is_temporal(left.type) or pa.types.is_temporal(right.type)
+        return moved(sign, result, left, right) if times else kernel(result, left, right)
+
+    return moving
 
 
 def _negative(result: pa.DataType, value: Values) -> Values:
@@ -203,17 +178,20 @@ def _one_number(given: Types) -> Signature | None:
     return Signature((kind,), kind) if is_numeric(kind) else None
 
 
-def _arithmetic(kernel: Callable[..., Values]) -> Callable[..., Values]:
-    return partial(_checked, kernel)
-
-
 def _register() -> None:
     pairs: dict[str, tuple[Judge, Callable[..., Values]]] = {
-        "+": (_judge(_sum_type), _arithmetic(pc.add_checked)),
-        "-": (_judge(_sum_type), _arithmetic(pc.subtract_checked)),
-        "*": (_judge(_product_type), _arithmetic(pc.multiply_checked)),
+        "+": (
+            either(_judge(sum_type), moved_judge(1)),
+            _moving(1, _numbers_or_decimals(partial(summed, 1), pc.add_checked)),
+        ),
+        "-": (
+            either(_judge(sum_type), moved_judge(-1)),
+            _moving(-1, _numbers_or_decimals(partial(summed, -1), pc.subtract_checked)),
+        ),
+        "*": (_judge(product_type), _numbers_or_decimals(multiplied, pc.multiply_checked)),
         "/": (_quotient, _divide),
-        "%": (_judge(_remainder_type), _remainder),
+        "%": (_judge(remainder_type), _remainder),
+        "pmod": (_judge(remainder_type), _pmod),
         "div": (_integral, _div),
     }
     for name, (judge, kernel) in pairs.items():

@@ -1,0 +1,1 @@
+"""The rules of functions of arrays, maps and structs, a file for each subject."""

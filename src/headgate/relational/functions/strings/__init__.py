@@ -1,0 +1,1 @@
+"""The rules of functions of text, a file for each subject; a letter is a code point, as in Spark."""

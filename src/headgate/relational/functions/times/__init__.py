@@ -1,0 +1,1 @@
+"""The rules of functions of dates, timestamps and durations, a file for each subject."""
