@@ -147,7 +147,7 @@ def test_the_verdict_on_windows_is_what_a_restore_does(change: str, savepoint: s
     if report.restorable:
         env.execute("windows", restore_from=savepoint)
         return
-    with pytest.raises(hg.HeadgateError, match="checkpoint|savepoint"):
+    with pytest.raises(hg.HeadgateError, match=r"checkpoint|savepoint"):
         env.execute("windows", restore_from=savepoint)
 
 

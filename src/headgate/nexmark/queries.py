@@ -54,7 +54,7 @@ def q12(bids: Bids) -> Table[Any]:
 
 
 def q14(bids: Bids) -> Table[Any]:
-    """Return the bids of a middle price, with the time of day and the number of letters c in their padding."""
+    """Return the bids of a middle price, with the time of day and how many letters c their padding has."""
     hour = F.expr("hour", "dateTime")
     time = F.when(hour.between(8, 18), "dayTime").when(hour.between(7, 19), "otherTime")
     letters = F.expr("length", "extra") - F.expr("length", F.expr("replace", "extra", F.lit("c"), F.lit("")))

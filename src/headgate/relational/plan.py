@@ -22,7 +22,7 @@ WINDOW: Final = pa.struct([pa.field("start", TIMESTAMP, False), pa.field("end", 
 
 
 ALL_ROWS: Final = "__all_rows"
-"""Name of the key column of an aggregation without keys; all rows have the same value in it, and no result."""
+"""Name of the key column of an aggregation without keys; all rows have one value in it, results lack it."""
 
 
 @dataclass(frozen=True, slots=True)

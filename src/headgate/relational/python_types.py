@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from typing import Optional
 
 import pyarrow as pa
 
@@ -17,9 +18,10 @@ def hint_of(kind: pa.DataType) -> Hint:
 
     Example:
         >>> hint_of(pa.int64())
-        int | None
+        typing.Optional[int]
     """
-    return plain_type(kind) | None
+    found: Hint = Optional[plain_type(kind)]  # type: ignore[assignment]  # noqa: UP045  # known at run time
+    return found
 
 
 def plain_type(kind: pa.DataType) -> type:

@@ -49,7 +49,8 @@ class Schema:
         exact = [place for place in places if self.fields[place].name == name]
         if len(places) > 1 and len(exact) != 1:
             raise PlanError(f"column {name!r} is ambiguous: there are {len(places)} of that name; rename one")
-        return (exact or places or [None])[0]
+        found = exact or places
+        return found[0] if found else None
 
     def place(self, name: str) -> int:
         """Return the place of a column; a PlanError names the nearest one if there is none."""

@@ -41,7 +41,7 @@ class Step:
 
 
 def steps_of(relation: Relation) -> tuple[Scan, tuple[Step, ...]]:
-    """Return the scan below a plan of filters and projections, and the steps that compute it, fused and pruned.
+    """Return the scan below a plan of filters and projections, and the steps that compute it, fused.
 
     Aggregations are not below: a table that is aggregated scans the aggregation's results.
     """

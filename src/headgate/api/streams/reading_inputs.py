@@ -151,7 +151,7 @@ class Readers(ABC):
             uid: names the position; of files it is made from the path when omitted.
         """
         if hasattr(source, "sparkSession"):
-            return self.from_spark(source, uid).to_table()
+            return self.from_spark(source, uid).to_table()  # type: ignore[arg-type]  # by a mark of DataFrames
         return self.read_parquet(source, uid=uid).to_table()
 
     def from_collection(self, records: Iterable[T], uid: str | None = None) -> DataStream[T]:

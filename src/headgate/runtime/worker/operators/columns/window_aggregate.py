@@ -13,10 +13,12 @@ from headgate.api.functions import KeyedProcessFunction
 from headgate.common.errors import UsageError
 from headgate.common.keys.key_types import stored_shapes
 from headgate.common.keys.keygroups import key_group_range
+from headgate.common.plain_data import Plain
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.relational.plan import ALL_ROWS, WINDOW, Aggregation
+from headgate.relational.python_types import plain_type
 from headgate.relational.rules import RowsFailed
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.accumulating import ROWS, accumulator_column, grouping_of
@@ -28,6 +30,7 @@ from headgate.runtime.worker.operators.operator_contract import Operator, Pendin
 from headgate.state.backend import StoredValue
 from headgate.state.state_names import Claims
 from headgate.state.stored.restoring import open_restore
+from headgate.state.stored.subtask_state import chunks_of
 from headgate.state.stored.value_readers import stored_value
 from headgate.state.targets import Target, target_of
 
@@ -54,7 +57,9 @@ class WindowAggregateOperator(Operator):
         """Restore the windows and the event time of the snapshots."""
         where, target = self.context, target_of(self._state[WINDOWS])
         self._target: Target = target
-        self._record = self._state[WINDOWS].types[1]
+        record = self._state[WINDOWS].types[1]
+        assert isinstance(record, type)  # as the API declares it
+        self._record = record
         self._groups = key_group_range(where.max_parallelism, where.parallelism, where.subtask)
         marks = [state.watermark for state in where.restored if state.watermark is not None]
         self._mark = min(marks, default=WATERMARK_MIN)
@@ -68,7 +73,8 @@ class WindowAggregateOperator(Operator):
             keys = pa.schema([pa.field(each.name, each.type) for each in self._key_fields])
             loader = RestoredWindows(self._panes, keys, self._grouping.columns)
             with open_restore(stored, {WINDOWS: target}, self._groups, where.max_parallelism) as restore:
-                restore.fill({WINDOWS: loader}, {})
+                for chunk in (chunk for base in restore.bases for chunk in chunks_of(base, restore.groups)):
+                    loader.load(chunk.keys, chunk.values)
 
     def process(self, batch: Batch) -> None:
         """Add a batch of accumulators to their windows, then let the windows go that have ended."""
@@ -85,8 +91,8 @@ class WindowAggregateOperator(Operator):
             )
         except KeyError as error:
             raise UsageError(
-                f"{self.context.label}: records in flight of the restored checkpoint lack a column ({error}), "
-                "as the aggregates have changed; restore from a savepoint, which has no records in flight"
+                f"{self.context.label}: records in flight of the restored checkpoint lack a column "
+                f"({error}), as the aggregates have changed; restore from a savepoint, which has none"
             ) from None
         last = self._times.last_ends(sent.column(PANE).to_numpy())
         late = last - 1 + self._plan.lateness_ms <= marks
@@ -119,8 +125,7 @@ class WindowAggregateOperator(Operator):
 
     def _drop(self) -> None:
         panes = self._panes.starts()
-        last = self._times.last_ends(np.array(panes, np.int64)) if panes else []
-        kept = [pane for pane, end in zip(panes, last, strict=True) if end - 1 > self._mark]
+        kept = [pane for pane in panes if self._times.ends_over(pane)[-1] - 1 > self._mark]
         self._panes.drop_before(kept[0] if kept else WATERMARK_MAX)
 
     def _results(self, end: int) -> tuple[int, pa.RecordBatch]:
@@ -154,9 +159,7 @@ class WindowAggregateOperator(Operator):
         )  # fmt: skip
         return PendingKeyedState(self.context.uid, pending, self._mark, None, self._key_shapes())
 
-    def _key_shapes(self) -> Any:
-        from headgate.relational.python_types import plain_type
-
+    def _key_shapes(self) -> list[Plain]:
         kinds = tuple(plain_type(field.type) for field in self._key_fields) or (int,)
         return stored_shapes({kinds if len(kinds) > 1 else kinds[0]})
 

@@ -95,11 +95,6 @@ def _hashes(table: pa.Table, keys: tuple[str, ...]) -> Any:
 class RestoredWindows:
     """Takes the stored maps of a restore, key by key, and adds their accumulators to the panes."""
 
-    @property
-    def entries(self) -> dict[Hashable, Any]:
-        """No entries: windows are only filled by :meth:`load`."""
-        return {}
-
     def __init__(self, panes: Panes, keys: pa.Schema, columns: Sequence[tuple[str, Accumulator]]) -> None:
         self._panes, self._keys, self._columns = panes, keys, columns
 
