@@ -16,6 +16,8 @@ from source_tree import ROOT, Module, source
 from scripts.house_numbers import LONG, lines_of, long_files, untyped
 
 FILE = Path(__file__).with_name("budgets.txt")
+LINES_BEFORE = 97_330
+"""What decision 0205 allows."""
 
 
 class Budgets(NamedTuple):
@@ -40,7 +42,9 @@ def parsed(text: str) -> Budgets:
     numbers = {row[0]: int(row[1]) for row in rows if row[0] not in ("long-file", "room")}
     long = frozenset(row[1] for row in rows if row[0] == "long-file")
     rooms = {row[1]: (int(row[2]), int(row[3])) for row in rows if row[0] == "room"}
-    return Budgets(numbers["lines-of-src"], numbers["untyped-names"], long, rooms)
+    # Before other rooms had budgets of their own, one number was for all.
+    lines = numbers.get("lines-of-older-rooms", LINES_BEFORE)
+    return Budgets(lines, numbers["untyped-names"], long, rooms)
 
 
 def within(module: Module, room: str) -> bool:
@@ -57,7 +61,7 @@ def grown(before: Budgets, now: Budgets) -> list[str]:
     """What of the budgets is more than it was."""
     both = before.rooms.keys() & now.rooms.keys()
     return [
-        *([f"lines-of-src: {before.lines} -> {now.lines}"] if now.lines > before.lines else []),
+        *([f"lines-of-older-rooms: {before.lines} -> {now.lines}"] if now.lines > before.lines else []),
         *([f"untyped-names: {before.untyped} -> {now.untyped}"] if now.untyped > before.untyped else []),
         *([f"long files: {len(before.long)} -> {len(now.long)}"] if len(now.long) > len(before.long) else []),
         *(
@@ -121,7 +125,7 @@ def test_growth_is_found() -> None:
     """A higher number, and one file more; less of anything is welcome."""
     before = Budgets(100, 10, frozenset({"a", "b"}))
     assert grown(before, Budgets(101, 11, frozenset({"a", "b", "c"}))) == [
-        "lines-of-src: 100 -> 101",
+        "lines-of-older-rooms: 100 -> 101",
         "untyped-names: 10 -> 11",
         "long files: 2 -> 3",
     ]

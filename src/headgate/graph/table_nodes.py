@@ -9,13 +9,13 @@ from headgate.common.plain_data import Json
 from headgate.graph.logical import KeyedProcessNode, Node
 
 if TYPE_CHECKING:
-    from headgate.relational.plan import Aggregation
-    from headgate.relational.steps import Step
+    from headgate.relational.fused_steps import Step
+    from headgate.relational.relations import Aggregation
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnsNode(Node):
-    """Filters and computed columns of a table: `steps` are those of `relational.steps`, in order."""
+    """Filters and computed columns of a table: `steps` are those of `relational.fused_steps`, in order."""
 
     steps: tuple[Step, ...] = ()
 
@@ -24,7 +24,7 @@ class ColumnsNode(Node):
 class AccumulateNode(Node):
     """The part of a table's aggregation before the exchange: rows of a batch become accumulators.
 
-    `aggregation` is a `relational.plan.Aggregation`.
+    `aggregation` is a `relational.relations.Aggregation`.
     """
 
     aggregation: Aggregation | None = None
@@ -34,7 +34,7 @@ class AccumulateNode(Node):
 class WindowAggregateNode(KeyedProcessNode):
     """A table's aggregation in windows of event time; its `function` only declares the state.
 
-    `aggregation` is a `relational.plan.Aggregation`.
+    `aggregation` is a `relational.relations.Aggregation`.
     """
 
     aggregation: Aggregation | None = None

@@ -10,7 +10,7 @@ from typing import Any, Final
 import headgate.functions as F  # noqa: N812  # as users of PySpark write it
 from headgate.api.environment import Environment
 from headgate.api.tables.column import Column
-from headgate.api.tables.table import Table
+from headgate.api.tables.column_table import Table
 
 Bids = Table[Any]
 """The table of bids, whose event time is `dateTime`."""

@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from headgate.common.errors import PlanError
 from headgate.relational.casts import cast_values
-from headgate.relational.column_types import bounded_decimal, is_integer, is_numeric, text_of
 from headgate.relational.expressions import AggregateCall
 from headgate.relational.resolved import Typed, Values
 from headgate.relational.resolving import convert, resolve
 from headgate.relational.rules import RowsFailed, Types
 from headgate.relational.schema import Schema
+from headgate.relational.spark_types import bounded_decimal, is_integer, is_numeric, text_of
 
 
 class Accumulator(NamedTuple):

@@ -8,14 +8,6 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.relational.column_types import (
-    PRECISION_MAX,
-    TIMESTAMP,
-    as_decimal,
-    is_integer,
-    is_numeric,
-    text_of,
-)
 from headgate.relational.functions.kernels import first_rows
 from headgate.relational.functions.nested.ragged import list_array, lists_of
 from headgate.relational.functions.number_texts import (
@@ -28,10 +20,18 @@ from headgate.relational.functions.number_texts import (
     number_texts,
     trimmed,
 )
-from headgate.relational.functions.times.texts import time_texts, times_of
+from headgate.relational.functions.times.time_texts import time_texts, times_of
 from headgate.relational.functions.times.zone import days_of, instants, local
 from headgate.relational.resolved import Values
 from headgate.relational.rules import RowsFailed
+from headgate.relational.spark_types import (
+    PRECISION_MAX,
+    TIMESTAMP,
+    as_decimal,
+    is_integer,
+    is_numeric,
+    text_of,
+)
 
 _BOUNDS: Final = {
     pa.int8(): (-(2**7), 2**7 - 1),

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.relational.casts import cast_values
-from headgate.relational.families import load_families
+from headgate.relational.function_families import load_families
 from headgate.relational.resolved import Apply, Choice, Column, Constant, Conversion, Member, Typed, Values
 from headgate.relational.rules import RULES, RowsFailed
 

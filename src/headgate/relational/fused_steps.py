@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from headgate.relational.plan import Aggregation, Filter, Project, Relation, Scan
+from headgate.relational.relations import Aggregation, Filter, Project, Relation, Scan
 from headgate.relational.resolved import (
     Apply,
     Choice,

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headgate.common.errors import PlanError
 from headgate.common.hints import Hint
-from headgate.relational.column_types import is_integer, text_of
+from headgate.relational.spark_types import is_integer, text_of
 
 
 def hint_of(kind: pa.DataType) -> Hint:

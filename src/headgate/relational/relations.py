@@ -12,10 +12,10 @@ from typing import Final
 import pyarrow as pa
 
 from headgate.relational.aggregates import Aggregate
-from headgate.relational.column_types import TIMESTAMP
 from headgate.relational.expressions import TimeWindow
 from headgate.relational.resolved import Typed
 from headgate.relational.schema import Field, Schema
+from headgate.relational.spark_types import TIMESTAMP
 
 WINDOW: Final = pa.struct([pa.field("start", TIMESTAMP, False), pa.field("end", TIMESTAMP, False)])
 """Type of the column `window`: where it begins, and where it ends, which is not in it."""

@@ -115,7 +115,7 @@ class Conversion(Typed):
         return (self.strict and not self.safe) or self.child.may_fail
 
     def __str__(self) -> str:
-        from headgate.relational.column_types import text_of
+        from headgate.relational.spark_types import text_of
 
         return f"{'' if self.strict else 'try_'}cast({self.child} as {text_of(self.type)})"
 

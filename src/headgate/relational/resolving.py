@@ -9,15 +9,7 @@ from decimal import Decimal
 import pyarrow as pa
 
 from headgate.common.errors import PlanError
-from headgate.relational.casts import cast_exists, cast_is_safe
-from headgate.relational.column_types import (
-    LOCAL_TIMESTAMP,
-    TIMESTAMP,
-    common_type,
-    is_integer,
-    text_of,
-    type_named,
-)
+from headgate.relational.casts import cast_exists, cast_is_safe, cast_values
 from headgate.relational.expressions import (
     AggregateCall,
     Alias,
@@ -30,10 +22,18 @@ from headgate.relational.expressions import (
     Scalar,
     TimeWindow,
 )
-from headgate.relational.families import load_families
+from headgate.relational.function_families import load_families
 from headgate.relational.resolved import Apply, Choice, Column, Constant, Conversion, Member, Typed
 from headgate.relational.rules import ALIASES, RULES, Rule
 from headgate.relational.schema import Schema
+from headgate.relational.spark_types import (
+    LOCAL_TIMESTAMP,
+    TIMESTAMP,
+    common_type,
+    is_integer,
+    text_of,
+    type_named,
+)
 
 TRY = "try_"
 
@@ -143,7 +143,7 @@ def convert(child: Typed, to: pa.DataType, *, strict: bool = True) -> Typed:
     if child.type == to:
         return child
     if isinstance(child, Constant) and (not child.value.is_valid or cast_is_safe(child.type, to)):
-        return Constant(to, child.nullable, child.value.cast(to))
+        return Constant(to, child.nullable, cast_values(child.value, to, strict=True))
     safe = cast_is_safe(child.type, to)
     return Conversion(to, child.nullable or not (strict or safe), child, strict, safe)
 

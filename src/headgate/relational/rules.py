@@ -162,7 +162,7 @@ def converts_by_itself(given: pa.DataType, wanted: pa.DataType) -> bool:
     As Spark's ANSI mode: between numbers (what does not fit is an error of the row), between times, from all
     but nested types to text, and from text to all but these.
     """
-    from headgate.relational.column_types import is_numeric
+    from headgate.relational.spark_types import is_numeric
 
     if given == wanted or pa.types.is_null(given):
         return True

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from headgate.common.errors import PlanError
-from headgate.relational.column_types import normal_type, text_of
+from headgate.relational.spark_types import normal_type, text_of
 
 
 @dataclass(frozen=True, slots=True)

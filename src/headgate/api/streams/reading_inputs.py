@@ -21,7 +21,7 @@ from headgate.common.registry import Kind, load
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from headgate.api.tables.table import Table
+    from headgate.api.tables.column_table import Table
     from headgate.records.row import Row
 
 T = TypeVar("T")

@@ -36,7 +36,7 @@ from headgate.records.selectors import KeySelector
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headgate.api.tables.table import Table
+    from headgate.api.tables.column_table import Table
     from headgate.records.row import Row
 
 T = TypeVar("T")

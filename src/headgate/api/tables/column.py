@@ -116,23 +116,23 @@ class Column:
         return call("not", self)
 
     def eqNullSafe(self, other: ColumnLike) -> Column:  # noqa: N802  # PySpark's name
-        """Compare so that null equals null, and the result is never null."""
+        """Return whether both are equal, or both null; it is never null."""
         return call("<=>", self, other)
 
     def isNull(self) -> Column:  # noqa: N802
-        """Whether the value is null."""
+        """Return whether the value is null."""
         return call("isnull", self)
 
     def isNotNull(self) -> Column:  # noqa: N802
-        """Whether the value is not null."""
+        """Return whether the value is not null."""
         return call("isnotnull", self)
 
     def isin(self, *values: ColumnLike) -> Column:
-        """Whether the value equals one of `values`."""
+        """Return whether the value equals one of `values`."""
         return call("in", self, *values)
 
     def between(self, low: ColumnLike, high: ColumnLike) -> Column:
-        """Whether the value lies between `low` and `high`, both included."""
+        """Return whether the value lies between `low` and `high`, both included."""
         return (self >= low) & (self <= high)
 
     # -- names and types

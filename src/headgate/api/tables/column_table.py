@@ -21,9 +21,8 @@ from headgate.common.errors import PlanError
 from headgate.common.time import duration_ms
 from headgate.graph.logical import NEW, TimestampsNode
 from headgate.relational.aggregates import Aggregate, resolve_aggregate
-from headgate.relational.column_types import text_of
 from headgate.relational.expressions import AggregateCall, Alias, Expression, Reference, TimeWindow
-from headgate.relational.plan import (
+from headgate.relational.relations import (
     Aggregation,
     Filter,
     Project,
@@ -36,6 +35,7 @@ from headgate.relational.resolved import Column as ResolvedColumn
 from headgate.relational.resolved import Typed
 from headgate.relational.resolving import resolve
 from headgate.relational.schema import Field, Schema
+from headgate.relational.spark_types import text_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

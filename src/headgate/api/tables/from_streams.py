@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from headgate.api.site import user_site
 from headgate.api.streams.steps import ProgramContext
-from headgate.api.tables.table import S, Table
+from headgate.api.tables.column_table import S, Table
 from headgate.common.errors import PlanError, UsageError
 from headgate.graph.logical import FilterNode, Node, PartitionNode, SourceNode, TimestampsNode
-from headgate.relational.plan import Scan
+from headgate.relational.relations import Scan
 from headgate.relational.schema import schema_of
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from headgate.graph import logical
 from headgate.graph.logical import NEW
 from headgate.graph.partitioners import ByKeyGroup
 from headgate.graph.table_nodes import AccumulateNode, ColumnsNode, WindowAggregateNode
-from headgate.relational.plan import ALL_ROWS, Aggregation, Project, Relation
+from headgate.relational.fused_steps import pruned, steps_of
 from headgate.relational.python_types import hint_of, plain_type
+from headgate.relational.relations import ALL_ROWS, Aggregation, Project, Relation
 from headgate.relational.resolved import Column, Typed
 from headgate.relational.schema import Field, Schema
-from headgate.relational.steps import pruned, steps_of
 
 
 def lowered(environment: ProgramContext, relation: Relation, uid: str | None = None) -> int:

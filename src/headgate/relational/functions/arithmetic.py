@@ -11,13 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.relational.column_types import (
-    as_decimal,
-    common_number,
-    is_integer,
-    is_numeric,
-    text_of,
-)
 from headgate.relational.functions.decimals import (
     divided,
     multiplied,
@@ -33,6 +26,13 @@ from headgate.relational.functions.kernels import by_numpy, refuse
 from headgate.relational.functions.times.durations import moved, moved_judge
 from headgate.relational.resolved import Values
 from headgate.relational.rules import Judge, Kernel, RowsFailed, Rule, Signature, Types, add, either
+from headgate.relational.spark_types import (
+    as_decimal,
+    common_number,
+    is_integer,
+    is_numeric,
+    text_of,
+)
 
 FAMILY: Final = "arithmetic"
 _PAIR: Final = "two numbers"

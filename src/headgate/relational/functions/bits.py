@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.relational.column_types import common_number, is_integer, is_numeric
 from headgate.relational.functions.kernels import missing, refuse, wholes, with_arrays
 from headgate.relational.resolved import Values
 from headgate.relational.rules import Judge, Kernel, Rule, Signature, Types, add
+from headgate.relational.spark_types import common_number, is_integer, is_numeric
 
 FAMILY: Final = "bits"
 _BYTE: Final = pa.int8()

@@ -9,9 +9,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.relational.column_types import common_type
 from headgate.relational.resolved import Values
 from headgate.relational.rules import Rule, Signature, Types, add
+from headgate.relational.spark_types import common_type
 
 FAMILY: Final = "comparison"
 _TWO: Final = "two values of a type in common"

@@ -9,11 +9,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.relational.column_types import common_type, is_numeric
 from headgate.relational.functions.comparison import _compare
 from headgate.relational.functions.kernels import refuse
 from headgate.relational.resolved import Apply, Choice, Typed, Values
 from headgate.relational.rules import Judge, Rule, Signature, Types, add, exactly
+from headgate.relational.spark_types import common_type, is_numeric
 
 FAMILY: Final = "conditional"
 

@@ -10,10 +10,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.relational.column_types import bounded_decimal, text_of
 from headgate.relational.functions.kernels import per_row
 from headgate.relational.resolved import Values
 from headgate.relational.rules import RowsFailed
+from headgate.relational.spark_types import bounded_decimal, text_of
 
 _WIDE: Final = 76
 """The digits that Arrow computes with."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import binascii
 import hashlib
-import zlib
 from typing import Final
 
 import pyarrow as pa
@@ -42,7 +42,7 @@ def _register() -> None:
     text = pa.string()
     for name, function in (("md5", _md5), ("sha1", _sha1)):
         add(Rule(name, FAMILY, _of_bytes(text), per_value(function), "bytes or a text"))
-    add(Rule("crc32", FAMILY, _of_bytes(pa.int64()), per_value(zlib.crc32), "bytes or a text"))
+    add(Rule("crc32", FAMILY, _of_bytes(pa.int64()), per_value(binascii.crc32), "bytes or a text"))
     judge = _of_bytes(text, pa.int32(), nullable=True)
     takes = "bytes or a text, and one of 224, 256, 384, 512 bits"
     add(Rule("sha2", FAMILY, judge, per_row(_sha2), takes))

@@ -14,7 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.relational.column_types import DURATION, is_numeric
 from headgate.relational.functions.kernels import (
     Floats,
     Truth,
@@ -29,6 +28,7 @@ from headgate.relational.functions.kernels import (
 from headgate.relational.functions.strict_log import strict_log, strict_log10
 from headgate.relational.resolved import Values
 from headgate.relational.rules import Kernel, Rule, Signature, Types, add, exactly
+from headgate.relational.spark_types import DURATION, is_numeric
 
 FAMILY: Final = "mathematical"
 _DOUBLE: Final = pa.float64()

@@ -8,10 +8,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.relational.column_types import is_numeric
 from headgate.relational.functions.kernels import per_row, per_value
 from headgate.relational.resolved import Values
 from headgate.relational.rules import RowsFailed, Rule, Signature, Types, add, exactly
+from headgate.relational.spark_types import is_numeric
 
 FAMILY: Final = "mathematical"
 _STRING: Final = pa.string()

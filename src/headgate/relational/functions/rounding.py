@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.relational.column_types import bounded_decimal, is_integer, is_numeric, text_of
 from headgate.relational.functions.kernels import per_value, refuse
 from headgate.relational.resolved import Typed, Values
 from headgate.relational.rules import RowsFailed, Rule, Signature, Types, add, constant_of
+from headgate.relational.spark_types import bounded_decimal, is_integer, is_numeric, text_of
 
 FAMILY: Final = "mathematical"
 _INT: Final = pa.int32()

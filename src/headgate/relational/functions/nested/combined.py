@@ -9,9 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.relational.column_types import common_type, is_integer, is_numeric, list_of
 from headgate.relational.functions.kernels import Truth, missing, numbers, refuse, with_arrays
-from headgate.relational.functions.nested.arrays import one_array, reversed_lists
+from headgate.relational.functions.nested.elements import one_array, reversed_lists
 from headgate.relational.functions.nested.ragged import (
     NOTHING,
     Lists,
@@ -36,6 +35,7 @@ from headgate.relational.rules import (
     add,
     converts_by_itself,
 )
+from headgate.relational.spark_types import common_type, is_integer, is_numeric, list_of
 
 FAMILY: Final = "collections"
 _INT: Final = pa.int32()

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.common.errors import PlanError
-from headgate.relational.column_types import common_type, list_of
 from headgate.relational.functions.kernels import Truth, missing, per_row, refuse, with_arrays
 from headgate.relational.functions.nested.ragged import (
     Lists,
@@ -35,6 +34,7 @@ from headgate.relational.rules import (
     constant_of,
     converts_by_itself,
 )
+from headgate.relational.spark_types import common_type, list_of
 
 FAMILY: Final = "collections"
 _TEXT: Final = pa.string()

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.common.errors import PlanError
-from headgate.relational.column_types import list_of
 from headgate.relational.functions.kernels import missing, with_arrays
 from headgate.relational.functions.nested.ragged import NOTHING, list_array, lists_of, taken
 from headgate.relational.resolved import Column, Member, Typed, Values
 from headgate.relational.rules import Rule, Signature, Types, add, constant_of
+from headgate.relational.spark_types import list_of
 
 FAMILY: Final = "collections"
 

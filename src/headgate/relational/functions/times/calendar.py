@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.relational.column_types import LOCAL_TIMESTAMP, TIMESTAMP
 from headgate.relational.functions.kernels import by_numpy, missing, per_value, refuse, wholes, with_arrays
 from headgate.relational.functions.times.zone import instants, local, micros_of
 from headgate.relational.resolved import Typed
 from headgate.relational.rules import RowsFailed, Rule, Signature, add, constant_of, either, exactly
+from headgate.relational.spark_types import LOCAL_TIMESTAMP, TIMESTAMP
 
 FAMILY: Final = "datetime"
 _DATE: Final = pa.date32()

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.relational.column_types import DURATION, LOCAL_TIMESTAMP, TIMESTAMP, is_integer
 from headgate.relational.functions.kernels import missing, with_arrays
 from headgate.relational.functions.times.zone import SESSION_ZONE, instants_of, local, micros_of
 from headgate.relational.resolved import Values
 from headgate.relational.rules import Judge, Kernel, RowsFailed, Signature, Types
+from headgate.relational.spark_types import DURATION, LOCAL_TIMESTAMP, TIMESTAMP, is_integer
 
 _DAY_US: Final = 86_400_000_000
 _DATE: Final = pa.date32()

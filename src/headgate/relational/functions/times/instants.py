@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.common.errors import PlanError
-from headgate.relational.column_types import DURATION, LOCAL_TIMESTAMP, TIMESTAMP, is_integer, is_numeric
 from headgate.relational.functions.kernels import doubles, java_longs, missing, refuse, wholes, with_arrays
 from headgate.relational.functions.times.calendar import days_from_fields, moved_by_months
 from headgate.relational.functions.times.zone import (
@@ -38,6 +37,7 @@ from headgate.relational.rules import (
     converts_by_itself,
     exactly,
 )
+from headgate.relational.spark_types import DURATION, LOCAL_TIMESTAMP, TIMESTAMP, is_integer, is_numeric
 
 FAMILY: Final = "datetime"
 _LONG: Final = pa.int64()

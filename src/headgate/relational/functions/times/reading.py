@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from headgate.common.errors import PlanError
 from headgate.relational.functions.kernels import first_rows, per_value
-from headgate.relational.functions.times.fields import MONTHS
-from headgate.relational.functions.times.patterns import Part, parts_of
+from headgate.relational.functions.times.time_fields import MONTHS
+from headgate.relational.functions.times.time_patterns import Part, parts_of
 from headgate.relational.resolved import Values
 from headgate.relational.rules import RowsFailed
 

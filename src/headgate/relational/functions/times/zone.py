@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.relational.column_types import LOCAL_TIMESTAMP, TIMESTAMP
 from headgate.relational.functions.kernels import first_rows, per_value
 from headgate.relational.resolved import Values
 from headgate.relational.rules import RowsFailed
+from headgate.relational.spark_types import LOCAL_TIMESTAMP, TIMESTAMP
 
 SESSION_ZONE: Final = "UTC"
 """The zone of the session; a setting will take its place."""

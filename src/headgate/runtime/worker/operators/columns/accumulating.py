@@ -16,7 +16,7 @@ from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.relational.aggregates import Accumulator, Grouping
 from headgate.relational.evaluation import evaluate, first_failing
-from headgate.relational.plan import Aggregation
+from headgate.relational.relations import Aggregation
 from headgate.relational.resolved import Typed
 from headgate.relational.rules import RowsFailed
 from headgate.runtime.job.operator_context import OperatorContext

@@ -12,9 +12,9 @@ from headgate.common.errors import UsageError
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch, take_times
 from headgate.relational.evaluation import evaluate, first_failing
+from headgate.relational.fused_steps import Step
 from headgate.relational.resolved import Typed, columns_in
 from headgate.relational.rules import RowsFailed
-from headgate.relational.steps import Step
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.job.user_errors import shorten
 from headgate.runtime.worker.operators.columns.row_columns import columns_of

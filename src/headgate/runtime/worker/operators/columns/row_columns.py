@@ -11,8 +11,8 @@ from headgate.common.errors import UsageError
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import field_getter
-from headgate.relational.column_types import text_of
 from headgate.relational.schema import Field, Schema
+from headgate.relational.spark_types import text_of
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.job.user_errors import placed, shorten
 

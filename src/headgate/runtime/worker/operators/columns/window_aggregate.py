@@ -17,8 +17,8 @@ from headgate.common.plain_data import Plain
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
-from headgate.relational.plan import ALL_ROWS, WINDOW, Aggregation
 from headgate.relational.python_types import plain_type
+from headgate.relational.relations import ALL_ROWS, WINDOW, Aggregation
 from headgate.relational.rules import RowsFailed
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.accumulating import ROWS, accumulator_column, grouping_of

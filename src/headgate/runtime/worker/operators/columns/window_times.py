@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.relational.plan import Windowed
+from headgate.relational.relations import Windowed
 
 Int64s = NDArray[np.int64]
 

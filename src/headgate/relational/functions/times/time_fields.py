@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.common.errors import PlanError
-from headgate.relational.column_types import DURATION, LOCAL_TIMESTAMP, TIMESTAMP, text_of
 from headgate.relational.functions.kernels import first_rows, missing, per_value, wholes
 from headgate.relational.functions.times.zone import days_of, local
 from headgate.relational.resolved import Typed, Values
 from headgate.relational.rules import Judge, Kernel, Rule, Signature, Types, add, constant_of, exactly
+from headgate.relational.spark_types import DURATION, LOCAL_TIMESTAMP, TIMESTAMP, text_of
 
 FAMILY: Final = "datetime"
 _INT: Final = pa.int32()

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.common.errors import PlanError
-from headgate.relational.column_types import list_of, text_of
 from headgate.relational.functions.kernels import per_row, per_value
 from headgate.relational.functions.strings.dialect import CommonPattern, common_pattern, replacement_parts
 from headgate.relational.resolved import Typed, Values
@@ -27,6 +26,7 @@ from headgate.relational.rules import (
     either,
     exactly,
 )
+from headgate.relational.spark_types import list_of, text_of
 
 FAMILY: Final = "strings"
 _TEXT: Final = pa.string()

@@ -13,11 +13,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.relational.column_types import LOCAL_TIMESTAMP, TIMESTAMP
 from headgate.relational.functions.kernels import first_rows, per_value
 from headgate.relational.functions.times.zone import SESSION_ZONE, instants_of, local, offset_us
 from headgate.relational.resolved import Values
 from headgate.relational.rules import RowsFailed
+from headgate.relational.spark_types import LOCAL_TIMESTAMP, TIMESTAMP
 
 _DATE: Final = re.compile(r"([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?", re.ASCII | re.DOTALL)
 _TIME: Final = re.compile(

@@ -12,11 +12,11 @@ from typing import Final
 import pyarrow as pa
 
 from headgate.common.errors import PlanError
-from headgate.relational.column_types import is_integer, is_numeric, text_of
 from headgate.relational.functions.kernels import per_row, repeated
 from headgate.relational.functions.number_texts import float_text
 from headgate.relational.resolved import Typed, Values
 from headgate.relational.rules import Rule, Signature, Types, add, constant_of
+from headgate.relational.spark_types import is_integer, is_numeric, text_of
 
 FAMILY: Final = "strings"
 _TEXT: Final = pa.string()

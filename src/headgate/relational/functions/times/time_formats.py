@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.relational.casts import cast_values
-from headgate.relational.column_types import LOCAL_TIMESTAMP, TIMESTAMP
 from headgate.relational.functions.kernels import per_value
-from headgate.relational.functions.times.fields import DAYS, MONTHS, field_of
-from headgate.relational.functions.times.patterns import Part, parts_of
 from headgate.relational.functions.times.reading import micros_by_pattern, refuse_unreadable
+from headgate.relational.functions.times.time_fields import DAYS, MONTHS, field_of
+from headgate.relational.functions.times.time_patterns import Part, parts_of
 from headgate.relational.functions.times.zone import days_of, instants, local
 from headgate.relational.resolved import Typed, Values
 from headgate.relational.rules import Judge, Refine, Rule, Signature, Types, add, constant_of, exactly
+from headgate.relational.spark_types import LOCAL_TIMESTAMP, TIMESTAMP
 
 FAMILY: Final = "datetime"
 _TEXT: Final = pa.string()

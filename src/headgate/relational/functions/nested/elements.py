@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.relational.column_types import common_type, is_numeric, list_of
 from headgate.relational.functions.kernels import missing, numbers, refuse, with_arrays
 from headgate.relational.functions.nested.ragged import (
     NOTHING,
@@ -25,6 +24,7 @@ from headgate.relational.functions.nested.ragged import (
     taken,
 )
 from headgate.relational.rules import Judge, Kernel, Rule, Signature, Types, add, converts_by_itself
+from headgate.relational.spark_types import common_type, is_numeric, list_of
 
 FAMILY: Final = "collections"
 _INT: Final = pa.int32()
