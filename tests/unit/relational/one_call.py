@@ -6,12 +6,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from headgate.relational.column_types import text_of
 from headgate.relational.evaluation import evaluate
 from headgate.relational.expressions import Call, Literal, Reference, Scalar
 from headgate.relational.resolved import Typed
 from headgate.relational.resolving import resolve
 from headgate.relational.schema import schema_of
+from headgate.relational.spark_types import text_of
 
 
 def typed(function: str, *arguments: Scalar, **columns: pa.Array) -> tuple[Typed, pa.RecordBatch]:

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from headgate.relational.casts import cast_values
-from headgate.relational.column_types import LOCAL_TIMESTAMP, TIMESTAMP
 from headgate.relational.functions.number_texts import float32_text, float_text
 from headgate.relational.rules import RowsFailed
+from headgate.relational.spark_types import LOCAL_TIMESTAMP, TIMESTAMP
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from one_call import column, typed
 
-from headgate.relational.column_types import text_of
 from headgate.relational.evaluation import evaluate
 from headgate.relational.rules import RowsFailed
+from headgate.relational.spark_types import text_of
 
 INTS = pa.list_(pa.int64())
 LISTS = st.lists(st.none() | st.lists(st.none() | st.integers(0, 3), max_size=5), min_size=1, max_size=6)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from one_call import column, kind, value
 
 from headgate.common.errors import PlanError
-from headgate.relational.functions.times.texts import days_since_1970
+from headgate.relational.functions.times.time_texts import days_since_1970
 from headgate.relational.functions.times.zone import instants_of, local_in, offset_us
 from headgate.relational.rules import RowsFailed
 

@@ -18,13 +18,13 @@ from cases_of_errors import ERRORS
 from function_calls import call_of, sql_of
 from function_columns import odd_table
 
-from headgate.relational.column_types import normal_type, text_of
 from headgate.relational.evaluation import evaluate
-from headgate.relational.families import load_families
+from headgate.relational.function_families import load_families
 from headgate.relational.resolved import Typed, parts_of
 from headgate.relational.resolving import resolve
 from headgate.relational.rules import ALIASES, RULES, RowsFailed
 from headgate.relational.schema import schema_of
+from headgate.relational.spark_types import normal_type, text_of
 
 pytestmark = [pytest.mark.ci, pytest.mark.spark, pytest.mark.timeout(1200)]
 
