@@ -7,7 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
-import headgate.functions as F  # noqa: N812  # as users of PySpark write it
+import headgate.api.tables.column_functions as F  # noqa: N812  # as users of PySpark write it
 from headgate.api.environment import Environment
 from headgate.api.tables.column import Column
 from headgate.api.tables.column_table import Table

@@ -14,7 +14,7 @@ FAMILIES: Final = (
     "hashes",
     "logic",
     "mathematical",
-    "nested.elements",
+    "nested.element_functions",
     "nested.combined",
     "nested.maps",
     "nested.structs",

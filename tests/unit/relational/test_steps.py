@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from headgate.relational.evaluation import evaluate
 from headgate.relational.expressions import Call, Literal, Reference
-from headgate.relational.plan import Filter, Project, Relation, Scan
+from headgate.relational.fused_steps import Step, pruned, steps_of
+from headgate.relational.relations import Filter, Project, Relation, Scan
 from headgate.relational.resolving import resolve
 from headgate.relational.schema import Field, Schema, schema_of
-from headgate.relational.steps import Step, pruned, steps_of
 
 DATA = pa.record_batch({"a": [1, 2, 3, 4], "b": [10, 20, 30, 40], "c": ["x", "y", "z", "w"]})
 SCAN = Scan(schema_of(DATA.schema), 0)

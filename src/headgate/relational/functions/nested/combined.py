@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.relational.functions.kernels import Truth, missing, numbers, refuse, with_arrays
-from headgate.relational.functions.nested.elements import one_array, reversed_lists
+from headgate.relational.functions.nested.element_functions import one_array, reversed_lists
 from headgate.relational.functions.nested.ragged import (
     NOTHING,
     Lists,

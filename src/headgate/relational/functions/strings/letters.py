@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib.util
+import unicodedata
+from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headgate.common.errors import PlanError
 from headgate.relational.functions.kernels import first_rows, per_row, per_value, repeated
-from headgate.relational.resolved import Values
+from headgate.relational.resolved import Typed, Values
 from headgate.relational.rules import Kernel, Rule, Signature, Types, add, converts_by_itself, exactly
 
 FAMILY: Final = "strings"
@@ -29,6 +32,13 @@ def upper_or_lower(name: str, values: Values) -> Values:
     changed = texts.to_uppercase() if name == "upper" else texts.to_lowercase()
     found = pc.cast(changed.to_arrow(), _TEXT)
     return found[0] if isinstance(values, pa.Scalar) else found
+
+
+def with_polars(found: Signature, _arguments: Sequence[Typed]) -> Signature:
+    """Refuse a function that needs polars for letters beyond ASCII where it is not installed."""
+    if importlib.util.find_spec("polars") is None:
+        raise PlanError("capitals and small letters need polars; pip install 'headgate[columns]'")
+    return found
 
 
 def _cased(name: str) -> Kernel:
@@ -103,18 +113,13 @@ def _masked(text: str, *replacements: str | None) -> str:
 def _masked_letter(
     letter: str, upper: str | None, lower: str | None, digit: str | None, other: str | None
 ) -> str:
-    kinds: tuple[tuple[Callable[[], bool], str | None], ...] = (
-        (letter.isupper, upper),
-        (letter.islower, lower),
-        (letter.isdecimal, digit),
-    )
-    replacement = next((chosen for test, chosen in kinds if test()), other)
+    replacement = {"Lu": upper, "Ll": lower, "Nd": digit}.get(unicodedata.category(letter), other)
     return letter if replacement is None else replacement
 
 
 def _register() -> None:
     for name in ("upper", "lower"):
-        add(Rule(name, FAMILY, _ONE, _cased(name), "a text"))
+        add(Rule(name, FAMILY, _ONE, _cased(name), "a text", refine=with_polars))
     add(Rule("initcap", FAMILY, _ONE, per_value(_initcap), "a text"))
     add(Rule("soundex", FAMILY, _ONE, per_value(_soundex), "a text"))
     add(Rule("ascii", FAMILY, exactly((_TEXT,), pa.int32()), per_value(_ascii), "a text"))

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headgate.common.errors import PlanError
 from headgate.relational.functions.kernels import first_rows, per_row
-from headgate.relational.functions.strings.letters import upper_or_lower
-from headgate.relational.resolved import Values
-from headgate.relational.rules import Judge, RowsFailed, Rule, Signature, Types, add, either, exactly
+from headgate.relational.functions.strings.letters import upper_or_lower, with_polars
+from headgate.relational.resolved import Typed, Values
+from headgate.relational.rules import (
+    Judge,
+    RowsFailed,
+    Rule,
+    Signature,
+    Types,
+    add,
+    constant_of,
+    either,
+    exactly,
+)
 
 FAMILY: Final = "strings"
 _TEXT: Final = pa.string()
@@ -111,6 +122,18 @@ def like_pattern(pattern: str, escape: str) -> re.Pattern[str]:
     return re.compile("".join(parts), re.DOTALL)
 
 
+def _with_escape(found: Signature, arguments: Sequence[Typed]) -> Signature:
+    if len(arguments) == 3:
+        letter = constant_of(arguments, 2, "the letter to escape").as_py()
+        if not isinstance(letter, str) or len(letter) != 1:
+            raise PlanError(f"the letter to escape must be one letter; got {letter!r}")
+    return found
+
+
+def _with_escape_and_polars(found: Signature, arguments: Sequence[Typed]) -> Signature:
+    return _with_escape(with_polars(found, arguments), arguments)
+
+
 def _like(result: pa.DataType, text: Values, pattern: Values, escape: pa.Scalar | None = None) -> Values:
     letter = "\\" if escape is None else escape.as_py()
     if isinstance(pattern, pa.Scalar) and pattern.is_valid:
@@ -173,17 +196,9 @@ def _register() -> None:
         )
     )
     liked = either(exactly((_TEXT, _TEXT), _BOOL), exactly((_TEXT, _TEXT, _TEXT), _BOOL))
-    for name, kernel in (("like", _like), ("ilike", _ilike)):
-        add(
-            Rule(
-                name,
-                FAMILY,
-                liked,
-                kernel,
-                "a text, a pattern, and a letter to escape or nothing",
-                fails=True,
-            )
-        )
+    takes = "a text, a pattern, and a letter to escape or nothing"
+    add(Rule("like", FAMILY, liked, _like, takes, fails=True, refine=_with_escape))
+    add(Rule("ilike", FAMILY, liked, _ilike, takes, fails=True, refine=_with_escape_and_polars))
     distances = either(exactly((_TEXT, _TEXT), _INT), exactly((_TEXT, _TEXT, _INT), _INT))
     takes = "two texts, and the largest distance or nothing"
     add(Rule("levenshtein", FAMILY, distances, _distance, takes))

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.relational.plan import Windowed
+from headgate.relational.relations import Windowed
 from headgate.runtime.worker.operators.columns.window_times import WindowTimes
 
 WINDOWS = st.integers(1, 40).flatmap(
