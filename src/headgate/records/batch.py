@@ -38,7 +38,7 @@ class Batch(Protocol):
         """Return a batch of the same records with these timestamps and watermarks, in ms, one for each."""
 
     def rows(self) -> Objects:
-        """Return the records as Python objects; those of an Arrow batch are `Row` views of its columns."""
+        """Return the records as Python objects (of columns: `Row` views); do not change the sequence."""
 
     def keys(self, selector: KeySelector) -> Objects:
         """Return the key of every record, which `selector` names or computes, as a Python object."""
@@ -47,7 +47,7 @@ class Batch(Protocol):
         """Return each record's key group; UsageError: a key is None, or of a type that has no stable hash."""
 
     def nbytes(self) -> int:
-        """Return about how many bytes the records take; at some size an exchange sends them as a frame."""
+        """Return about how many bytes the records take, by which an exchange knows when a frame is full."""
 
 
 def take_times(times: Int64s | None, indices: NDArray[np.int64]) -> Int64s | None:
