@@ -136,7 +136,7 @@ def _size_of_some(values: list[T], depth: int) -> int:
 
 
 def field_getter(selector: KeySelector, sample: T) -> Callable[[T], Any]:
-    """Return a function from a record like `sample` to its key; UsageError: `sample` lacks a named field."""
+    """Return a function from records like `sample` to what `selector` names; UsageError: that is missing."""
     if callable(selector):
         return selector
     names = (selector,) if isinstance(selector, str) else tuple(selector)

@@ -67,7 +67,7 @@ class Exchange:
     incoming: dict[ChannelId, tuple[GateTask, int, ElementCodec]] = field(default_factory=dict)
 
     def arrived(self, slot: int, frame: Frame) -> None:
-        """Give a frame from the worker of `slot` to its channel; ProtocolError if they share no channel."""
+        """Give records, events or credit of `slot`'s worker to their channel; ProtocolError: not its own."""
         channel = ChannelId(EdgeId(frame.edge), SubtaskIndex(frame.sender), SubtaskIndex(frame.receiver))
         if frame.kind is FrameKind.CREDIT:
             output = self.outgoing.get(channel)
@@ -206,7 +206,7 @@ class Assembler:
     def _receivers(
         self, vertex: Vertex, outputs: Outputs
     ) -> tuple[Receiver, dict[tuple[int, str], Receiver]]:
-        """Create the vertex's output edges; return the receivers of its main output and its side outputs."""
+        """Add the vertex's edges to `outputs`; return the receivers of its main output and side outputs."""
         mains: list[OutputEdge] = []
         sides: dict[tuple[int, str], list[OutputEdge]] = {}
         for edge in self._plan.outputs(vertex.id):

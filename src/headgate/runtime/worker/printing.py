@@ -116,7 +116,7 @@ class WorkersStream(io.TextIOBase):
         return self.take(text, sys._getframe(1))
 
     def take(self, text: str, caller: FrameType) -> int:
-        """Write `text`, printed by frame `caller`: complete lines to its worker's outlet, if it has one."""
+        """Give complete lines of `text`, printed by `caller`, to the worker's outlet, else to `beneath`."""
         context = task_context()
         key = f"{context.job}/{context.subtask}"
         key = key if key in self.outlets else ""

@@ -82,7 +82,7 @@ class OutputChannel:
                 self._pass_on(frame)
 
     def event(self, event: Event) -> None:
-        """Send a control event (such as a watermark or barrier) after all records gathered so far."""
+        """Flush, then send a control event, such as a barrier; it takes no credit and overtakes nothing."""
         self.flush()
         self._pass_on(event)
 
@@ -143,7 +143,7 @@ def _storable(elements: Iterable[Batch | Event]) -> list[Batch | Event]:
 
 
 def merge(fragments: Sequence[Batch]) -> list[Batch]:
-    """Return the records of `fragments` in order, a batch for each run of one form (rows, or one schema)."""
+    """Return the records of `fragments` (not empty) in order, a batch per run of one form (rows, schema)."""
     runs: list[list[Batch]] = [[fragments[0]]]
     for batch in fragments[1:]:
         if _mergeable(runs[-1][-1], batch):
@@ -289,7 +289,7 @@ class Outputs:
         self._paused = paused
 
     def watermark(self, timestamp: int) -> None:
-        """Advance event time to `timestamp` (ms); receivers learn it with the next flush, after records."""
+        """Advance event time to `timestamp` (ms; never back) and end idleness; sent at the next flush."""
         if self._idle:
             # Even the same watermark as before ends the idleness.
             self._idle, self._sent = False, WATERMARK_MIN
@@ -349,7 +349,7 @@ class Outputs:
         self._broadcast(marker)
 
     def note_step(self, now_ms: int) -> None:
-        """Start the flush timeout at `now_ms` (monotonic), after a step, if anything waits for a flush."""
+        """Start the flush timeout at `now_ms` (monotonic), unless it runs already or nothing waits for it."""
         if self.next_flush is not None or not self.edges:
             return
         gathering = (channel.gathering for edge in self.edges for channel in edge.channels)
