@@ -87,7 +87,7 @@ class Narrator(JobListener):
         self._show("rescaled", slots=plan.slots)
 
     def failed(self, attempt: int, error: HeadgateError, restart_in_ms: int | None) -> None:
-        """Show that an attempt failed and another follows; if none does (`restart_in_ms` None), nothing."""
+        """Show that an attempt failed and another follows; `restart_in_ms` None: only keep the error."""
         self.status.failed(error, restart_in_ms is not None)
         if restart_in_ms is not None:
             self.status.restarts += 1

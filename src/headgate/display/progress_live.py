@@ -142,7 +142,7 @@ class AboveTheLine(io.TextIOBase):
         return len(text)
 
     def end(self) -> None:
-        """End a line that has no line break yet: nothing more is written."""
+        """Show the text that has no line break yet as a complete line, as no more is expected."""
         if self._unfinished:
             self.write("\n")
 

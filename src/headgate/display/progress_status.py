@@ -70,7 +70,7 @@ class JobProgress:
         self._rate = None
 
     def rescaled(self, sources: Collection[int]) -> None:
-        """Record that the next attempt runs a new plan, with other ids of the vertices that have sources."""
+        """Record that the next attempt runs a new plan, where vertices `sources` begin with a source."""
         if self._sources is not None:
             self._sources = sources
 
