@@ -84,7 +84,7 @@ class Operations:
             each.then(result, None)
 
     def all_fetched(self, wait_s: float) -> bool:
-        """Wait at most `wait_s` until clients have fetched outcomes they want; return whether they have."""
+        """Wait at most `wait_s` until no outcome is :attr:`expected` any more; return whether that is so."""
         until = clock.monotonic() + wait_s
         while True:
             with self._lock:

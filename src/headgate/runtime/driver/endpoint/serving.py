@@ -62,7 +62,7 @@ class Endpoint:
         self._thread.start()
 
     def close(self, state: str | None = None) -> None:
-        """End the endpoint, but give clients 2 s to fetch outcomes; `state` is the job's. Can be repeated."""
+        """End the endpoint, after at most 2 s to fetch outcomes (of a cancel: `state`). Can be repeated."""
         if self._published is not None:
             self._operations.end("cancel", state)
             self._operations.all_fetched(OUTCOMES_WAIT_S)
