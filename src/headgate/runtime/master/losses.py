@@ -29,7 +29,7 @@ class Losses:
             remains_left(member)
 
     def error(self, failure: Failure) -> HeadgateError:
-        """Return the error to report for a failure; for a lost worker an explanation of its end."""
+        """Return a failure's error to report; for a loss, the first call reads and deletes black boxes."""
         if isinstance(failure.what, HeadgateError):
             return failure.what
         assert isinstance(failure.what, Loss)

@@ -61,7 +61,7 @@ class Attempts:
         return {} if self.point is None else self.point.checkpoint.totals
 
     def replan(self, planned: PlannedJob) -> None:
-        """Switch, for a rescale, to plan `planned` at another parallelism, which the next attempt deploys."""
+        """Switch the next attempt to plan `planned`, at another parallelism; drop all workers' counters."""
         self.planned, self.queries = planned, StateQueries(planned.plan)
         for member in self._members.members():
             member.counters = {}

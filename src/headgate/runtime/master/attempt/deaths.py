@@ -75,7 +75,7 @@ def await_words(member: Member) -> None:
 
 
 def remains_left(member: Member | None) -> Remains:
-    """Read and delete the black box (file of last words) of a worker of this host; else its last stacks."""
+    """Read and delete the black box of a worker of this host, dead or not; else return its last stacks."""
     if member is None:
         return Remains()
     if member.register.box and member.register.host == platform.node():

@@ -29,7 +29,7 @@ class Deployment:
     ignore_unclaimed: bool = False  # drop restored state that the program no longer declares
 
     def messages(self, plan: PhysicalPlan, point: RestorePoint | None) -> dict[int, m.Deploy]:
-        """Return each slot's deployment message, with its share of the state in `point` (None: no state)."""
+        """Return each slot's message, with its share of the state in `point`; UsageError if that misfits."""
         checkpoint = None if point is None else point.checkpoint
         restored: Restored = []
         if checkpoint is not None:

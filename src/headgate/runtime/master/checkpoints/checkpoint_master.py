@@ -106,7 +106,7 @@ class CheckpointMaster:
     # -- what happens to the job -----------------------------------------------------------------
 
     def start(self, attempt: int) -> None:
-        """Begin to take checkpoints of an attempt, because all its subtasks run."""
+        """Begin the checkpoints of an attempt whose subtasks all run; take back output if that is due."""
         self._sources.clear()
         self._savepoints.forget_kept()
         self._contents.totals = self._attempts.restored_totals
@@ -187,7 +187,7 @@ class CheckpointMaster:
         self._perform(effects)
 
     def declined(self, message: m.Decline) -> None:
-        """Process that a subtask cannot take part in a checkpoint: the coordinator aborts that."""
+        """Abort a checkpoint that a subtask cannot join; align later ones if records cannot be in flight."""
         reason = CheckpointFailureReason[message.reason]
         if reason is CheckpointFailureReason.CHANNEL_STATE_SHARED_STREAM_EXCEPTION:
             self._align_from_now_on(message.detail)
@@ -221,7 +221,7 @@ class CheckpointMaster:
         self._committers.interrupt()
 
     def end(self, end: JobEnd) -> None:
-        """Keep or delete checkpoints by how the job ended; refuse requests. Nothing may be being stored."""
+        """Keep or delete checkpoints by how the job ended; refuse requests. InternalError during a store."""
         self._perform(self.coordinator.end(end))
         self.requests.end(end.value)
         self._cleaning.close()

@@ -100,7 +100,7 @@ class Savepoints:
         return prepared
 
     def begun(self, checkpoint: int, ticket: int | None) -> SavepointOrder | None:
-        """Return what the barriers of `checkpoint`, now triggered, say of its savepoint; None: it is none."""
+        """Give `ticket`'s savepoint the id `checkpoint`; return its barriers' order. None: no savepoint."""
         savepoint = None if ticket is None else self._expected.pop(ticket, None)
         if savepoint is None:
             return None
