@@ -34,8 +34,8 @@ class TimerQueue(Generic[K]):
     changed only after `_own` has returned it.
 
     The caller sets `limit`: how far its time has come (the watermark in force, or the end of the segment
-    being processed). `interrupt` is set when a timer at or before it is registered; the caller, which may be
-    in the middle of a batch, then fires what is due and resets it.
+    being processed). `interrupt` is set when a timer at or before `limit` is registered; the caller, perhaps
+    in the middle of a batch, then fires what is due and resets `interrupt`.
 
     Example:
         >>> timers = TimerQueue()
@@ -155,7 +155,7 @@ class TimerQueue(Generic[K]):
         return None
 
     def freeze(self) -> TimersAtCut[K]:
-        """Return an unchanging view of the present timers for a snapshot; takes no time per timer."""
+        """Return an unchanging view of the present timers, without a copy; the caller must release it."""
         layers, ticket = self._table.freeze()
         return TimersAtCut(layers, self._table, ticket)
 
@@ -188,7 +188,7 @@ class TimerQueue(Generic[K]):
         return list(zip(*in_order(*self.frozen()), strict=True))
 
     def restore(self, timers: Iterable[tuple[int, K]]) -> None:
-        """Register the timers of a snapshot, pairs of (timestamp, key), in its order."""
+        """Register the timers of a snapshot, pairs of (timestamp, key), in its order; present ones stay."""
         for timestamp, key in timers:
             self.register(timestamp, key)
 

@@ -119,11 +119,11 @@ class SingleCheckpointBarrierHandler:
         return self.phase is not Phase.IDLE
 
     def announce(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
-        """Register a barrier that arrived, `age_ms` after its trigger; one that may overtake acts at once."""
+        """Register a barrier that came `age_ms` after its trigger; one that may overtake takes effect now."""
         return self._arrive(channel, barrier, age_ms, now_ms)
 
     def barrier(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
-        """Block `channel`, whose barrier was read, or return a TriggerSnapshot if it was the last barrier."""
+        """Block `channel`, whose barrier was read, or trigger if it was the last; abort older checkpoints."""
         effects = self._arrive(channel, barrier, age_ms, now_ms)
         if self._is_stale(barrier.checkpoint):
             return effects
@@ -140,7 +140,7 @@ class SingleCheckpointBarrierHandler:
         return effects + self._decide(now_ms)
 
     def cancel(self, checkpoint: int) -> list[Effect]:
-        """Abort `checkpoint`, whose cancel marker was read, and drop an older one; [] if it has ended."""
+        """Abort `checkpoint`, whose cancel marker was read, and end older ones; return [] if it has ended."""
         if self._is_stale(checkpoint):
             return []
         effects: list[Effect] = []

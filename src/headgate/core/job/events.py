@@ -117,7 +117,7 @@ class PointFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class StorageChanged(Event):
-    """What the job master's background work does on the job's storage changed: it is now `storage`."""
+    """The job's storage is now `storage`, as background work of the job master on it began or ended."""
 
     storage: Storage
 
