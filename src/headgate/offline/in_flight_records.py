@@ -35,7 +35,7 @@ class Records(NamedTuple):
 
 
 class _Marking(PlainSerializer[Described]):
-    """Serializer that marks records of the described type, as the same stream may hold others."""
+    """Serializer that wraps records in :class:`Described`, as the same stream may hold other ones."""
 
     def decode_many(self, data: Buffer, count: int) -> list[Described]:
         return list(map(Described, super().decode_many(data, count)))
