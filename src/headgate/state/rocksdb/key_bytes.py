@@ -50,7 +50,7 @@ def storage_keys(keys: Sequence[Hashable], max_parallelism: int) -> list[bytes]:
 
 
 def groups_range(first: int, last: int) -> tuple[bytes, bytes]:
-    """Return the bytes at which the stored keys of some key groups begin, and those at which they end.
+    """Return the bytes from which (inclusive) to which (exclusive) stored keys of these key groups lie.
 
     Example:
         >>> [edge.hex() for edge in groups_range(64, 127)]
@@ -75,7 +75,7 @@ def prefix_length(stored: bytes) -> int:
 
 
 def key_of(stored: bytes) -> Hashable:
-    """Return the key that :func:`storage_key` encoded; a StorageError if the bytes are damaged."""
+    """Return the key, as :func:`one_form` gives it, of stored bytes; a StorageError if they are damaged."""
     try:
         _, length = _HEAD.unpack_from(stored)
         if len(stored) != _HEAD.size + length:

@@ -43,7 +43,7 @@ class ReadAhead:
         self._used = False
 
     def wanted(self, keys: int) -> bool:
-        """Return whether to read a batch's state ahead; `keys`: its keys not cached. Call it once a batch."""
+        """Return whether to read a batch's state ahead; `keys`: how many not cached. Call it once a batch."""
         if self._shown:
             self._used = 2 * self.reads >= self._shown
             self._shown = 0
@@ -97,7 +97,7 @@ class RocksTable(Generic[V]):
         return self
 
     def get(self, key: Hashable, default: V | None = None) -> V | None:
-        """Return the value of `key`, or `default`."""
+        """Return the value of `key`, not to be changed in place, or `default`."""
         value = self._cache.get(key, _UNKNOWN)
         if value is _UNKNOWN:
             value = self._load(key)

@@ -140,7 +140,7 @@ class RocksTimerQueue:
         return self._count
 
     def register(self, timestamp: int, key: Hashable) -> bool:
-        """Add a timer; False when the key already has one at that timestamp."""
+        """Add a timer; return False if `key` has one at `timestamp`. UsageError unless that is an int64."""
         check_timestamp(timestamp)
         stored, data = stored_timer(timestamp, key, self._max_parallelism)
         if self._horizon is None or stored < self._horizon:
@@ -211,7 +211,7 @@ class RocksTimerQueue:
         return [timer_of(stored, data) for stored, data in self.entries()]
 
     def restore(self, timers: Iterable[tuple[int, Hashable]]) -> None:
-        """Add timers of a snapshot, as (timestamp, key); none of them is there yet."""
+        """Add timers of a snapshot, as (timestamp, key), of which none may be there yet (not checked)."""
         self.flush()
         for timestamp, key in timers:
             stored, data = stored_timer(timestamp, key, self._max_parallelism)
