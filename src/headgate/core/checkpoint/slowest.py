@@ -51,7 +51,7 @@ class SlowestPath:
 
 
 def slowest_path(record: CheckpointRecord) -> SlowestPath:
-    """Return the path to the last subtask to acknowledge, or the most downstream one that did not, and why.
+    """Return the barrier's path to the last subtask to acknowledge, or the most downstream one that did not.
 
     Example:
         >>> from headgate.core.checkpoint.history import Topology, VertexFacts
