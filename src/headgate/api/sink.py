@@ -252,10 +252,10 @@ class SinkCommitter(ABC, Generic[C]):
         """
 
     def abandon(self, committed_through: Sequence[C]) -> None:
-        """Remove output that was prepared and is in no completed checkpoint; called when an attempt begins.
+        """Remove prepared output neither in `committed_through` nor held; called when an attempt begins.
 
         Args:
-            committed_through: must stay: the committables of the restored checkpoint, committed unless output
+            committed_through: to keep: the committables of the restored checkpoint, committed unless output
                 has to be taken back before, and of checkpoints of other jobs of the lineage that can still be
                 restored.
         """

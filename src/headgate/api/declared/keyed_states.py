@@ -33,8 +33,8 @@ MV = TypeVar("MV")
 class ValueState(Protocol[V]):
     """Live handle of a state with one value per key; it reads and writes the value of the current key.
 
-    A key without an entry reads as the declared default, which reading stores if it can be changed in place.
-    :meth:`clear` removes the entry, as does setting a default that cannot be changed in place.
+    A key without an entry reads as the declared default; if that can be changed in place, reading stores it.
+    :meth:`clear` removes the entry; so does setting `value` to the default itself, where it is immutable.
     """
 
     value: V
@@ -56,7 +56,7 @@ class ListState(Protocol[V]):
         ...
 
     def get(self) -> list[V]:
-        """Return a copy of the list; empty when it has no elements."""
+        """Return the elements in a list of its own; a change inside an element is a change of the state."""
         ...
 
     def update(self, values: Iterable[V]) -> None:
@@ -337,7 +337,7 @@ _HANDLES: Final[dict[str, tuple[type, int]]] = {
 
 
 def declared_state(function: object) -> dict[str, StateDescriptor]:
-    """Return the states that a function's class declares, by name, in order of declaration."""
+    """Return the keyed states that a function's class declares, by name, in order; PlanError if wrong."""
     cls = type(function)
     found = {}
     states = declared(cls, StateDeclaration)

@@ -59,7 +59,7 @@ class RemoteJob(JobRequests):
 
     @property
     def done(self) -> bool:
-        """Whether the job has ended, or its driver died."""
+        """Whether the job has ended, or its driver died; OperatingError if a live driver does not answer."""
         try:
             return self.status().state in TERMINAL
         except OperatingError:
