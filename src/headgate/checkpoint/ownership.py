@@ -105,7 +105,7 @@ def require_logged(disk: Disk, checkpoint: CheckpointMetadata) -> None:
 
 
 def claim(disk: Disk, checkpoint: CheckpointMetadata, owner: JobId) -> ClaimRecord:
-    """Claim a snapshot; return the record of it, for the caller to store. A checkpoint's job is fenced."""
+    """Claim a snapshot for `owner`; return the record to store. The job of a checkpoint is fenced."""
     files = sorted(referenced_files(checkpoint))
     if checkpoint.kind == SAVEPOINT:
         data = _read(disk, METADATA)

@@ -123,7 +123,7 @@ class CheckpointService:
         return self._log.first_checkpoint_id(CheckpointId(max(used, default=0) + 1))
 
     def reserve_ids(self, permit: CommitPermit, end: CheckpointId) -> None:
-        """Mark the ids below `end` as used for later job masters; with a log in files this does nothing."""
+        """Mark ids below `end` as used for later job masters; a log in files only checks the permit."""
         self._log.reserve_ids(permit, end)
 
     def own(self, record: ClaimRecord) -> None:

@@ -70,5 +70,5 @@ def decode_metadata(data: bytes, where: str) -> CheckpointMetadata:
 
 
 def read_metadata(disk: Disk, name: str) -> CheckpointMetadata:
-    """Read and decode the `_metadata` file `name`; FileNotFoundError without it, else DamagedFileError."""
+    """Return the decoded metadata file `name`; FileNotFoundError or DamagedFileError if it is not whole."""
     return decode_metadata(disk.read(name), disk.describe(name))

@@ -151,7 +151,7 @@ class SingleCheckpointBarrierHandler:
         return [*effects, AbortSnapshot(checkpoint, ON_CANCELLATION_BARRIER)]
 
     def abort(self, checkpoint: int) -> None:
-        """Drop `checkpoint`, which the job master aborted; pending older checkpoints go on."""
+        """Drop `checkpoint`, which the job master aborted, and unblock its channels; older ones go on."""
         if checkpoint == self._current:
             self._end(checkpoint)
         elif checkpoint > self._current:
@@ -159,13 +159,13 @@ class SingleCheckpointBarrierHandler:
             self._given_up.add(checkpoint)
 
     def end_of_partition(self, channel: int, now_ms: float) -> list[Effect]:
-        """Mark `channel` as ended and unblock it; the pending checkpoint no longer waits for its barrier."""
+        """Mark `channel` as ended, unblock it; trigger or complete a checkpoint that waited only for it."""
         self._open.discard(channel)
         self.blocked.discard(channel)
         return self._decide(now_ms) if self.pending else []
 
     def timeout(self, now_ms: float) -> list[Effect]:
-        """Make the pending aligned checkpoint unaligned if its alignment timeout has passed at `now_ms`."""
+        """Trigger the aligning checkpoint, as an unaligned one, if `now_ms` is past :meth:`next_timeout`."""
         return self._decide(now_ms) if self.phase is Phase.ALIGNING else []
 
     def next_timeout(self) -> float | None:
