@@ -59,7 +59,7 @@ def why_isolated(program: Path, config: Config, shared: bool) -> str | None:
 
 
 def taken_names(folder: Path, path: Sequence[str] | None = None) -> Iterator[str]:
-    """Yield names in a program's folder that also name a module on `path` (None: sys.path) or of Headgate.
+    """Yield names in a program's folder that others have: loaded, on `path` (None: sys.path) or Headgate's.
 
     Example:
         >>> import tempfile

@@ -77,8 +77,8 @@ def running_code() -> IsolatedCode | None:
 def open_program(program: Path, config: Config) -> IsolatedCode:
     """Open the code of an isolated program: its own modules, and the packages that options name.
 
-    They get a namespace, or, with a warning, this process if the interpreter allows none; UserCodeLoadError
-    if it has run another then, or keeps too much of ended ones. `config` is that of the command line.
+    They get a namespace or, with a warning, this process where the interpreter allows none. UserCodeLoadError
+    if it has run another one then, or ended ones left too much (an option). `config`: the command line's.
     """
     settings = UserCodeSettings.from_config(config)
     _refuse_if_full(program, settings)

@@ -98,7 +98,7 @@ class NamespaceFinder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of the copy that a name means here: the framework's, the layer's or the user's."""
+        """Return the spec of the copy that a name means; claim an extension module of the user's."""
         namespace = self._namespace()
         if namespace is None:
             return None

@@ -52,7 +52,7 @@ class Installed:
         return bool(self.compiled)
 
     def libraries(self) -> Iterator[tuple[str, str]]:
-        """Yield names and paths of the shared libraries, without extension modules (never found by name)."""
+        """Yield linker's name and path of each shared library with one; not of extension modules."""
         for file in self.compiled:
             if _OF_INTERPRETER.search(Path(file).name) is None:
                 name = soname(Path(file))
