@@ -61,7 +61,7 @@ class JobProgress:
         return None if rate is None or now_ms - rate[0] > RATE_WINDOW_MS else rate[1]
 
     def deploying(self, attempt: int) -> None:
-        """Record that an attempt begins: its own counts begin at zero."""
+        """Record that an attempt begins: add the previous one's counts to the totals, and reset them."""
         self.state, self.attempt = "deploying", attempt
         self._records_before += self.records_attempt
         self._skipped_before += self.skipped_attempt
@@ -80,7 +80,7 @@ class JobProgress:
         self._samples.append((now_ms, 0))
 
     def progress(self, counters: Sequence[Counters], now_ms: int) -> None:
-        """Update totals and rate from the counters of the present attempt."""
+        """Update totals and rate from `counters`, those of all subtasks in the present attempt."""
         self.longest_step_ms = max(self.longest_step_ms, *(entry.longest_step_ms for entry in counters), 0.0)
         if self._sources is None:
             return

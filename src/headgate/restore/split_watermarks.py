@@ -44,7 +44,7 @@ class RestoredSplits:
         return self.unread - self.reading
 
     def moved(self, now: Sequence[Split], before: Sequence[Split]) -> None:
-        """Set `reading`: splits whose position differs `before` a batch and `now`, or that ended in it."""
+        """Set `reading` to splits that moved or ended from `before` to `now`; ended ones leave `unread`."""
         left = {split.id: split.position for split in now}
         self.reading = frozenset(
             split.id

@@ -38,7 +38,7 @@ class Losses:
         return self._errors[failure.what]
 
     def fingerprint(self, loss: Loss) -> Fingerprint | None:
-        """Return a key that losses of a worker by the same cause share; None: the cause is unknown."""
+        """Return a key that losses by one cause share; None: unknown. Has the effects of :meth:`error`."""
         return fingerprint_of(self.error(Failure(loss)))
 
     def stuck(self, slot: int, still_ms: int) -> str:

@@ -77,7 +77,7 @@ class Operations:
             return self._known.get(operation)
 
     def end(self, what: str, result: Answer) -> None:
-        """End all operations of kind `what` with `result`: all "cancel" operations end when the job does."""
+        """End all unfinished operations of kind `what` with `result`, as "cancel" ones at the job's end."""
         with self._lock:
             ended = [each for each in self._known.values() if each.what == what]
         for each in ended:

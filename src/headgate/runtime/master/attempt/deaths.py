@@ -33,7 +33,7 @@ def death_text(
 ) -> str:
     """Return one text with all that is known about the death of a slot's worker: `reason`, why it was
     declared lost; `gang`, the launcher's reason; `remains`, its last words; `oom`, whether the kernel killed
-    for want of memory.
+    some process of this container, not necessarily the worker, for want of memory.
     """
     who = f"the worker of slot {slot}"
     if member is not None:

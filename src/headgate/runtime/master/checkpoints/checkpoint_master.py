@@ -124,13 +124,13 @@ class CheckpointMaster:
         self.history.replanned(plan)
 
     def restoring(self, readers: Readers | None) -> None:
-        """Keep the restored checkpoint while `readers` (its id and subtasks) read in-flight records of it."""
+        """Keep the restored checkpoint while `readers` (id, subtasks) read its records; None: no change."""
         if readers is not None:
             checkpoint, self._readers = readers
             self.coordinator.hold(CheckpointId(checkpoint) if self._readers else None)
 
     def recovered(self, vertex: int, subtask: int) -> None:
-        """Record that a subtask has read its in-flight records; once all have, the checkpoint may go."""
+        """Record that a subtask read its in-flight records; once all have, the checkpoint may be deleted."""
         self._readers.discard((vertex, subtask))
         if not self._readers:
             self.coordinator.hold(None)

@@ -112,7 +112,7 @@ class Savepoints:
         self._expected.pop(ticket, None)
 
     def folder(self, checkpoint: int) -> SavepointFolder | None:
-        """Return the folder of a pending savepoint; None for a checkpoint."""
+        """Return the folder of a pending savepoint; None for a checkpoint, and after :meth:`ended`."""
         savepoint = self._open.get(checkpoint)
         return None if savepoint is None else savepoint.folder
 

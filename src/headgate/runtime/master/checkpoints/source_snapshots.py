@@ -29,7 +29,7 @@ class SourceSnapshots:
         self.waiting: tuple[int, int] | None = None  # checkpoint that waits for enumerators, began_ms
 
     def take(self, checkpoint: int, began_ms: int) -> bool:
-        """Snapshot the enumerators; False: not ready, ask again. `began_ms`: its begin (monotonic)."""
+        """Snapshot the enumerators; False: not ready, call again. `began_ms`: monotonic, of `checkpoint`."""
         self.waiting = None
         if not self._attempts.sources.ready():
             self.waiting = (checkpoint, began_ms)
