@@ -92,7 +92,7 @@ class LocalCopies:
             self.refer(checkpoint, name)
 
     def refer(self, checkpoint: int, name: str) -> None:
-        """Keep the copy of `name`, which `checkpoint` needs, until a newer one that does not is complete."""
+        """Keep the copy of `name`, which `checkpoint` needs, until a newer one without it is complete."""
         self._referred.setdefault(checkpoint, set()).add(name)
 
     def delete(self, name: str) -> None:
