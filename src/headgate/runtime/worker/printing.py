@@ -249,10 +249,10 @@ def _uninstall() -> None:
 def printing_to(
     outlet: LogOutlet | None, job: str, slot: int, *, alone: bool, box: BlackBox | None = None
 ) -> Iterator[None]:
-    """Send the lines that user code of worker `slot` of `job` prints in the `with` block to `outlet`. Without
-    an outlet they go to the standard streams of this process, with their places. If the worker is `alone` in
-    its process, lines of every thread count as its own. `box` records the last lines on standard error, to
-    explain why the process ended.
+    """Send lines that user code of worker `slot` of `job` prints in the `with` block to `outlet`, then close
+    it. Without an outlet they go to the standard streams of this process, with their places. If the worker is
+    `alone` in its process, lines of every thread count as its own. `box` records the last lines on standard
+    error, to explain why the process ended.
     """
     key = "" if alone else f"{job}/{slot}"
     with _lock:

@@ -47,7 +47,7 @@ class Timers:
         self.event.register(timestamp, self._ctx.key)
 
     def _note_untimed(self, timestamp: int | None) -> None:
-        """Warn, once, of an event-time timer on a stream without event time: no watermark will reach it."""
+        """Warn once that event-time timers fire only at the end of this stream; TypeError: no `timestamp`."""
         if timestamp is None:
             raise TypeError(f"a timer is registered for None: {NO_EVENT_TIME}")
         if self.untimed:
@@ -104,7 +104,7 @@ class KeyedOutput(Generic[R]):
         self.marks: list[int] = []
 
     def batch(self) -> RowBatch:
-        """Return the collected records as a batch."""
+        """Return the collected records as a batch; without event time unless each has a timestamp."""
         if len(self.times) != len(self.records):
             return RowBatch(self.records)
         times = np.array(self.times, dtype=np.int64)

@@ -215,12 +215,12 @@ class KeyedProcessOperator(Operator):
         return bool(self._backend.migration_progress())
 
     def do_spare_work(self) -> None:
-        """Rewrite some stored values of older types, for about a millisecond."""
+        """Do about 1 ms of what snapshots or a restore left to do, such as to rewrite old values."""
         self._backend.settle()
 
     def may_build_on(self, checkpoint: int | None) -> None:
-        """Let the next snapshot refer to files of checkpoint `checkpoint` (0: none is complete yet). None: it
-        is a savepoint, which shares no files.
+        """Let the next snapshot refer to files of `checkpoint` (0: none is complete yet). None: the next
+        snapshot is a savepoint, which shares no files.
         """
         self._completed = checkpoint
 
@@ -277,7 +277,7 @@ class KeyedProcessOperator(Operator):
             self.go_on()
 
     def _run_timed(self, batch: Batch, out: KeyedOutput, kind: RunKind) -> int:
-        """Process records from the front, and timers between them; return the number of records."""
+        """Process records from the front and timers between them, for a slice of timers; return how many."""
         assert batch.watermarks is not None
         assert batch.timestamps is not None
         # After a rescale a reader may restart at an earlier event time than was reached here.

@@ -33,7 +33,7 @@ class SourceOperator(Operator):
         self.restored = RestoredSplits([])  # the splits that the reader was restored with
 
     def open(self) -> None:
-        """Create the reader and give it the restored splits."""
+        """Create the reader with the restored splits, unless all input was read before the restore."""
         if self.finished:
             return
         where = self.context
@@ -50,7 +50,7 @@ class SourceOperator(Operator):
             self.reader.add_splits(splits)
 
     def poll(self, max_records: int) -> Batch | PollStatus:
-        """Return the reader's next records, about `max_records` of them, or its status if it has none now."""
+        """Return about `max_records` new records or the reader's status; emit bad ones to a side output."""
         with blamed(self.context, "in poll()"):
             polled = self._polled(max_records)
         if self.reader.bad_records:

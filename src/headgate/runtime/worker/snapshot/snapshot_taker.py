@@ -33,8 +33,8 @@ LAG_POLL_MS = 5
 
 
 def waits_until(barrier: Barrier, clock: Clock) -> int:
-    """Return when an aligned barrier that waits times out, to become unaligned (monotonic ms). Its age is the
-    wall clock's distance from the trigger, read once.
+    """Return when a waiting aligned barrier, which must have a timeout, becomes unaligned (monotonic ms): the
+    timeout after its trigger, whose distance from now is read from the wall clock once.
     """
     assert barrier.timeout_ms is not None
     age_ms = clock.now_ms() - barrier.trigger_ms
@@ -85,9 +85,9 @@ class SnapshotTaker:
         take_inputs: TakeInputs | None = None,
     ) -> None:
         """Emit the barrier, then take the synchronous part of every operator's snapshot; of an aborted
-        checkpoint only a cancel marker is emitted. `metrics` are of the barrier's way here; `counters` and
-        `finished` (whether all input is processed) of this moment. `take_inputs` captures the inputs'
-        in-flight records, until :meth:`inputs_complete`; None: none are to be captured.
+        checkpoint emit only a cancel marker, and decline an older one that still captures. `metrics` are of
+        the barrier's way here; `counters` and `finished` (all input is processed) of now. `take_inputs` is to
+        begin the capture of inputs, which :meth:`inputs_complete` ends; None: no inputs are captured.
         """
         verdict = self.machine.admit(barrier.checkpoint)
         if verdict is Verdict.CANCEL:
@@ -126,7 +126,7 @@ class SnapshotTaker:
             self._seal_if_complete()
 
     def poll_held_barrier(self, now_ms: int) -> bool:
-        """Send the barrier that waits in the outputs ahead once it timed out; True: it has left."""
+        """Let a barrier that waits in the outputs overtake if it has timed out; True: it has left by now."""
         held = self._held
         if held is None:
             return False
@@ -154,7 +154,7 @@ class SnapshotTaker:
         return capture is not None and capture.bytes_waiting > self._waiting_max
 
     def aborted(self, checkpoint: int) -> None:
-        """Drop the snapshot for `checkpoint`, which was aborted."""
+        """Drop the snapshot for `checkpoint`, which was aborted, or refuse to take it if it comes later."""
         verdict = self.machine.aborted(checkpoint)
         self._drop_capture(checkpoint)
         if verdict.cancel_running:

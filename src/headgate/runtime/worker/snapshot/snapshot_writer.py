@@ -72,8 +72,8 @@ class SnapshotWriter:
         self._fence, self._disks = fence, disks
 
     def finish(self, taken: TakenSnapshot, clock: Clock) -> SubtaskSnapshot:
-        """Serialize and store a snapshot, and release it in any case. Raises StorageError if the storage
-        fails; the checkpoint is then declined and the job goes on.
+        """Serialize and store a snapshot, and release it in any case; on any error delete what was written.
+        Raises StorageError if the storage fails; the checkpoint is then declined and the job goes on.
         """
         began = clock.precise_ms()
         files: _Files | SavepointFiles = _Files(self, taken)

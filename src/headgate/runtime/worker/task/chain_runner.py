@@ -50,7 +50,7 @@ class UserThread(BackgroundThread):
     """The :class:`SubtaskThread` of production, a real thread."""
 
     def call(self, work: Callable[[], T]) -> T:
-        """Run `work` in the thread and wait for its result."""
+        """Run `work` in the thread, after all submitted work; wait, return its result or raise its error."""
         answer: Future[T] = Future()
 
         def done(result: T, error: BaseException | None) -> None:
@@ -110,7 +110,7 @@ class ChainRunner:
         close()
 
     def called_from_loop(self, operators: Sequence[Operator]) -> Sequence[Operator]:
-        """Return the operators as the loop may ask them for snapshots: one thread makes all their calls."""
+        """Return the operators in the form in which the loop may ask them for snapshots."""
         return operators
 
 
@@ -189,7 +189,7 @@ class OnThread(ChainRunner):
             action()
 
     def settle(self) -> bool:
-        """Process ended work: pass its output on, then do what waited for it. False if no work has ended."""
+        """Process ended work: raise its error, or pass its output on and do what waited. False: no work."""
         if self._outcome is None:
             return False
         began = self._clock.precise_ms()
@@ -217,7 +217,7 @@ class OnThread(ChainRunner):
         return given
 
     def end(self, close: Callable[[], None]) -> None:
-        """Call `close` in the thread: at once, or when the pending call has returned."""
+        """Call `close` in the thread and wait; while a call is pending, leave it to the thread for later."""
         thread = self._thread()
         if not self.away or self._outcome is not None:
             try:

@@ -53,7 +53,7 @@ class InputChannel:
         self._give(self.credit.consumed())
 
     def admit(self) -> None:
-        """Return the withheld initial credit, so that the sender may begin."""
+        """Grant the withheld initial credit to the sender, so that it may begin."""
         self._give(self.credit.release())
 
     def _give(self, frames: int) -> None:
@@ -77,7 +77,7 @@ class GateTask(Task):
         self._draining = False
 
     def open(self) -> None:
-        """Open the operators; senders may begin, unless restored in-flight records come first."""
+        """Open the operators; let senders begin, unless restored in-flight records come first."""
         super().open()
         if self._recovered is None:
             self._admit()

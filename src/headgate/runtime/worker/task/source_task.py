@@ -38,7 +38,7 @@ class SourceTask(Task):
         self._stopped = False
 
     def open(self) -> None:
-        """Open the operators; a reader with restored splits already has input."""
+        """Open the operators; with restored splits, or at its end, a reader need not defer barriers."""
         super().open()
         self._answered = self._finished or not self.head.needs_split
 
@@ -100,7 +100,7 @@ class SourceTask(Task):
         return None if self._stopped else super().next_processing_time()
 
     def splits_assigned(self, splits: list[Split] | None) -> None:
-        """Give the reader the enumerator's answer: splits, [] for none now, None for none ever again."""
+        """Take deferred snapshots, then give the reader its splits: [] for none now, None for never again."""
         # Before the splits are added: in a deferred checkpoint the enumerator still holds them.
         self._learned_its_input()
         if splits is None:

@@ -37,7 +37,7 @@ class StepBudget:
         self._blocked: float | None = None
 
     def step(self) -> Step:
-        """Return a context manager that measures a step; its block sets `records` to how many it took."""
+        """End a blocked time; return a context manager to measure a step, whose block sets its `records`."""
         if self._blocked is not None:
             self.backpressured_ms += self.clock.precise_ms() - self._blocked
             self._blocked = None

@@ -54,7 +54,7 @@ class Reading:
     cursor: int = 0  # the first record that is not processed yet
 
     def remainder(self) -> Batch:
-        """Return the records not processed yet, for a checkpoint, which keeps them; copies are processed."""
+        """Return the records not processed yet, for a checkpoint to keep; replace them here by copies."""
         rest = self.batch.slice(self.cursor, len(self.batch))
         self.batch, self.cursor = own(rest), 0
         return rest
@@ -208,7 +208,7 @@ class Task(ABC):
             self._when_no_timer_is_due(lambda: self._advance(watermark))
 
     def _recover(self, recovered: RecoveredInput) -> None:
-        """Process in-flight records of the restored checkpoint, which come before all others."""
+        """Process the next restored in-flight batch or watermark; if there is none, end the recovery."""
         polled = recovered.poll()
         if polled is None:
             self._recovered = None
@@ -227,7 +227,7 @@ class Task(ABC):
         """Prepare for new input, because all restored in-flight records are processed."""
 
     def _take_recovered(self, capture: InFlightCapture) -> None:
-        """Capture, for the current checkpoint, in-flight records of the restored one not yet processed."""
+        """Capture again, for the checkpoint being taken, restored in-flight records not yet processed."""
         recovered, reading = self._recovered, self._reading
         if recovered is None:
             return
@@ -370,5 +370,5 @@ def earliest(*times: int | None) -> int | None:
 
 
 def own(batch: Batch) -> Batch:
-    """Return `batch` with rows that the receiver may change: a copy if its rows are Python objects."""
+    """Return `batch` with rows that the receiver may change: deep copies if they are mutable objects."""
     return detached(batch) if isinstance(batch, RowBatch) else batch
