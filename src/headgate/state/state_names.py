@@ -13,7 +13,7 @@ _REMOVED: Final = "-"
 
 
 def is_stamps(name: str) -> bool:
-    """Return whether a stored state holds last-access times; a program without a time to live skips it."""
+    """Return whether `name` marks last-access times, which a program without a time to live skips."""
     return STAMPS in name
 
 
@@ -38,7 +38,7 @@ class Claims:
         self.skipped: set[str] = set()  # without last-access times
 
     def claims(self, name: str) -> bool:
-        """Return whether section `name` is of a declared state or timers; else note it in `skipped`."""
+        """Return whether section `name` is declared or timers; else note it (except last-access times)."""
         state = changed_name(name) or name
         if state in self._declared:
             return True

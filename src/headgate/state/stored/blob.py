@@ -153,7 +153,7 @@ class SpooledBlob(BlobWriter):
         self._spool.write(data)
 
     def parts(self) -> Spool:
-        """Return the complete blob, which can also be read at any offset."""
+        """Complete the blob by its header, once, and return it; it can be read at any offset, too."""
         self._spool.finish(self._head())
         return self._spool
 

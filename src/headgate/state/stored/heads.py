@@ -202,8 +202,8 @@ def _judged(name: str, schema: Description, target: Target) -> Iterator[Compatib
 
 
 def _natively(name: str, schema: Description, target: Target, native: NativeFiles) -> Iterator[Compatibility]:
-    """Yield the verdicts on RocksDB's files, whose values may be of older types, too. Each type must have a
-    way to the declared one.
+    """Yield a verdict on each older type of the values in RocksDB's files; a single Incompatible if a type
+    has no way to the declared one.
     """
     from headgate.state.rocksdb.native_files import details_of
     from headgate.state.rocksdb.value_versions import Versions

@@ -127,7 +127,7 @@ class Sorter:
         self._waiting, self._waiting_bytes = {}, 0
 
     def chunks(self, subtask: int, state: str) -> Iterator[Entries]:
-        """Yield the entries of one state for one new subtask, ascending by key group."""
+        """Yield what is left of a state for a new subtask, ascending by key group; call it after all adds."""
         codec = self.codecs[state]
         self._write()
         timers = state in TIMER_SECTIONS

@@ -33,7 +33,7 @@ class TtlListState(TtlHandle, Generic[V]):
         self.stamps.extend([self.expiry.now] * len(added))
 
     def get(self) -> list[V]:
-        """Return the elements not expired (or all, if so configured) as a copy; expired ones are removed."""
+        """Return the unexpired elements (or all, if so set); remove expired ones, renew others if set."""
         elements, stamps, alive = self._state()
         kept = elements
         if not all(alive):
@@ -91,7 +91,7 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
     __slots__ = ()
 
     def get(self, key: MK, default: MV | None = None) -> MV | None:
-        """Return the value under the map's own key `key`; `default` if none, or expired and not shown."""
+        """Read the entry of `key`, which may renew or remove it; `default`: none, or expired and hidden."""
         value = self._read(key)
         return default if value is ABSENT else value
 
@@ -119,7 +119,7 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
         return 0 if shown is ABSENT else len(shown)
 
     def items(self) -> Iterable[tuple[MK, MV]]:
-        """Return the entries not expired (or all, if so configured), in order; expired ones are removed."""
+        """Return unexpired entries (or all, if so set) in order; remove expired ones, renew others if set."""
         expiry = self.expiry
         entries, over = self._state()
         for key in over:
@@ -137,7 +137,7 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
         return len(stamps), untidy, oldest
 
     def _read(self, key: MK) -> Any:
-        """Return an entry's value, or ABSENT, with all effects of a read: a new time, or its removal."""
+        """Return an entry's value or ABSENT; renew it if so set, remove it if expired, even if returned."""
         value = self.values.get(key, ABSENT)
         if value is ABSENT:
             return ABSENT
