@@ -32,7 +32,7 @@ class Batch(Protocol):
         """Return records `start` (included) to `stop` (excluded), sharing memory where possible."""
 
     def take(self, indices: NDArray[np.int64]) -> Batch:
-        """Return a batch of the records at the positions `indices`, in that order."""
+        """Return a batch of the records at `indices`, in that order; Python objects are not copied."""
 
     def with_times(self, timestamps: Int64s, watermarks: Int64s) -> Batch:
         """Return a batch of the same records with these timestamps and watermarks, in ms, one for each."""

@@ -85,7 +85,7 @@ class RowBatch:
 
 
 def concat_rows(batches: Sequence[RowBatch]) -> RowBatch:
-    """Return one batch with the records of all batches, in order."""
+    """Return one batch with the records of all batches, in order; it has event time if all of them have."""
     return RowBatch(
         list(chain.from_iterable(batch.records for batch in batches)),
         join_times([batch.timestamps for batch in batches]),

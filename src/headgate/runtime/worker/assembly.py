@@ -96,7 +96,7 @@ class Assembly:
 class Assembler:
     """Builds the subtasks of one worker: subtask number `slot` of every vertex that has one.
 
-    `deploy` has the attempt and the restored state, whose files are on `disk`.
+    `deploy` has the attempt and the restored state, whose files are on `disk` (None: it has no files).
     """
 
     def __init__(

@@ -393,7 +393,7 @@ class EdgeReceiver:
             edge.process(batch)
 
     def watermark(self, timestamp: int) -> None:
-        """Pass a watermark on if this is the main output; side outputs get it from there."""
+        """Pass a watermark on if this is the main output, which does so for the side outputs, too."""
         if self._main:
             self._outputs.watermark(timestamp)
 

@@ -122,7 +122,7 @@ class _OperatorInput:
         self._ends: dict[int, list[RecoveredChannel]] = {}
 
     def poll(self) -> tuple[Batch | None, int] | None:
-        """Return the next batch and watermark, or (None, new watermark); None at the end."""
+        """Take and return the next batch with the watermark after it, or (None, new watermark); None: end."""
         while True:
             if self._valve.combined > self._reported:
                 self._reported = self._valve.combined

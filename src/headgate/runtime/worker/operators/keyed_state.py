@@ -66,7 +66,7 @@ def filled_backend(
 
 
 def earlier_state(disk: Any, keyed: KeyedStateHandle, claims: Claims | None = None) -> EarlierState:
-    """Return one earlier subtask's stored state, to be restored; `claims`: only declared states, None: all.
+    """Return one earlier subtask's stored state, not read yet; `claims`: only declared states, None: all.
     `disk` is a `common.ports.Disk`, or None if all state is inline.
     """
     return EarlierState(DiskFiles(disk), keyed, None if disk is None else disk.describe(), claims)

@@ -240,7 +240,7 @@ class Finishing:
 
 
 class AttemptServices(NamedTuple):
-    """The clock, reports and snapshot writer that the subtasks of one attempt in a worker share."""
+    """The clock, the reports and the writing of snapshots that subtasks of one attempt in a worker share."""
 
     clock: Clock
     reports: AttemptReports

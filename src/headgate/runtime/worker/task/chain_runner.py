@@ -106,7 +106,7 @@ class ChainRunner:
         return work()
 
     def end(self, close: Callable[[], None]) -> None:
-        """Call `close` and end the runner; the error of `close` is raised, unless pending work delays it."""
+        """Call `close` and end the runner; raise its error, or log it if pending work delays the call."""
         close()
 
     def called_from_loop(self, operators: Sequence[Operator]) -> Sequence[Operator]:

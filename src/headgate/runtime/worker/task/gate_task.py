@@ -49,7 +49,7 @@ class InputChannel:
         self.ends, self.sender, self.side = ends, sender, side
 
     def consumed(self) -> None:
-        """Count a received frame as processed, and return credit to the sender once enough are."""
+        """Count a received frame as processed; grant credit if enough is owed or no other frame waits."""
         self._give(self.credit.consumed())
 
     def admit(self) -> None:

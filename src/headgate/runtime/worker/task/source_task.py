@@ -82,7 +82,7 @@ class SourceTask(Task):
         self._trigger_deferred()
 
     def end(self) -> None:
-        """End the input after the last record: event time and data end, then deferred barriers follow."""
+        """Begin to end the input, as the base class does, and take deferred snapshots."""
         super().end()
         self._learned_its_input()
 

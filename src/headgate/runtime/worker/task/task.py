@@ -310,7 +310,7 @@ class Task(ABC):
         self._runner.when_back(lambda: then(self._runner.call(work)))
 
     def end(self) -> None:
-        """End the input after the last record: event time ends, then the end of data is sent downstream."""
+        """End the input, over some steps: pass on the last watermark, fire its timers, send end of data."""
         self._ending = True
         self._invoke(lambda: self.head.watermark(WATERMARK_MAX), self._end_if_through)
 
