@@ -38,7 +38,7 @@ class Claims:
         self.skipped: set[str] = set()  # without last-access times
 
     def claims(self, name: str) -> bool:
-        """Return whether section `name` is declared or timers; else note it (except last-access times)."""
+        """Return whether section `name` is of a declared state or timers; else note it in `skipped`."""
         state = changed_name(name) or name
         if state in self._declared:
             return True

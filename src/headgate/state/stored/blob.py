@@ -153,7 +153,7 @@ class SpooledBlob(BlobWriter):
         self._spool.write(data)
 
     def parts(self) -> Spool:
-        """Complete the blob by its header, once, and return it; it can be read at any offset, too."""
+        """Put the header before the chunks and return the blob, readable at any offset; call it once."""
         self._spool.finish(self._head())
         return self._spool
 

@@ -33,7 +33,7 @@ class TtlListState(TtlHandle, Generic[V]):
         self.stamps.extend([self.expiry.now] * len(added))
 
     def get(self) -> list[V]:
-        """Return the unexpired elements (or all, if so set); remove expired ones, renew others if set."""
+        """Return the elements, unexpired or all as configured; remove expired ones, renew others if set."""
         elements, stamps, alive = self._state()
         kept = elements
         if not all(alive):
@@ -91,7 +91,7 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
     __slots__ = ()
 
     def get(self, key: MK, default: MV | None = None) -> MV | None:
-        """Read the entry of `key`, which may renew or remove it; `default`: none, or expired and hidden."""
+        """Return the value under the map's own key, else `default`; renew it if set, remove it if expired."""
         value = self._read(key)
         return default if value is ABSENT else value
 
@@ -119,7 +119,7 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
         return 0 if shown is ABSENT else len(shown)
 
     def items(self) -> Iterable[tuple[MK, MV]]:
-        """Return unexpired entries (or all, if so set) in order; remove expired ones, renew others if set."""
+        """Return entries in order, unexpired or all as configured; remove expired, renew others if set."""
         expiry = self.expiry
         entries, over = self._state()
         for key in over:

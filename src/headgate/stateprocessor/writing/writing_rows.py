@@ -303,7 +303,7 @@ _HANDLES: Final[Mapping[Hashable, Callable[[], Declaration]]] = {
 
 
 def check_keys(declared: Declared, uid: str, shape: Shape) -> None:
-    """Raise UsageError if keys of type `shape` are none as the function of operator `uid` declares them."""
+    """Raise UsageError if keys of type `shape` contradict what operator `uid`'s function declares."""
     cls = declared if isinstance(declared, type) else type(declared)
     found = keys_of_function(cls)
     if found is not None and not fits(shape, found.hint):
@@ -374,4 +374,4 @@ def shipped(descriptor: StateDescriptor) -> StateDescriptor:
 
 
 def _none() -> None:
-    """Stands in for the state's default, which Spark's tasks never need."""
+    """Stand in for the state's default, which Spark's tasks never need."""

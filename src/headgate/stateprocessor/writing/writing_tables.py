@@ -149,7 +149,7 @@ class TableFile:
 
 
 def result_of(work: Callable[[], Sequence[TableRow]], what: str) -> pa.RecordBatch:
-    """Return the rows of a task's work, or its error as a row; `what` it worked on begins the message."""
+    """Call `work`; return its rows, or its HeadgateError as a row, whose message begins with `what`."""
     try:
         return RESULT.batch(work())
     except HeadgateError as error:
