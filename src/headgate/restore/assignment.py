@@ -88,7 +88,7 @@ def called(checkpoint: CheckpointMetadata) -> str:
 
 
 def unclaimed_state(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> list[str]:
-    """Return a message for each stored state that no operator of `plan` would restore: how to keep it.
+    """Return messages on stored state that no operator of `plan` restores: "what it is; how to keep it".
 
     Only state that the metadata names is found. Workers check keyed states named only in a blob's header.
     """

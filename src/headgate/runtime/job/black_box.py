@@ -217,7 +217,7 @@ def _fatal(text: str) -> str:
 
 
 def _innermost_users(frames: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the innermost run of frames in the user's files; `frames` are (file, text), innermost first."""
+    """Return the texts of the innermost adjacent frames in user files, of (file, text), innermost first."""
     users: list[str] = []
     for file, frame in frames:
         ours = file.startswith("<") or not is_users_file(file)

@@ -19,7 +19,7 @@ class HasPages(Protocol):
 
     @property
     def links(self) -> Mapping[str, str]:
-        """Addresses of these pages, by their names for people."""
+        """URLs of the gang's web pages, by their names for people."""
         ...
 
 

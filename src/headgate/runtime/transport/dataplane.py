@@ -34,7 +34,7 @@ _JOIN_TIMEOUT_S: Final = 2.0
 
 
 class _Key(NamedTuple):
-    """A peer in one attempt; sorts by age of the attempt."""
+    """A peer in one attempt; keys sort by generation and attempt, oldest first."""
 
     generation: int
     attempt: int

@@ -45,9 +45,9 @@ class Endpoint:
         return self._settings.reached_at(self._socket.getsockname()[1])
 
     def begin(self, job: ServedJob) -> None:
-        """Write the endpoint's address and secret into the job's file, and answer requests about `job` from
-        now on. If the file cannot be written, raise StorageError if the user set the endpoint on, else go on
-        without it.
+        """Write address and secret into the job's file, by which this user's commands find the endpoint, and
+        answer requests about `job` from now on; remove old files. If the file cannot be written, raise
+        StorageError if the user set the endpoint on, else log it and go on without endpoint.
         """
         try:
             forget_old()

@@ -180,7 +180,7 @@ class Committers:
                     committer.hold(committables, fork_of(savepoint))
 
     def release(self, savepoint: CheckpointMetadata) -> None:
-        """Release the output held for a failed savepoint; errors are logged, as kept output is harmless."""
+        """Have sinks no longer hold output for a failed savepoint; errors are logged, as that is harmless."""
         for uid, committer in self._by_uid.items():
             committables = committables_of(savepoint, uid)
             if committables:

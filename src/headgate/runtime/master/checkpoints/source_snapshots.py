@@ -38,11 +38,11 @@ class SourceSnapshots:
         return True
 
     def of(self, checkpoint: int) -> Begun:
-        """Return the enumerators' snapshots that were taken for a checkpoint."""
+        """Return the begin of a pending checkpoint and its snapshots; KeyError if none were taken."""
         return self._begun[checkpoint]
 
     def ended(self, checkpoint: int, *, complete: bool) -> Begun | None:
-        """Notify the enumerators that a checkpoint completed or was aborted; return its snapshots, if any."""
+        """Notify the enumerators of a checkpoint's end (errors fail the attempt); take out its snapshots."""
         if self.waiting is not None and self.waiting[0] == checkpoint:
             self.waiting = None
         try:
