@@ -85,7 +85,7 @@ class EpochWriter(ABC):
         """
 
     def begin(self, spark: SparkSession, epoch: SparkEpoch) -> None:  # noqa: B027 - optional hook
-        """Prepare for this driver's first epoch: remove what it and earlier ones left unpublished."""
+        """Prepare for this driver's first epoch: remove what is left unpublished; by default do nothing."""
 
     @abstractmethod
     def write(self, frame: DataFrame, epoch: SparkEpoch) -> None:
