@@ -61,7 +61,7 @@ class DependencyLayer(Enum):
 
 
 def pattern_list(text: str | Iterable[str]) -> tuple[str, ...]:
-    """Return patterns given as a list, or as one text with semicolons, without blanks and empty ones.
+    """Return patterns given as a list, or as one text with semicolons, stripped and without empty ones.
 
     Example:
         >>> pattern_list(" attr. ; ;numpy.")
@@ -78,7 +78,7 @@ class TextList:
     expected: str
 
     def parse(self, value: object) -> tuple[str, ...]:
-        """Return the parts of a text or of a list of texts; blanks and empty ones are dropped."""
+        """Return a text's parts between semicolons, or a list's texts, stripped and without empty ones."""
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
             raise ValueError(f"expected {self.expected}")
