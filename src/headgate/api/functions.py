@@ -29,7 +29,7 @@ _BLOCKING = "__headgate_blocking__"
 
 
 class OutputTag(Generic[O]):
-    """Names a side output: functions emit to the tag, and the program gets the side output's stream by it.
+    """Name of a side output: functions emit to it, the program gets its stream by it. Equal names are one.
 
     Example:
         >>> import headgate as hg

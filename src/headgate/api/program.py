@@ -35,7 +35,7 @@ class Program:
         self._looked_at: set[int] = set()
 
     def add(self, node: Node, inputs: Iterable[int] = ()) -> int:
-        """Append a node that the nodes of the numbers `inputs` feed; return its number, which is its id."""
+        """Append a copy of `node`, fed by the nodes numbered `inputs`; return its number, which is its id."""
         _check_changes(node.name, {"uid": node.uid, "parallelism": node.parallelism})
         number = len(self._nodes)
         sources = tuple(self._nodes[key] for key in inputs)
@@ -93,7 +93,7 @@ class Program:
 
     @property
     def last_job(self) -> str | None:
-        """Name of the job that ran the sink that ran last; None before the first."""
+        """Name of the last job that ran, or runs, a sink; None before the first."""
         return next(reversed(self._sinks_run.values()), None)
 
     def has_run(self, number: int) -> bool:

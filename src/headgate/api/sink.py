@@ -291,7 +291,7 @@ class Sink(ABC, Generic[T, C, W]):
         return None
 
     def place(self) -> str | None:
-        """Return the local folder, if any, into which a second running job must not write unasked."""
+        """Return the local folder, or None, where a second running job is refused unless by option."""
         return None
 
     def validate(self) -> None:

@@ -180,7 +180,7 @@ def explain(
 def _linked(
     decided: NativePlan, job_packages: Mapping[str, Installed], settings: UserCodeSettings
 ) -> frozenset[str]:
-    """Return the top-level modules of which also the framework uses the job's copy, in the job's workers."""
+    """Return the top-level modules of the job that the framework, too, uses in workers of the job's own."""
     own = [one.name for one in decided.placements if one.place is Place.PROCESS]
     modules = [job_packages[name].modules for name in with_requirements(own, job_packages)]
     match = settings.patterns.match

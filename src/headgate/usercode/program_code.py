@@ -62,7 +62,7 @@ class ProgramCode(NamespaceCode):
         return self._artifacts.paths
 
     def close(self) -> None:
-        """Close the program's isolated namespace; leftovers are reported when the next program opens."""
+        """Close the program's namespace, release its folders; report leftovers when the next one opens."""
         release_namespace(self.namespace, self._library)
         _leaked.closed(self.namespace)
         self._artifacts.release()

@@ -44,7 +44,7 @@ def check_program(nodes: Sequence[Node], config: Config) -> None:
 
 
 def check_backend(config: Config) -> None:
-    """Raise ConfigError if the package of the configured state backend is not installed."""
+    """Raise ConfigError if the package of the configured state backend is not installed here."""
     wanted = config.get(o.STATE_BACKEND)
     if wanted is o.StateBackendType.ROCKSDB and importlib.util.find_spec("rocksdict") is None:
         raise ConfigError(

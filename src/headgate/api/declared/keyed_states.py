@@ -69,7 +69,7 @@ class ListState(Protocol[V]):
 
 
 class MapState(Protocol[MK, MV]):
-    """Live handle of a map per key; works as a dict does: `state[k]`, `state[k] = v`, `del state[k]`."""
+    """Live handle of the current key's map, which has keys of its own; ``state[k]`` works as with a dict."""
 
     def get(self, key: MK, default: MV | None = None) -> MV | None:
         """Return the value that the map has for `key`, or `default`."""
@@ -90,7 +90,7 @@ class MapState(Protocol[MK, MV]):
     def __iter__(self) -> Iterator[MK]: ...
     def __len__(self) -> int: ...
     def items(self) -> Iterable[tuple[MK, MV]]:
-        """Return the map's entries at this moment, in order of insertion."""
+        """Return a copy of the map's entries at this moment, in order of insertion."""
         ...
 
     def clear(self) -> None:

@@ -101,7 +101,7 @@ def _run(path: str | Path, arguments: Sequence[str], options: Sequence[str] | No
 
 
 def _opened(file: Path, config: Config, shared: bool) -> IsolatedCode | None:
-    """Return the isolated modules of a program, None if it needs none; `shared`: others run here, too."""
+    """Open and return a program's isolated modules; None if it needs none. `shared`: others run here, too."""
     from headgate.usercode.isolation import why_isolated
 
     if why_isolated(file, config, shared) is None:

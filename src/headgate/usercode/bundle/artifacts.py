@@ -103,7 +103,7 @@ def _leased(artifact: Artifact, file: Path, cache: ArtifactCache) -> Leased:
 
 
 def _made(path: Path, folder: Path) -> tuple[Path, str]:
-    """Return the file to ship for a path of the user's, and the folder in it to search for modules."""
+    """Return the file to ship for a path (folders are zipped into `folder`), and where its modules are."""
     inside = inside_of(path)
     if path.is_dir():  # of an environment no more than its modules
         return packed_folder(path / inside, path.name, folder), ""

@@ -68,7 +68,7 @@ class NativeModules:
         self._lock = threading.Lock()
 
     def claim(self, loader: int, of: str, name: str, file: str) -> None:
-        """Record that namespace `of` (id `loader`) loads `file` as `name`; refuse it if another one has."""
+        """Record that namespace `of` (id `loader`) loads `file` as `name`; raise if another one has."""
         status = Path(file).stat()
         with self._lock:
             first, of_first = self._loaded.setdefault((status.st_dev, status.st_ino), (loader, of))

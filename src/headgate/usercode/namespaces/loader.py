@@ -334,7 +334,7 @@ class Namespace:
 
 
 def _is_of_user(module: R) -> bool:
-    """Return whether an object is a module, and none of the framework's under whatever name it is entered."""
+    """Return whether it is a module that the framework's table does not have under the module's own name."""
     if not isinstance(module, types.ModuleType):
         return False
     return dict.get(sys.modules, str(getattr(module, "__name__", None))) is not module

@@ -61,7 +61,7 @@ class Installed:
 
 
 def installed_in(path: Iterable[str], names: Iterable[str] | None = None) -> dict[str, Installed]:
-    """Return the distributions on a path, by name, the first of each; all unless `names` are given."""
+    """Return distributions in folders `path`, by normal name, the first of each; all, or those in `names`."""
     path = list(path)
     found: dict[str, Installed] = {}
     for asked in [None] if names is None else names:
