@@ -29,7 +29,7 @@ class Losses:
             remains_left(member)
 
     def error(self, failure: Failure) -> HeadgateError:
-        """Return a failure's error to report; for a loss, the first call reads and deletes black boxes."""
+        """Return a failure's error to report; for a loss, the first call may take black boxes away."""
         if isinstance(failure.what, HeadgateError):
             return failure.what
         assert isinstance(failure.what, Loss)

@@ -100,7 +100,7 @@ class Savepoints:
         return prepared
 
     def begun(self, checkpoint: int, ticket: int | None) -> SavepointOrder | None:
-        """Give `ticket`'s savepoint the id `checkpoint`; return its barriers' order. None: no savepoint."""
+        """Give `ticket`'s savepoint the id `checkpoint`; return what its barriers say. None: it is none."""
         savepoint = None if ticket is None else self._expected.pop(ticket, None)
         if savepoint is None:
             return None

@@ -42,7 +42,7 @@ class SourceSnapshots:
         return self._begun[checkpoint]
 
     def ended(self, checkpoint: int, *, complete: bool) -> Begun | None:
-        """Notify enumerators of a checkpoint's end; errors fail the attempt. Return and drop its snapshots."""
+        """Tell enumerators of a checkpoint's end; errors fail the attempt. Drop and return its snapshots."""
         if self.waiting is not None and self.waiting[0] == checkpoint:
             self.waiting = None
         try:
