@@ -29,7 +29,7 @@ class Losses:
             remains_left(member)
 
     def error(self, failure: Failure) -> HeadgateError:
-        """Return a failure's error to report; for a loss, the first call may take black boxes away."""
+        """Return a failure's error to report; a loss's first call may read and delete black boxes."""
         if isinstance(failure.what, HeadgateError):
             return failure.what
         assert isinstance(failure.what, Loss)
