@@ -92,13 +92,13 @@ class UserCode(Protocol):
         """A function that raises for records that must not leave isolated code; None: all may."""
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call `function` so that user code in it finds its own modules; used once per batch."""
+        """Call `function` so that user code in it finds its own modules; to be used once per batch."""
 
     def pickler(self) -> Any:
         """Return a module with cloudpickle's `Pickler` and `loads`, for objects of the user's classes."""
 
     def load(self, payload: bytes) -> Any:
-        """Return the object of the user's code that another process of the job pickled."""
+        """Return the object in `payload`, which is trusted to be pickled by another process of the job."""
 
 
 class IsolatedCode(UserCode, Protocol):

@@ -61,7 +61,7 @@ def serializer_for(hint: Any, where: str = "a value") -> AnySerializer:
 
 
 def record_serializer(hint: Hint | None) -> AnySerializer | None:
-    """Return the serializer of records of a class with fields; None where the self-describing codec is used.
+    """Return the serializer of records of a class with fields; None: the self-describing codec has to serve.
 
     Records in flight are part of unaligned checkpoints, so none of them is pickled by an annotation.
     """

@@ -210,5 +210,5 @@ def at_exit(action: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> Ca
 def when_forgotten(
     owner: T_owner, action: Callable[P, T], *arguments: P.args, **named: P.kwargs
 ) -> weakref.finalize[[], T_owner]:
-    """Call `action` once `owner` is garbage, like `weakref.finalize`, but never in a forked child."""
+    """Call `action` once `owner` is garbage, or at exit, but in no forked child; return the finalizer."""
     return weakref.finalize(owner, _unless_child(action, *arguments, **named))

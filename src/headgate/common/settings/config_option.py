@@ -131,7 +131,7 @@ class Number:
         return f"a number {_bounds(self.low, self.high)}"
 
     def parse(self, value: object) -> float:
-        """Return the number that a number or text stands for; ValueError for a bool or infinity."""
+        """Return the number that a number or text stands for; ValueError out of bounds and for a bool."""
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise _refuse(self)
         with _refusing(self):
@@ -162,7 +162,7 @@ class Duration:
         return f"a duration{least} such as '500ms', '1s', '10min', '2h' or '7d'"
 
     def parse(self, value: object) -> int:
-        """Return whole ms of a text with a unit, a number of ms, or a timedelta; ValueError if negative."""
+        """Return whole ms of a text with a unit, a number of ms, or a timedelta; ValueError if too short."""
         if isinstance(value, timedelta):
             value = value / timedelta(milliseconds=1)
         negative = isinstance(value, int | float) and not isinstance(value, bool) and value < 0
@@ -193,7 +193,7 @@ class MemorySize:
         return f"a size of at least {self.format(self.low_bytes)} such as '64kb', '32mb' or '1gb'"
 
     def parse(self, value: object) -> int:
-        """Return the bytes that an int, or a text with a unit, stands for; ValueError without a unit."""
+        """Return the bytes that an int, or text with a unit, stands for; ValueError for text without one."""
         size = value if isinstance(value, int) and not isinstance(value, bool) else -1
         if isinstance(value, str) and (match := _MEMORY_PATTERN.fullmatch(value.strip())):
             size = int(match[1]) * _MEMORY_UNITS[(match[2] or match[3]).lower()]

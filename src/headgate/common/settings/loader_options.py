@@ -43,7 +43,7 @@ class ResolveOrder(Enum):
 
 
 class NativeModules(Enum):
-    """`classloader.native-modules`: where packages with compiled parts run; `native.policy` decides."""
+    """`classloader.native-modules`: where packages with compiled parts run; `usercode.native` decides."""
 
     AUTO = "auto"  # in-process, unless it would clash with the framework's: then process
     PROCESS = "process"  # in worker processes of their own environment
@@ -96,7 +96,7 @@ class IsolationKind:
     expected: str = "auto, true or false"
 
     def parse(self, value: object) -> Isolation:
-        """Return the member of `Isolation` that a word or a bool stands for."""
+        """Return the member of `Isolation` that a word or a bool stands for; ValueError for all else."""
         if isinstance(value, Isolation):
             return value
         if isinstance(value, str) and value.strip().lower() == Isolation.AUTO.value:

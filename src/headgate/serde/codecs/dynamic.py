@@ -101,7 +101,7 @@ def encode_tagged_each(values: Sequence[Any]) -> list[bytes]:
 
 
 def untag(code: int, data: memoryview) -> Any:
-    """Return the value of msgpack's extension type `code` with this `data`; `ext_hook` of every decoder."""
+    """Return the value of an extension type, as decoders' `ext_hook`; StorageError for an unknown `code`."""
     reader = _UNTAGGERS.get(code)
     if reader is None:
         raise StorageError(f"stored bytes hold extension type {code}; expected 1 to {len(_UNTAGGERS)}")

@@ -37,7 +37,7 @@ class ClassNames(Protocol):
     """Names for classes that the receiver cannot import, such as those of the running script."""
 
     def name_of(self, cls: type) -> str | None:
-        """Return the name of a class that every worker of the job knows; None for every other class."""
+        """Return a name by which every worker of the job finds the class; None for a class without one."""
 
     def class_of(self, name: str) -> type:
         """Return the class of a name; a `LookupError` says that no such class came with the program."""
