@@ -98,7 +98,7 @@ class Hold:
         )
 
     def resize(self, gang: int) -> None:
-        """Record that the job has `gang` workers from now on."""
+        """Record that the job has `gang` workers from now on, whether there are slots for them or not."""
         with _lock:
             _held[self._application] += gang - self.need.gang
             self.need = Need(gang, self.need.reserved)
