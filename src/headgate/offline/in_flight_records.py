@@ -50,7 +50,7 @@ class _DescribedCodec(ElementCodec):
 
 
 def records_in_flight(disk: Disk, stream: InFlightStream, max_parallelism: int) -> Iterator[Records]:
-    """Yield the records in flight of one channel, batch by batch, in their order."""
+    """Yield the records of an in-flight stream, batch by batch in their order; skip its other elements."""
     codec = ElementCodec() if stream.record_type is None else _DescribedCodec(stream.record_type)
     reader = PartReader(lambda _: codec, partial(read_handle, disk), max_parallelism)
     for part in stream.parts:

@@ -70,7 +70,7 @@ class Bench:
     def store(
         self, backend: KeyedBackend, checkpoint: int = 1, completed: int = 0, subtask: int = 0
     ) -> KeyedStateHandle:
-        """Take and write a checkpoint that may share files with checkpoint `completed`; return its handle."""
+        """Take and write a checkpoint; it may share files of `completed` (0: none). Return its handle."""
         return self.finish(backend, backend.snapshot_sync(checkpoint, completed), checkpoint, subtask)
 
     def finish(
@@ -102,7 +102,7 @@ class Bench:
             del self.files[name]
 
     def abort(self, checkpoint: int, stored: KeyedStateHandle) -> None:
-        """Remove the files behind `stored`, which were written for an aborted checkpoint."""
+        """Remove those files behind `stored` that were written for `checkpoint`, as when it is aborted."""
         self._writer.discard(checkpoint, stored.handles())
 
     def close(self) -> None:
