@@ -185,7 +185,7 @@ class Faults(WorkerFaults, StorageFaults, MessageFaults, DriverFaults, Requests)
         self._until_driver_dies = 0
 
     def reached(self, process: Process, place: str) -> None:
-        """At places of drivers, let others act; then inject the fault that waits for the place, if any."""
+        """Let others act, if it is a place of drivers; then inject the fault that waits for it, if any."""
         self._scene.note(f"{process.name} is at {place}")
         self._crash_points.reached(process, place)
         if process.background.busy and place in DRIVER_PLACES:
