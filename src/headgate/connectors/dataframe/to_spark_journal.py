@@ -46,7 +46,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
         return same and self.first <= origin.checkpoint <= self.last
 
     def parted(self, lineage: Lineage) -> tuple[Run | None, Run | None]:
-        """Split into the epochs that a job with this lineage descends from, and later ones; None for none."""
+        """Return the part that a job with this lineage descends from, and the later part; None if empty."""
         through = self.first - 1
         for fork in lineage.forks:
             if fork.job == self.job and (self.generation, self.attempt) <= (fork.generation, fork.attempt):

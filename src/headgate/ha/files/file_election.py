@@ -209,7 +209,7 @@ class FileElection:
         return [int(name) for name in names if len(name) == 19 and name.isascii() and name.isdigit()]
 
     def _clean_up(self) -> None:
-        """Delete the files of earlier terms, as far as that is possible."""
+        """Delete the files of earlier terms, as far as possible; list unfinished ones, to delete later."""
         own = self._name(self._term)
         with suppress(StorageError):
             for name in self._disk.list(self._folder):
