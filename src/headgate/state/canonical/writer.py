@@ -210,7 +210,7 @@ class TableWriter:
 
 
 class _Counted(io.RawIOBase):
-    """A file object that passes bytes on until it is dropped, and keeps their number and checksum."""
+    """A file object that passes bytes on until :meth:`drop`, and keeps the number and checksum of all."""
 
     def __init__(self, stream: SupportsWrite[memoryview]) -> None:
         self._stream: SupportsWrite[memoryview] | None = stream

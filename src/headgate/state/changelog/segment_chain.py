@@ -1,4 +1,4 @@
-"""Decides which stored state of an earlier checkpoint a segment of changes may follow, and its changes.
+"""Decides which stored state of an earlier checkpoint a segment may follow, and which changes it holds.
 
 A checkpoint is removed when a later one completes, and with it every file that the later one does not refer
 to. So a segment of checkpoint C follows what K stored, the newest complete one, only if every snapshot that

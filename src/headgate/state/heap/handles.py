@@ -61,7 +61,7 @@ class ImmutableValueState(Generic[V]):
     bind = load
 
     def store(self) -> None:
-        """Put `value` into the table, or remove the entry if `value` is the default."""
+        """Put `value` into the table; if it is the very object `default`, remove the entry instead."""
         if self.value is self.default:
             self.table.pop(self.key, None)
         else:
@@ -192,7 +192,7 @@ class MutableReducingState(_TableState, Generic[V]):
         self.table.put(self.key, reduced)
 
     def get(self) -> V | None:
-        """Return the current key's reduced value; None when no value was added."""
+        """Return the current key's reduced value, which may be changed in place; None: nothing was added."""
         # Owned even for reading: the program may change what it gets.
         value = self.table.own(self.key)
         return None if value is MISSING else value

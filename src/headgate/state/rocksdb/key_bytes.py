@@ -65,7 +65,7 @@ def group_of(stored: bytes) -> int:
 
 
 def prefix_length(stored: bytes) -> int:
-    """Return how many bytes of a stored key are those of :func:`storage_key`; a namespace may follow."""
+    """Return how many bytes of a stored key are those of :func:`storage_key`; a map's own key may follow."""
     length = _HEAD.size + int.from_bytes(stored[2:6], "big")
     if len(stored) < length:
         raise StorageError(

@@ -52,7 +52,7 @@ class LiveMap:
         return self.small
 
     def take_back(self) -> None:
-        """Count the entries of a dict that was lent and may have changed, and `grow` if there are many."""
+        """Count the entries of a lent dict, which may have changed; `grow` if there are over `SMALL_MAX`."""
         if self.small is not None:
             self.count = len(self.small)
             if self.count > SMALL_MAX:

@@ -172,7 +172,7 @@ class RocksMapTable:
         return entries
 
     def put(self, key: Hashable, value: Mapping[Hashable, Any]) -> None:
-        """Replace the map of `key`."""
+        """Replace the map of `key` by a copy of `value`."""
         live = self.live(key)
         self.clear(live)
         for each, content in value.items():
@@ -236,7 +236,7 @@ class RocksMapTable:
             raise UsageError(f"state {self.layout.versions.name!r} cannot be stored: {error}") from None
 
     def load(self, keys: Sequence[Hashable], values: Sequence[Mapping[Hashable, Any]]) -> None:
-        """Put the maps of a restore into RocksDB, past the cache."""
+        """Put the maps of a restore into RocksDB, past the cache, under keys that have none yet."""
         for stored, value in zip(storage_keys(keys, self._max_parallelism), values, strict=True):
             self._store.write(self.layout.entries(stored, value))
 

@@ -46,7 +46,7 @@ def native_files(
     timers: Iterable[str],
     files: dict[str, StateHandle],
 ) -> NativeFiles:
-    """Return the metadata's description of a snapshot's RocksDB `files`, of states and kinds of `timers`."""
+    """Return, for the metadata, a snapshot's RocksDB `files` with formats and types of states, `timers`."""
     details = Details(
         checkpoint,
         {name: layout.format for name, layout in layouts.items()} | dict.fromkeys(timers, TIMERS),

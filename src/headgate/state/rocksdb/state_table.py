@@ -32,8 +32,8 @@ PROBED_EVERY: Final = 32
 class ReadAhead:
     """Decides whether the keys of a batch are read ahead, for a state that a record need not use.
 
-    Reading ahead costs a look into files per key, which is lost on a state that few records use. Keys that
-    are read one by one are counted in `reads`.
+    Reading ahead costs a look into files per key, which is lost on a state that few records use. The table
+    counts in `reads` the keys that it reads one by one.
     """
 
     __slots__ = ("_batch", "_shown", "_used", "reads")

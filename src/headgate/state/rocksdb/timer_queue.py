@@ -67,7 +67,7 @@ def stored_timer(timestamp: int, key: Hashable, max_parallelism: int) -> tuple[b
 
 
 def timer_of(stored: bytes, data: bytes) -> tuple[int, Hashable]:
-    """Return the timestamp and the key of a timer's RocksDB entry."""
+    """Return the timestamp and the key of a timer's RocksDB entry; a StorageError if it is damaged."""
     try:
         return time_of(stored), decode_tagged(data or stored[_HEAD.size :])
     except UNDECODABLE as error:

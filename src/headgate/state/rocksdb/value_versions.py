@@ -155,7 +155,7 @@ class Versions:
 
 
 def decoded(versions: Versions, where: str, data: bytes) -> Any:
-    """Return the value in stored bytes; an error names the state, and the place `where`."""
+    """Return the value in stored bytes; an error names the state, a StorageError the place `where` too."""
     try:
         return versions.decode_one(data)
     except StorageError as error:

@@ -79,7 +79,7 @@ def sections_of(files: StoredFiles, keyed: KeyedStateHandle) -> list[StoredSecti
 
 
 def filled_natively(files: StoredFiles, keyed: KeyedStateHandle) -> frozenset[str]:
-    """Return the states and timers with entries in RocksDB's files, which are fetched to find out."""
+    """Return names of states and timers with entries in RocksDB's files, which are fetched to find out."""
     if keyed.native is None:
         return frozenset()
     with _database(files, keyed, keyed.native) as database:

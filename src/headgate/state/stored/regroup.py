@@ -5,8 +5,8 @@ Within a bucket they stay in the order in which they came, so that a changelog's
 earlier ones. They are written by the megabyte: one place in the file for each bucket and state that has
 entries then. Only these places are kept in memory.
 
-How large entries become outside of compressed files is known when they are there. A bucket that is too large
-by then is read several times, each time for some of its key groups.
+How large entries become outside of compressed files is known only once they are read. A bucket that turns out
+too large is read several times, each time for some of its key groups.
 """
 
 from __future__ import annotations

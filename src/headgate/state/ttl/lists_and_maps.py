@@ -47,7 +47,7 @@ class TtlListState(TtlHandle, Generic[V]):
         return elements if self.expiry.show_expired else kept
 
     def update(self, values: Iterable[V]) -> None:
-        """Replace the list."""
+        """Replace the list; all its elements count as written now."""
         elements = list(values)
         self.values.update(elements)
         self.stamps.update([self.expiry.now] * len(elements))
@@ -96,7 +96,7 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
         return default if value is ABSENT else value
 
     def put(self, key: MK, value: MV) -> None:
-        """Set the value under the map's own key `key`, with a new last-access time."""
+        """Set the value under the map's own key `key`, and renew it; one that expired loses its place."""
         stamp = self.stamps.get(key)
         if self.expiry.over(stamp) and key in self.values:
             self._drop(key)  # what is expired has lost its place in the order, too

@@ -240,7 +240,7 @@ class TimerColumn:
 
 
 def _moments(name: str, given: pa.DataType) -> Callable[[pa.RecordBatch], pa.Array]:
-    """Return a function that gives a column's moments in ms since 1970; UsageError if it holds others."""
+    """Return a function that gives a column's moments in ms since 1970; UsageError: other type, or null."""
     if not (pa.types.is_integer(given) or pa.types.is_timestamp(given)):
         raise UsageError(
             f"column {name!r} is of type {given}; expected a timestamp, or integers of ms since 1970"

@@ -391,7 +391,7 @@ def check_there(metadata: CheckpointMetadata, uid: str, state: str | None) -> No
 
 
 def with_tables(keyed: KeyedStateHandle, tables: Sequence[StateTable]) -> KeyedStateHandle:
-    """Return a handle of the same key groups whose state is in these tables."""
+    """Return a handle of the same key groups, key types unknown, whose state is in these tables alone."""
     size = sum(table.length for table in tables)
     return KeyedStateHandle(keyed.first_group, keyed.last_group, Inline(b""), size, tables=list(tables))
 

@@ -1,4 +1,4 @@
-"""Tasks of Spark: one makes the sorted rows of a range of key groups a table, one gives a table other values.
+"""Tasks of Spark: one writes the sorted rows of a range of key groups as a table, one maps a table's values.
 
 An attempt's file has a name of its own. Only the row that an attempt gives back makes its file part of the
 savepoint, and Spark keeps the rows of one attempt; the driver, which collects them, removes the other files.
