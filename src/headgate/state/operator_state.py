@@ -106,7 +106,7 @@ class LiveBroadcastState(Subscripts[K, V]):
         return len(self._entries)
 
     def items(self) -> list[tuple[K, V]]:
-        """Return the entries at this moment, in order of insertion."""
+        """Return a list of the entries of now, in order of insertion; their values are not copied."""
         return list(self._entries.items())
 
     def clear(self) -> None:

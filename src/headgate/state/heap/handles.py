@@ -308,7 +308,7 @@ class HeapMapState(Subscripts[MK, MV], _TableState):
         return len(self.table.entries.get(self.key, ()))
 
     def items(self) -> Iterable[tuple[MK, MV]]:
-        """Return the entries at this moment, in order of insertion."""
+        """Return a list of the entries of now, in order of insertion; their values are not copied."""
         return list(self._entries().items())
 
     def _entries(self) -> dict[MK, MV]:

@@ -411,7 +411,7 @@ class RocksMapState(Subscripts[MK, MV]):
         return live.count if live.small is None else len(live.small)
 
     def items(self) -> Iterable[tuple[MK, MV]]:
-        """Return the entries at this moment, in order of insertion."""
+        """Return a list of the entries of now, in order of insertion; their values are not copied."""
         return self.table.items(self._map())
 
     def _map(self) -> LiveMap:
