@@ -121,7 +121,7 @@ class ErrorFacts(TypedDict, total=False):
 
 
 def error_facts(error: BaseException) -> ErrorFacts:
-    """Return an error as plain values for JSON; long texts are cut.
+    """Return an error as plain JSON values, long texts cut; of user code also operator, record, traceback.
 
     Example:
         >>> error_facts(HeadgateError("no such file"))

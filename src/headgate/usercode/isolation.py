@@ -81,7 +81,7 @@ def taken_names(folder: Path, path: Sequence[str] | None = None) -> Iterator[str
 
 
 def _names(folder: Path) -> set[tuple[str, bool]]:
-    """Return the names that Python can import from a folder, and whether each is more than a bare folder."""
+    """Return each importable name in a folder, and whether it is more than a folder without `__init__.py`."""
     found: dict[str, bool] = {}
     try:
         entries = list(os.scandir(folder))

@@ -146,7 +146,7 @@ class Fenced(Event):
 
 @dataclass(frozen=True, slots=True)
 class Cancel(Event):
-    """The job is to end now; `handed_over`: only in this driver, if another driver may continue the job."""
+    """The job is to end now; `handed_over`: in this driver only, but for good without high availability."""
 
     handed_over: bool = False
 

@@ -85,7 +85,7 @@ def link_lost(job: Job, event: v.LinkLost, now_ms: int) -> Effects:
 
 
 def lapsed(job: Job, slot: int, now_ms: int) -> Effects:
-    """Remove a worker that sent no heartbeat for too long; fail the attempt, or call :func:`worker_left`."""
+    """Remove a worker found silent too long; fail the attempt if one lives, else call :func:`worker_left`."""
     assert job.gang is not None
     loss = Failure(Loss(LossKind.HEARTBEAT, job.gang.number, slot))
     if job.phase in LIVE:

@@ -71,7 +71,7 @@ class ZooKeeperElection:
         return Candidacy(sent_ms, self._who.decode(), run=run)
 
     def renew(self) -> None:
-        """Prove the leadership by a write to this driver's node; LostLeadershipError if that was removed."""
+        """Prove leadership by writing one's node; LostLeadershipError if it is gone; other error: unknown."""
         if not self._prove():
             raise self._expired()
         if self._nodes.session_ms < self.lease_ms:

@@ -47,7 +47,7 @@ _CREDIT = struct.Struct("<I")
 
 @dataclass(slots=True)
 class LocalLane:
-    """The send queue to a subtask in the same process: nothing is encoded, but mutable rows are copied."""
+    """The send queue to input `channel` of `task`, in this process: encodes nothing, copies mutable rows."""
 
     task: GateTask
     channel: int

@@ -101,7 +101,7 @@ def evolve(stored: Description, new: Form) -> Reading:
 
 
 def _plain(stored: Description) -> Reading:
-    """Return how stored values are read as plain ones of type Any; the caller adds the change's verdict."""
+    """Return how stored values are read as type Any, Refused for classes; the caller replaces the verdict."""
     if stored["kind"] == "union":
         return _from_union(stored, ANY)
     return evolve(mapping_in(stored, "of"), ANY) if stored["kind"] == "literal" else _single(stored, ANY)

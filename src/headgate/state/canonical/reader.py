@@ -20,7 +20,7 @@ from headgate.state.canonical.value_columns import TableRows
 
 
 class OpenTable:
-    """The open Parquet file of a table; a caller who reads values has to verify all its bytes before."""
+    """The open Parquet file of a table; to read values, get it by `open_table`, which verifies its bytes."""
 
     def __init__(self, blob: BlobReader) -> None:
         try:

@@ -37,7 +37,7 @@ _KEY: Final = re.compile(r"[0-9a-f]{16,64}")
 
 
 class Leased:
-    """A folder of the cache that is not removed while this lease on it is held."""
+    """A folder of the cache that is not removed before :meth:`release`; keep this object until then."""
 
     def __init__(self, folder: Path, lock: IO[bytes]) -> None:
         self.folder, self._lock = folder, lock

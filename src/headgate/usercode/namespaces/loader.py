@@ -230,7 +230,7 @@ class Namespace:
         return seen | self.modules
 
     def remember(self, name: str) -> None:
-        """Record that `name` was imported from another owner's table: its next import is one dict lookup."""
+        """Cache the module `name`, just imported, if it is the framework's or layer's, for quick imports."""
         table = sys.modules
         for part in {name, name.partition(".")[0]}:
             home = self.home(part)

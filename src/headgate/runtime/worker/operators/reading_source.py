@@ -19,7 +19,7 @@ BAD_RECORDS = "bad-records"
 
 
 class SourceOperator(Operator):
-    """Drives the reader (`SourceReader`) of one source subtask."""
+    """Drives the reader (`SourceReader`) of one source subtask: opens, polls, snapshots and closes it."""
 
     reader: SourceReader
 
