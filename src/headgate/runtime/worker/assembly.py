@@ -35,6 +35,7 @@ from headgate.runtime.worker.operators.operator_contract import Receiver
 from headgate.runtime.worker.snapshot.finishing import AttemptServices
 from headgate.runtime.worker.task.chain_runner import ChainRunner, CollectedOutput, OnThread
 from headgate.runtime.worker.task.gate_task import GateTask, InputChannel
+from headgate.runtime.worker.task.measuring import Wanted
 from headgate.runtime.worker.task.source_task import SourceTask
 from headgate.runtime.worker.task.step_budget import StepBudget
 from headgate.runtime.worker.task.task import Task, TaskParts
@@ -134,6 +135,7 @@ class Assembler:
         )
         types = program.record_types
         self._codecs = {e.id: ElementCodec(types.get(e.id), undeclared) for e in self._plan.edges}
+        self._wanted = Wanted(deploy.numbers, deploy.histograms)
         self._tasks: dict[SubtaskId, Task] = {}
         self._exchange = Exchange()
 
@@ -167,7 +169,8 @@ class Assembler:
         )
         recovered = self._recovered_input(shares, lambda uid: chain.places[nodes[uid]])
         services, target_ms = self._services, settings.step_target_ms
-        parts = TaskParts(self._id(vertex), chain.operators, outputs, services, target_ms, recovered, runner)
+        made = self._id(vertex), chain.operators, outputs, services, target_ms, recovered, runner
+        parts = TaskParts(*made, self._wanted)
         senders = self._senders(vertex)
         if not senders:
             finished = (vertex.id, self._slot) in self._deploy.finished

@@ -94,6 +94,7 @@ class RocksTimerQueue:
 
     __slots__ = (
         "_count",
+        "_counted",
         "_head",
         "_head_entries",
         "_horizon",
@@ -123,11 +124,11 @@ class RocksTimerQueue:
         self._head: list[bytes] = []
         self._horizon: bytes | None = None
         self._pending: dict[bytes, bytes | None] = {}
-        self._count: int | None = 0
+        self._count, self._counted = 0, True  # the number of timers; an estimate until all are counted
 
     def attach(self, store: ColumnStore) -> None:
         """Use the restored column family `store`, with its timers, in place of the empty one."""
-        self._store, self._count = store, None
+        self._store, self._count, self._counted = store, store.about_entries, False
         self._read_anew()
 
     def _read_anew(self) -> None:
@@ -135,9 +136,13 @@ class RocksTimerQueue:
 
     def __len__(self) -> int:
         """Return the number of timers; the first call after a restore reads all of them."""
-        if self._count is None:
-            self._count = sum(1 for _ in self.entries())
+        if not self._counted:
+            self._count, self._counted = sum(1 for _ in self.entries()), True
         return self._count
+
+    def about(self) -> int:
+        """Return the number of timers; an estimate after a restore, as long as nobody has asked for it."""
+        return max(0, self._count)
 
     def register(self, timestamp: int, key: Hashable) -> bool:
         """Add a timer; return False if `key` has one at `timestamp`. UsageError unless that is an int64."""
@@ -154,7 +159,7 @@ class RocksTimerQueue:
             del self._pending[stored]  # the deletion of what the column family has
         else:
             self._note(stored, data)
-        self._counted(1)
+        self._count += 1
         if len(self._live) > 2 * self._head_entries:
             self._shrink()
         if timestamp <= self.limit:
@@ -216,7 +221,7 @@ class RocksTimerQueue:
         for timestamp, key in timers:
             stored, data = stored_timer(timestamp, key, self._max_parallelism)
             self._note(stored, data)
-            self._counted(1)
+            self._count += 1
         self._read_anew()
 
     def entries(self) -> Iterator[tuple[bytes, bytes]]:
@@ -268,16 +273,12 @@ class RocksTimerQueue:
             del self._pending[stored]  # it was never written
         else:
             self._note(stored, None)
-        self._counted(-1)
+        self._count -= 1
 
     def _note(self, stored: bytes, data: bytes | None) -> None:
         self._pending[stored] = data
         if len(self._pending) >= self._pending_entries:
             self.flush()
-
-    def _counted(self, change: int) -> None:
-        if self._count is not None:
-            self._count += change
 
 
 def timer_chunks(name: str, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Entries]:

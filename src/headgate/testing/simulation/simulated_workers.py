@@ -137,7 +137,7 @@ class WorkerProcess(Process):
             self.end("fenced: lease ran out", f"slot {self.slot}: the job master was silent")
             return "lease ran out"
         worker = self.worker
-        self.link.send(m.Heartbeat(worker.attempt, now, worker.progress, list(worker.counters())))
+        self.link.send(m.Heartbeat(worker.attempt, now, worker.progress, worker.counters()))
         return "sent"
 
     def end(self, why: str, error: str | None, how: str = "ends") -> None:

@@ -44,13 +44,14 @@ class Lane(Protocol):
 class OutputChannel:
     """The channel to one receiving subtask: gathers records into frames, and sends them as credit allows."""
 
-    __slots__ = ("_bytes", "_fragments", "_lane", "_rows", "_waiting", "credit")
+    __slots__ = ("_bytes", "_fragments", "_lane", "_rows", "_waiting", "batches", "credit")
 
     def __init__(self, lane: Lane, credit_initial: int, *, withheld: bool = False) -> None:
         self.credit = SenderCredit(credit_initial, withheld=withheld)
         self._lane = lane
         self._fragments: list[Batch] = []
         self._rows = self._bytes = 0
+        self.batches = 0  # frames with records that were sent
         self._waiting: deque[Batch | Event] = deque()
 
     @property
@@ -134,6 +135,7 @@ class OutputChannel:
     def _send(self, element: Batch | Event) -> None:
         if isinstance(element, (RowBatch, ArrowBatch)):
             self.credit.spend()
+            self.batches += 1
         self._lane.deliver(element)
 
 
@@ -272,6 +274,11 @@ class Outputs:
         self._idle = False
         self.next_flush: int | None = None  # when `flush_due` is to be called (monotonic ms)
         self._paused: Callable[[], bool] | None = None
+
+    @property
+    def event_time(self) -> int:
+        """The watermark that the subtask has reached and receivers learn with the next flush, in ms."""
+        return self._watermark
 
     @property
     def available(self) -> bool:

@@ -119,21 +119,26 @@ class Slice:
     :meth:`over` at 0.
     """
 
-    __slots__ = ("_clock", "_ends", "_stride", "left")
+    __slots__ = ("_clock", "_ends", "_granted", "_stride", "left")
 
     def __init__(self, clock: Clock, target_ms: int | None) -> None:
         self._clock, self._stride = clock, 1
         self._ends = 0.0 if target_ms is None else clock.precise_ms() + target_ms
-        self.left = -1 if target_ms is None else 1  # from -1 it never reaches 0
+        self.left = self._granted = -1 if target_ms is None else 1  # from -1 it never reaches 0
+
+    @property
+    def fired(self) -> int:
+        """How many timers have fired."""
+        return self._granted - self.left
 
     def over(self) -> bool:
         """Return whether the time has passed; if not, `left` timers may fire until the next call."""
-        if self._clock.precise_ms() >= self._ends:
-            self.left = 1
-            return True
-        self._stride = min(2 * self._stride, STRIDE_MAX)
-        self.left = self._stride
-        return False
+        over = self._clock.precise_ms() >= self._ends
+        if not over:
+            self._stride = min(2 * self._stride, STRIDE_MAX)
+        self.left = 1 if over else self._stride
+        self._granted += self.left
+        return over
 
 
 @dataclass(slots=True)

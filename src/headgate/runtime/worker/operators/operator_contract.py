@@ -146,6 +146,12 @@ class Operator:
     def fire_processing_time(self, now_ms: int) -> None:
         """Fire timers that are due at `now_ms` (wall clock), for a slice at most; others stay due."""
 
+    def measured(self) -> Mapping[str, int]:
+        """Return the operator's own metrics by series (`metrics.table`). The heartbeat's thread calls it,
+        perhaps before :meth:`open`.
+        """
+        return {}
+
     def snapshot(self, checkpoint: int) -> PendingState | None:
         """Take the synchronous part of the snapshot for `checkpoint`; None if the operator has no state."""
         return None

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 import pyarrow as pa
 
 from headgate.api.source import PollStatus, Source, SourceReader, SourceReaderContext, Split
 from headgate.common.errors import UsageError
+from headgate.metrics import table
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
@@ -16,6 +20,8 @@ from headgate.runtime.worker.operators.operator_contract import Operator, Pendin
 from headgate.state.snapshots import OperatorSubtaskState
 
 BAD_RECORDS = "bad-records"
+
+_SKIPPED: Final = table.BAD_RECORDS.at()
 
 
 class SourceOperator(Operator):
@@ -103,10 +109,9 @@ class SourceOperator(Operator):
         with blamed(self.context, "in snapshot()"):
             return self.reader.snapshot()
 
-    @property
-    def skipped(self) -> int:
-        """Bad records skipped so far; read by the heartbeat's thread, perhaps before there is a reader."""
-        return self.reader.skipped if self._opened else 0
+    def measured(self) -> Mapping[str, int]:
+        """Return how many bad records the reader has skipped; before there is a reader, none."""
+        return {_SKIPPED: self.reader.skipped if self._opened else 0}
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
         """Return the splits that are not read to their end, with their positions, as a snapshot."""

@@ -16,7 +16,6 @@ from headgate.core.subtask_checkpoints import SubtaskCheckpoints, Verdict
 from headgate.records.batch import Batch
 from headgate.runtime.job.user_errors import blamed
 from headgate.runtime.protocol.elements import CancelMarker
-from headgate.runtime.protocol.messages import Counters
 from headgate.runtime.worker.exchange.output import EdgeEnds, Outputs, Overtaken
 from headgate.runtime.worker.in_flight.gathering import InFlightCapture, StreamKey
 from headgate.runtime.worker.operators.operator_contract import Operator, PendingState
@@ -80,14 +79,15 @@ class SnapshotTaker:
         self,
         barrier: Barrier,
         metrics: BarrierMetrics,
-        counters: Counters,
+        records: tuple[int, int],
         finished: bool,
         take_inputs: TakeInputs | None = None,
     ) -> None:
         """Emit the barrier, then take the synchronous part of every operator's snapshot; of an aborted
         checkpoint emit only a cancel marker, and decline an older one that still captures. `metrics` are of
-        the barrier's way here; `counters` and `finished` (all input is processed) of now. `take_inputs` is to
-        begin the capture of inputs, which :meth:`inputs_complete` ends; None: no inputs are captured.
+        the barrier's way here; `records` (in and out) and `finished` (all input is processed) of now.
+        `take_inputs` is to begin the capture of inputs, which :meth:`inputs_complete` ends; None: no inputs are
+        captured.
         """
         verdict = self.machine.admit(barrier.checkpoint)
         if verdict is Verdict.CANCEL:
@@ -107,7 +107,7 @@ class SnapshotTaker:
             checkpoint=barrier.checkpoint,
             pending=pending,
             sync_ms=self._clock.precise_ms() - began,
-            counters=counters,
+            records=records,
             state_types={op.context.uid: found for op in self._operators if (found := op.state_types())},
             finished=finished,
             metrics=metrics,

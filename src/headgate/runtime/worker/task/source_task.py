@@ -158,7 +158,7 @@ class SourceTask(Task):
         # A restored end of input counts, although this attempt may not have taken the steps to it yet.
         finished = self.ended or self._finished
         take_inputs = self._take_recovered if barrier.overtakes and self._recovered is not None else None
-        self.snapshots.take(barrier, metrics, self.counters(), finished, take_inputs)
+        self.snapshots.take(barrier, metrics, self.records, finished, take_inputs)
         self.snapshots.inputs_complete(barrier.checkpoint)
         self._stopped = barrier.stops
 
