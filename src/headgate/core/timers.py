@@ -23,7 +23,7 @@ K = TypeVar("K", bound=Hashable)
 K_co = TypeVar("K_co", bound=Hashable, covariant=True)
 
 LOOKS_MAX: Final = 1_000
-"""Timestamps whose timers :meth:`TimerQueue.about` counts: a tenth of a millisecond."""
+"""Timers are counted at so many timestamps, and at less than twice as many: a tenth of a millisecond."""
 
 _STALE_MIN: Final = 64  # deleted timestamps that are swept from the heap, if they outnumber live ones
 
@@ -80,7 +80,7 @@ class TimerQueue(Generic[K]):
         return sum(map(len, self._buckets.values()))
 
     def about(self) -> int:
-        """Return the number of timers; an estimate, in a bounded time, if they have over 1,000 timestamps."""
+        """Return the number of timers; an estimate, in bounded time, if they have 2,000 timestamps or more."""
         times, buckets = self._heap, self._buckets
         looked_at = times[:: max(1, len(times) // LOOKS_MAX)]
         found = sum(len(buckets[timestamp]) for timestamp in looked_at)

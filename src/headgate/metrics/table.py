@@ -85,8 +85,8 @@ class Metric:
         return tuple(self.at(*values) for values in product(*(label.values for label in self.labels)))
 
     def merged(self, values: Iterable[int]) -> int:
-        """Return the one value of several subtasks. Unknown ones are left out; if there is no other, the result
-        is unknown too, or 0 if the metric is always known.
+        """Return the one value of several subtasks. Unknown ones are left out; if there is no other, the
+        result is unknown, too, or 0 if the metric is always known.
 
         Example:
             >>> RECORDS_IN.merged([3, 4]), LONGEST_STEP.merged([3, 4]), WATERMARK.merged([7, WATERMARK_MIN])
@@ -183,7 +183,7 @@ TIMERS_PENDING: Final = Metric(
     "headgate_timers_pending",
     Kind.GAUGE,
     "timers",
-    "Timers that are registered and have not fired; of more than 1,000 different times, or after a restore"
+    "Timers that are registered and have not fired; with 2,000 different times or more, or after a restore"
     " from RocksDB's files, an estimate.",
     labels=(_DOMAIN,),
 )
