@@ -80,7 +80,7 @@ class TimerQueue(Generic[K]):
         return sum(map(len, self._buckets.values()))
 
     def about(self) -> int:
-        """Return the number of timers; an estimate, in bounded time, if they have 2,000 timestamps or more."""
+        """Return the number of timers; of 2,000 timestamps or more only an estimate, in bounded time."""
         times, buckets = self._heap, self._buckets
         looked_at = times[:: max(1, len(times) // LOOKS_MAX)]
         found = sum(len(buckets[timestamp]) for timestamp in looked_at)

@@ -86,8 +86,8 @@ class SnapshotTaker:
         """Emit the barrier, then take the synchronous part of every operator's snapshot; of an aborted
         checkpoint emit only a cancel marker, and decline an older one that still captures. `metrics` are of
         the barrier's way here; `records` (in and out) and `finished` (all input is processed) of now.
-        `take_inputs` is to begin the capture of inputs, which :meth:`inputs_complete` ends; None: no inputs are
-        captured.
+        `take_inputs` is to begin the capture of inputs, which :meth:`inputs_complete` ends; None: no inputs
+        are captured.
         """
         verdict = self.machine.admit(barrier.checkpoint)
         if verdict is Verdict.CANCEL:
