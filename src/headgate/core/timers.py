@@ -23,7 +23,10 @@ K = TypeVar("K", bound=Hashable)
 K_co = TypeVar("K_co", bound=Hashable, covariant=True)
 
 LOOKS_MAX: Final = 1_000
-"""Timers are counted at so many timestamps, and at less than twice as many: a tenth of a millisecond."""
+"""Timestamps at which :meth:`TimerQueue.about` counts timers: a tenth of a millisecond."""
+
+_SPREAD: Final = 2_654_435_761
+"""A prime: its multiples, modulo the number of timestamps, are spread over them without a regular pattern."""
 
 _STALE_MIN: Final = 64  # deleted timestamps that are swept from the heap, if they outnumber live ones
 
@@ -80,11 +83,12 @@ class TimerQueue(Generic[K]):
         return sum(map(len, self._buckets.values()))
 
     def about(self) -> int:
-        """Return the number of timers; of 2,000 timestamps or more only an estimate, in bounded time."""
+        """Return the number of timers; of more than 1,000 timestamps only an estimate, in bounded time."""
         times, buckets = self._heap, self._buckets
-        looked_at = times[:: max(1, len(times) // LOOKS_MAX)]
-        found = sum(len(buckets[timestamp]) for timestamp in looked_at)
-        return found * len(times) // max(1, len(looked_at))
+        if len(times) <= LOOKS_MAX:
+            return sum(len(buckets[timestamp]) for timestamp in times)
+        looked_at = (times[place * _SPREAD % len(times)] for place in range(LOOKS_MAX))
+        return sum(len(buckets[timestamp]) for timestamp in looked_at) * len(times) // LOOKS_MAX
 
     def register(self, timestamp: int, key: K) -> bool:
         """Add a timer; return False if `key` has one at `timestamp`. UsageError unless that is an int64."""

@@ -95,7 +95,9 @@ class Metric:
         known = [value for value in values if value != self.unknown]
         if not known:
             return self.unknown or 0
-        return {Merge.SUM: sum, Merge.MAX: max, Merge.MIN: min}[self.merge](known)
+        if self.merge is Merge.SUM:
+            return sum(known)
+        return max(known) if self.merge is Merge.MAX else min(known)
 
 
 _SIDE: Final = Label("side", ("input", "output"))
@@ -183,7 +185,7 @@ TIMERS_PENDING: Final = Metric(
     "headgate_timers_pending",
     Kind.GAUGE,
     "timers",
-    "Timers that are registered and have not fired; with 2,000 different times or more, or after a restore"
+    "Timers that are registered and have not fired; of more than 1,000 different times, or after a restore"
     " from RocksDB's files, an estimate.",
     labels=(_DOMAIN,),
 )

@@ -156,4 +156,4 @@ def test_a_source_with_nothing_to_read_is_idle() -> None:
     for _ in range(3):
         rig.task.step()
         rig.clock.now += 100
-    assert spent(rig).idle >= 200
+    assert spent(rig) == Spent(0, 0, 300, 7)

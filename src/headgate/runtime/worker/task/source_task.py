@@ -166,6 +166,7 @@ class SourceTask(Task):
         if status is PollStatus.END_OF_INPUT:
             self.end()
             return True
+        self._times.no_work()
         if not self._asked and self.head.needs_split:
             self._asked = True
             self.reports.request_splits(self.id)
