@@ -1,13 +1,13 @@
-"""Draws the table of docs/metrics.md from `headgate.metrics.table`."""
+"""Draws the table of docs/metrics.md from `headgate.metrics.metric_table`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from headgate.metrics.table import TABLE, Kind, Metric
+from headgate.metrics.metric_table import TABLE, Kind, Metric
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "metrics.md"
-BEGIN, END = "<!-- Drawn by `make docs` from src/headgate/metrics/table.py: -->", "<!-- end -->"
+BEGIN, END = "<!-- Drawn by `make docs` from src/headgate/metrics/metric_table.py: -->", "<!-- end -->"
 
 
 def row(metric: Metric) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.metrics import table
+from headgate.metrics import metric_table as table
 from headgate.runtime.protocol.messages import Counters
 
 

@@ -13,7 +13,7 @@ from mini_jobs import TINY
 
 import headgate as hg
 from headgate.connectors.files import json_source
-from headgate.metrics.table import NUMBERS, TABLE
+from headgate.metrics.metric_table import NUMBERS, TABLE
 from headgate.testing import Counters, JobListener, MiniCluster
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.metrics.table import TABLE
+from headgate.metrics.metric_table import TABLE
 from scripts.generate_metrics_docs import PAGE, render
 
 

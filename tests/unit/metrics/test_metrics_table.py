@@ -8,8 +8,8 @@ import pytest
 
 from headgate.common.errors import InternalError
 from headgate.common.time import WATERMARK_MIN
-from headgate.metrics import table
-from headgate.metrics.table import HISTOGRAMS, NUMBERS, PREFIX, TABLE, Kind, Merge, Metric, Place
+from headgate.metrics import metric_table as table
+from headgate.metrics.metric_table import HISTOGRAMS, NUMBERS, PREFIX, TABLE, Kind, Merge, Metric, Place
 
 BASE_UNITS = ("seconds", "bytes")
 

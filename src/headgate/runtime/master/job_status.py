@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 from headgate.api.jobs.executor_contract import JobStatus, StuckCall, VertexStatus
 from headgate.core.checkpoint.history import CheckpointRecord
 from headgate.graph.physical import Vertex
-from headgate.metrics import table
+from headgate.metrics import metric_table as table
 from headgate.runtime.master.job_master import JobMaster
 from headgate.runtime.protocol.messages import Counters
 

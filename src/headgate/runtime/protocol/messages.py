@@ -12,7 +12,7 @@ import msgspec
 
 from headgate.common.plain_data import Description, Plain
 from headgate.core.alignment.barriers import SavepointOrder as SavepointOrder
-from headgate.metrics import table
+from headgate.metrics import metric_table as table
 from headgate.metrics.histograms import Histogram
 from headgate.state.snapshots import InFlightShare, OperatorSubtaskState, SubtaskSnapshot
 
@@ -63,7 +63,7 @@ class Deploy(_OfAttempt, frozen=True, tag="deploy"):
     restored_storage: str | None  # URI to which names of restored files are relative, or None
     storage: str | None  # URI of the checkpoint directory; None: state goes into acknowledgements
     marker: str | None  # token of a file that the worker must see in that directory
-    numbers: list[str]  # series of metrics (`metrics.table`), in the order of `Counters.values`
+    numbers: list[str]  # series of metrics (`metrics.metric_table`), in the order of `Counters.values`
     histograms: list[str]  # series of metrics, in the order of `Counters.histograms`
     # (vertex, subtask) -> in-flight records, to be processed before all others
     in_flight: list[tuple[int, int, list[InFlightShare]]] = []
@@ -124,7 +124,7 @@ class AssignSplits(_OfSubtask, frozen=True, tag="assign-splits"):
 class Counters(msgspec.Struct, frozen=True, array_like=True):
     """The metrics of one subtask since the attempt began, as whole numbers in the order of `Deploy`'s series.
 
-    The properties are for the driver, whose series come in the order of `metrics.table`.
+    The properties are for the driver, whose series come in the order of `metrics.metric_table`.
     """
 
     vertex: int

@@ -11,8 +11,8 @@ from task_samples import TASK, Rig
 
 from headgate.common.errors import ProtocolError
 from headgate.common.time import WATERMARK_MIN
-from headgate.metrics import table
-from headgate.metrics.table import HISTOGRAMS, NUMBERS
+from headgate.metrics import metric_table as table
+from headgate.metrics.metric_table import HISTOGRAMS, NUMBERS
 from headgate.runtime.protocol.message_codec import decode_from_worker, encode_message
 from headgate.runtime.protocol.messages import Counters, Heartbeat
 from headgate.runtime.worker.task.measuring import Measuring, Wanted

@@ -16,7 +16,7 @@ from timer_samples import CUTS, RECORDS, Item, Rig, batch_of, items_of
 import headgate as hg
 from headgate.common.errors import InternalError, UserFunctionError
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
-from headgate.metrics.table import TIMERS_FIRED
+from headgate.metrics.metric_table import TIMERS_FIRED
 from headgate.runtime.worker.operators.keyed_context import STRIDE_MAX, Slice
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
 from headgate.runtime.worker.operators.operator_contract import Operator

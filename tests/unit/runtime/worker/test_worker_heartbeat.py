@@ -10,7 +10,7 @@ from operator_samples import context
 
 from headgate.common.process.same_interpreter import SAME_INTERPRETER
 from headgate.connectors.collection import collection_source
-from headgate.metrics.table import RESIDENT_BYTES, TABLE, Place
+from headgate.metrics.metric_table import RESIDENT_BYTES, TABLE, Place
 from headgate.runtime.worker.operators.reading_source import SourceOperator
 from headgate.runtime.worker.worker_process import WorkerSpec, _Process
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from headgate.graph.physical import PhysicalPlan
-from headgate.metrics.table import HISTOGRAMS, NUMBERS
+from headgate.metrics.metric_table import HISTOGRAMS, NUMBERS
 from headgate.restore.assignment import Restored, assign_finished, assign_state, without_committables
 from headgate.restore.in_flight_shares import assign_in_flight
 from headgate.restore.point import RestorePoint

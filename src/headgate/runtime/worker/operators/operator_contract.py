@@ -147,7 +147,7 @@ class Operator:
         """Fire timers that are due at `now_ms` (wall clock), for a slice at most; others stay due."""
 
     def measured(self) -> Mapping[str, int]:
-        """Return the operator's own metrics by series (`metrics.table`). The heartbeat's thread calls it,
+        """Return the operator's own metrics by series (`metrics.metric_table`). The heartbeat's thread calls it,
         perhaps before :meth:`open`.
         """
         return {}

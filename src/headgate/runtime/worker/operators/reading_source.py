@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from headgate.api.source import PollStatus, Source, SourceReader, SourceReaderContext, Split
 from headgate.common.errors import UsageError
-from headgate.metrics import table
+from headgate.metrics import metric_table as table
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from headgate.metrics import table
+from headgate.metrics import metric_table as table
 from headgate.runtime.worker.operators.keyed_context import Timers
 
 _FIRED: Final = table.TIMERS_FIRED.at("event")

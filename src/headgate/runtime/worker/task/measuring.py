@@ -11,7 +11,7 @@ from typing import Final
 
 from headgate.common.errors import ProtocolError
 from headgate.common.ids import SubtaskId
-from headgate.metrics import table
+from headgate.metrics import metric_table as table
 from headgate.runtime.protocol.messages import Counters
 from headgate.runtime.worker.exchange.output import Outputs
 from headgate.runtime.worker.operators.operator_contract import Operator
