@@ -147,8 +147,8 @@ class Operator:
         """Fire timers that are due at `now_ms` (wall clock), for a slice at most; others stay due."""
 
     def measured(self) -> Mapping[str, int]:
-        """Return the operator's own metrics by series (`metrics.metric_table`). The heartbeat's thread calls it,
-        perhaps before :meth:`open`.
+        """Return the operator's own metrics by series (`metrics.metric_table`). The heartbeat's thread calls
+        this, perhaps before :meth:`open`.
         """
         return {}
 
