@@ -17,7 +17,6 @@ from headgate.core.alignment.barriers import SavepointOrder
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.job.operator_context import OperatorContext
-from headgate.runtime.protocol.messages import Counters
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
 from headgate.runtime.worker.snapshot.snapshot_writer import BarrierMetrics, SnapshotWriter, TakenSnapshot
 from headgate.state.backends import StateBackends
@@ -25,7 +24,6 @@ from headgate.state.snapshots import OperatorSubtaskState, SubtaskSnapshot
 
 GROUPS: Final = 128
 INLINE_BYTES: Final = 20_480
-_COUNTERS: Final = Counters(0, 0, 0, 0, 0, None, 0, 0, 0.0)
 
 
 class Count(hg.KeyedProcessFunction[int, int, Any]):
@@ -132,7 +130,7 @@ class Subtask:
         paused = time.perf_counter()
         assert pending is not None
         drawn = TakenSnapshot(
-            self._id, number, [pending], 0.0, _COUNTERS, {}, False, BarrierMetrics(0.0, 0.0, False),
+            self._id, number, [pending], 0.0, (0, 0), {}, False, BarrierMetrics(0.0, 0.0, False),
             savepoint=order,
         )  # fmt: skip
         told = self._writer.finish(drawn, self._clock)

@@ -144,7 +144,7 @@ EXACTLY_ONCE: Final = CheckpointingMode.EXACTLY_ONCE
 AT_LEAST_ONCE: Final = CheckpointingMode.AT_LEAST_ONCE
 
 BAD_RECORDS: Final[OutputTag[BadRecord]] = OutputTag[BadRecord]("bad-records")
-"""The side output of a source that reads with ``on_error="side-output"``."""
+"""Tag of the side output with the bad records of a source read with ``on_error="side-output"``."""
 
 __all__ = [
     "AT_LEAST_ONCE",
@@ -275,7 +275,7 @@ _LATER: Final = {
     "Row": "headgate.records.row",
     "serializer_for": "headgate.api.built_in_serializers",
 }
-"""Names that load packages of others, and where they are."""
+"""Names that are imported at first use, because they load third-party packages: name -> its module."""
 
 
 _check_calls(__name__, __all__)

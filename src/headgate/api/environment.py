@@ -139,7 +139,7 @@ class Environment(Readers):
     # -- settings
 
     def config(self, key: str, value: Any) -> Environment:
-        """Set an option; one given on the command line stays in force.
+        """Set an option, and return this Environment; one given on the command line stays in force.
 
         Raises:
             ConfigError: no such option, or a wrong value; names the nearest option.
@@ -155,7 +155,7 @@ class Environment(Readers):
         unaligned: bool | None = None,
         aligned_timeout: str | int | None = None,
     ) -> Environment:
-        """Take checkpoints periodically; an argument that is None leaves its option as configured.
+        """Have jobs take checkpoints, and return this Environment; None leaves an option as configured.
 
         Args:
             every: time between the starts of two; text such as ``"1s"``, or ms.
@@ -200,7 +200,7 @@ class Environment(Readers):
 
         Raises:
             PlanError: the program cannot run as written, or jobs have run all of it.
-            ConfigError: two options contradict each other.
+            ConfigError: options contradict each other, or the state backend's package is not installed.
         """
         return self._planned(name, self._pending(name), self._settings)
 
@@ -234,12 +234,12 @@ class Environment(Readers):
 
         Args:
             name: of the job, for people and logs.
-            restore_from: a checkpoint or savepoint to begin from, as path or URI.
+            restore_from: path or URI of a checkpoint or savepoint to begin from; None: what ``--from`` gives.
 
         Raises:
             UsageError: the program, its settings or its functions cannot run; nothing was started.
             UserFunctionError: the program's code failed and the restart strategy gave up.
-            JobFailedError: anything else failed and the restart strategy gave up.
+            JobFailedError: it was cancelled, or anything else failed and the restart strategy gave up.
         """
         job = self._prepared(name, restore_from)
         executor = self._find_executor()
@@ -258,7 +258,7 @@ class Environment(Readers):
 
         Args:
             name: of the job, for people and logs.
-            restore_from: a checkpoint or savepoint to begin from, as path or URI.
+            restore_from: path or URI of a checkpoint or savepoint to begin from; None: what ``--from`` gives.
 
         Raises:
             UsageError: the program, its settings or its functions cannot run; nothing was started.
@@ -289,15 +289,15 @@ class Environment(Readers):
     def _query(
         self, name: str, nodes: tuple[Node, ...], settings: Callable[[Config], Config]
     ) -> JobSpec | None:
-        """Return a checked job of `nodes` outside the program, as for ``preview()``. `settings` makes its
-        configuration of the program's. None while only the plan is captured (``headgate plan``).
+        """Return a checked job of `nodes` outside the program, as for ``preview()``; `settings` turns the
+        program's configuration into its own. Where ``headgate plan`` runs, write the plan and return None.
         """
         config = settings(self._settings)
         self._capture(name, nodes, config, ends=False)
         return None if launch.capture_file() is not None else self._spec(name, nodes, config)
 
     def _run(self, job: JobSpec) -> JobResult:
-        """Run a job made by :meth:`_query` to its end and return its result."""
+        """Run a job made by :meth:`_query`; return its result, also kept as `result` unless `told` is set."""
         result = self._find_executor().execute(job)
         if job.told is None:  # more than a glance
             self.result = result
@@ -306,7 +306,7 @@ class Environment(Readers):
     # -- inside
 
     def _pending(self, name: str) -> tuple[Node, ...]:
-        """Return the nodes that job `name`, the next one, runs; PlanError if no sink is left to run."""
+        """Return the nodes that the next job, `name`, runs; PlanError if streams have no sink left to run."""
         nodes = self.program.pending()
         if nodes or not self.program.nodes():
             return nodes
@@ -325,7 +325,7 @@ class Environment(Readers):
         return replace(job, restore_from=restore_from or launch.restore_from())
 
     def _capture(self, name: str, nodes: tuple[Node, ...], config: Config, *, ends: bool) -> None:
-        """Write the plan to the file of a process that only captures it; `ends`: then end the program."""
+        """Write the plan, where this process only captures it; with `ends`, end the program then."""
         if (file := launch.capture_file()) is None:
             return
         # The types of state are not checked: a captured plan shows which are refused.

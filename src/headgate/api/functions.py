@@ -29,7 +29,7 @@ _BLOCKING = "__headgate_blocking__"
 
 
 class OutputTag(Generic[O]):
-    """Names a side output: functions emit to the tag, and the program gets the side output's stream by it.
+    """Name of a side output: functions emit to it, the program gets its stream by it. Equal names are one.
 
     Example:
         >>> import headgate as hg
@@ -63,7 +63,7 @@ class TimerService(Protocol):
     """Registers and deletes timers of the current key, and gives the current time."""
 
     current_watermark: int
-    """Event time has passed this point (ms); each record has its own. -2**63 before the first watermark."""
+    """Event time, as of this record or timer, has passed this point (ms); -2**63: no watermark has come."""
 
     def now_ms(self) -> int:
         """Return the processing time: ms since 1970 by the worker's wall clock."""
@@ -129,7 +129,7 @@ class RichFunction:
         """
 
     def close(self) -> None:
-        """Release what `open` set up; also called after a failure."""
+        """Release what `open` set up; also called after a failure, even one before or in `open`."""
 
 
 class ProcessFunction(RichFunction, ABC, Generic[I, O]):

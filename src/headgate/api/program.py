@@ -35,7 +35,7 @@ class Program:
         self._looked_at: set[int] = set()
 
     def add(self, node: Node, inputs: Iterable[int] = ()) -> int:
-        """Append a node that the nodes of the numbers `inputs` feed; return its number, which is its id."""
+        """Append a copy of `node`, fed by the nodes numbered `inputs`; return its number, which is its id."""
         _check_changes(node.name, {"uid": node.uid, "parallelism": node.parallelism})
         number = len(self._nodes)
         sources = tuple(self._nodes[key] for key in inputs)
@@ -93,7 +93,7 @@ class Program:
 
     @property
     def last_job(self) -> str | None:
-        """Name of the job that ran the sink that ran last; None before the first."""
+        """Name of the last job that ran, or runs, a sink; None before the first."""
         return next(reversed(self._sinks_run.values()), None)
 
     def has_run(self, number: int) -> bool:
@@ -119,7 +119,7 @@ class Program:
 
 
 def closure(nodes: Sequence[Node], wanted: Collection[int]) -> tuple[Node, ...]:
-    """Return the nodes whose ids are `wanted`, and all that feed them; inputs stand before what they feed."""
+    """Return those of `nodes` (inputs before what they feed) with ids `wanted` and all that feed them."""
     found = set(wanted)
     for node in reversed(nodes):
         if node.id in found:
@@ -135,7 +135,7 @@ def _check_changes(name: str, changes: Changes) -> None:
 
 
 def check_uid(name: str, uid: object) -> None:
-    """Raise PlanError unless `uid` is printable text without slashes, to name an operator in a checkpoint."""
+    """Raise PlanError unless `uid` is 1 to 200 printable characters, none a slash or backslash."""
     good = isinstance(uid, str) and 0 < len(uid) <= _UID_LENGTH_MAX and uid.isprintable()
     if not good or "/" in str(uid) or "\\" in str(uid):
         raise PlanError(

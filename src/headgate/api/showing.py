@@ -109,7 +109,7 @@ class Cell(NamedTuple):
 
 
 def table(records: Iterable[T]) -> tuple[list[str], list[list[Cell]]]:
-    """Return column names (20, then how many more) and rows of cells; column ``record`` if without fields."""
+    """Return field names (20, then how many more; ``record`` for what has no fields) and a row per record."""
     found = [_fields(record) for record in records]
     names: dict[str, None] = {}
     for fields in found:

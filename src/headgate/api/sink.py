@@ -252,10 +252,10 @@ class SinkCommitter(ABC, Generic[C]):
         """
 
     def abandon(self, committed_through: Sequence[C]) -> None:
-        """Remove output that was prepared and is in no completed checkpoint; called when an attempt begins.
+        """Remove prepared output neither in `committed_through` nor held; called when an attempt begins.
 
         Args:
-            committed_through: must stay: the committables of the restored checkpoint, committed unless output
+            committed_through: to keep: the committables of the restored checkpoint, committed unless output
                 has to be taken back before, and of checkpoints of other jobs of the lineage that can still be
                 restored.
         """
@@ -291,7 +291,7 @@ class Sink(ABC, Generic[T, C, W]):
         return None
 
     def place(self) -> str | None:
-        """Return the local folder, if any, into which a second running job must not write unasked."""
+        """Return the local folder, or None, where a second running job is refused unless by option."""
         return None
 
     def validate(self) -> None:

@@ -60,8 +60,8 @@ def little_of(
 ) -> tuple[list[Iterable[Part]] | None, list[list[Part]]]:
     """Return (sections, []) if they have more than `limit` bytes, else (None, the parts of each section).
 
-    Tells state for a file of its own from little state, which goes into the metadata; reads no more than is
-    needed. With a `limit` of None everything is little, with one below 0 nothing.
+    Tells state for a file of its own from little state, which goes into the metadata. It consumes `sections`
+    as far as needed: use those returned. With `limit` None everything is little, with one below 0 nothing.
 
     Example:
         >>> little_of(3, [[b"ab"], [b"c"]])

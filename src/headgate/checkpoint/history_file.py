@@ -96,7 +96,7 @@ class HistoryFile:
     """Writes a job's history file for its job master; used by one background thread only.
 
     The first write takes over what an earlier job master of the same job left. `completed` returns the ids of
-    the checkpoints in the log and is called once: a checkpoint that was pending when the earlier job master
+    the checkpoints in the log and is called then: a checkpoint that was pending when the earlier job master
     ended is complete if the log holds it.
     """
 
@@ -177,7 +177,7 @@ def find_histories(uri: str) -> list[KeptHistory]:
 
 
 def read_history(kept: KeptHistory) -> History:
-    """Read the history at a place that :func:`find_histories` returned."""
+    """Return the history at a place that :func:`find_histories` returned; StorageError if gone or damaged."""
     try:
         data = kept.disk.read(kept.name)
     except FileNotFoundError:
@@ -196,7 +196,7 @@ def _in_storage(disk: Disk) -> list[KeptHistory]:
 
 
 def _written_ms(kept: KeptHistory) -> int:
-    """Return when a history was written; without times in the storage, when its last checkpoint began."""
+    """Return when (ms since 1970) a history was written, or its last checkpoint began; 0 if unreadable."""
     try:
         if isinstance(kept.disk, TellsAge):
             return kept.disk.modified_ms(kept.name)

@@ -78,7 +78,7 @@ def look_at(uri: str) -> Place:
 
 
 def job_files(root: Disk, job: JobId) -> JobFiles:
-    """Return the names of all files of a job, with the unfinished files of killed writers."""
+    """Return the names of all files of a job, and of those being written, or left unfinished by a crash."""
     unfinished = tuple(root.temporaries(job)) if isinstance(root, KeepsTemporaries) else ()
     return JobFiles(root, job, frozenset(root.list(job)), unfinished)
 

@@ -53,7 +53,7 @@ class CopyFolder(LocalDisk):
 class LocalCopies:
     """Local copies of one job's checkpoint files on this machine; each worker writes those of its slot.
 
-    Writing, :meth:`refer` and :meth:`completed` are for the one thread that writes snapshots.
+    Making one removes abandoned copies. Writing, `refer` and `completed` are for the snapshots' thread.
     """
 
     def __init__(self, root: Path, host: str, job: JobId, slot: int) -> None:
@@ -92,16 +92,16 @@ class LocalCopies:
             self.refer(checkpoint, name)
 
     def refer(self, checkpoint: int, name: str) -> None:
-        """Keep the copy of file `name`, which `checkpoint` needs, until one completes that does not."""
+        """Keep the copy of `name`, which `checkpoint` needs, until a newer one without it is complete."""
         self._referred.setdefault(checkpoint, set()).add(name)
 
     def delete(self, name: str) -> None:
-        """Delete this slot's copy of a file whose checkpoint was aborted; one that is absent is no error."""
+        """Delete this slot's copy of file `name`, whoever needs it; no error of the disk is raised."""
         with suppress(OSError):
             unlink(inside(self._own.root, name, "a local copy"), missing_ok=True)
 
     def completed(self, checkpoint: int) -> None:
-        """Delete copies older than `checkpoint` (newest complete one), unless it or later ones need them."""
+        """Delete this slot's copies older than complete `checkpoint`, unless it or later ones need them."""
         for older in [number for number in self._referred if number < checkpoint]:
             del self._referred[older]
         wanted = set[str]().union(*self._referred.values())
@@ -111,7 +111,7 @@ class LocalCopies:
                 self._own.delete(name)
 
     def remove(self) -> None:
-        """Delete this slot's copies when the job is over; the machine's last worker deletes the folder."""
+        """Delete this slot's copies, and its marker; then the job's folder, if no living process uses it."""
         remove_folder(self._own.root)
         with suppress(OSError):
             unlink(self._marker, missing_ok=True)
@@ -133,7 +133,7 @@ class LocalCopies:
                 return
 
     def _note(self, copy: _Copy) -> None:
-        """Log when the local disk begins to refuse copies, and when it takes them again."""
+        """Log if the local disk begins to refuse copies with `copy`, or takes them again."""
         if copy.error is not None and not self._refused:
             _LOG.warning(
                 "no local copy of %s (%s); checkpoints go on, and a restore reads the storage",

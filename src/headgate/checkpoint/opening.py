@@ -161,7 +161,7 @@ def _open_entry(disk: Disk, entry: Completed, disks: Disks) -> tuple[Disk, Check
 
 
 def offer(disk: Disk, older: Sequence[Completed], disks: Disks = open_disk) -> str:
-    """Return a sentence for an error that names the checkpoint to restore instead: the first intact `older`.
+    """Read `older` until one is intact; return a sentence for an error that names it as the one to restore.
 
     `older` are log entries, the newest first; an entry without a digest was found by its name.
     """
@@ -194,7 +194,7 @@ def offer_beside(above: str, last: str, disks: Disks = open_disk) -> str:
 
 
 def damaged_log(error: DamagedFileError, disk: Disk, folder: str) -> DamagedFileError:
-    """Return the error for a damaged log entry, which names the checkpoint of another entry to restore."""
+    """Return `error`, of a damaged log entry, with a sentence that names an intact checkpoint to restore."""
     return _with(error, offer(disk, readable_entries(disk, folder)[::-1]))
 
 
@@ -219,7 +219,7 @@ def _with(error: DamagedFileError, offered: str) -> DamagedFileError:
 
 
 def load_metadata(disk: Disk, name: str, sha256: str | None = None) -> CheckpointMetadata:
-    """Read a metadata file, check it (`sha256`: its digest, if known), and check that its files exist."""
+    """Return the metadata in file `name`; check digest (None: any), format, and that all its files exist."""
     where = disk.describe(name)
     try:
         data = disk.read(name)
@@ -252,7 +252,7 @@ def _check(disk: Disk, metadata: CheckpointMetadata, where: str) -> None:
 
 
 def verify_files(disk: Disk, metadata: CheckpointMetadata, threads: int = 1) -> None:
-    """Read all bytes that a checkpoint refers to; DamagedFileError if some are missing or changed."""
+    """Read all bytes that the metadata refers to; DamagedFileError if some are missing or changed."""
     ranges: Iterable[FileRange] = dict.fromkeys(referenced_ranges(metadata))
     if threads == 1:
         for item in ranges:

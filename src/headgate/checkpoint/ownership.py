@@ -82,7 +82,7 @@ def continues_as(disk: Disk, root: str, checkpoint: CheckpointMetadata) -> JobId
 
 
 def check_newest(completed: list[Completed], checkpoint: CheckpointMetadata) -> None:
-    """Raise UsageError if the job completed another checkpoint while its log was being claimed."""
+    """Raise UsageError unless `checkpoint` is the newest in `completed`: its job went on during the claim."""
     newest = completed[-1].checkpoint if completed else None
     if newest != checkpoint.checkpoint:
         raise UsageError(
@@ -105,7 +105,7 @@ def require_logged(disk: Disk, checkpoint: CheckpointMetadata) -> None:
 
 
 def claim(disk: Disk, checkpoint: CheckpointMetadata, owner: JobId) -> ClaimRecord:
-    """Make `owner` own a snapshot, and return the record; if a checkpoint's own job runs, it is fenced."""
+    """Claim a snapshot for `owner`; return the record to store. The job of a checkpoint is fenced."""
     files = sorted(referenced_files(checkpoint))
     if checkpoint.kind == SAVEPOINT:
         data = _read(disk, METADATA)

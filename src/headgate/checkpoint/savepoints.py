@@ -48,7 +48,7 @@ class SavepointFolder:
         return self.disk.describe(f"{self.name}/{METADATA}")
 
     def write(self, metadata: CheckpointMetadata) -> str:
-        """Write the metadata, which completes the savepoint, and return the metadata's digest."""
+        """Complete the savepoint by writing its metadata; return its digest. StorageError if it is there."""
         data = encode_metadata(metadata)
         try:
             created = self.disk.create_if_absent(f"{self.name}/{METADATA}", data)
@@ -60,7 +60,7 @@ class SavepointFolder:
         return digest(data)
 
     def remove(self) -> None:
-        """Delete every file of this savepoint, the metadata first."""
+        """Delete every file in this savepoint's folder, unfinished ones too, the metadata first."""
         self.disk.delete(f"{self.name}/{METADATA}")
         names = list(self.disk.list(self.name))
         if isinstance(self.disk, KeepsTemporaries):
@@ -70,13 +70,13 @@ class SavepointFolder:
 
 
 def prepare(disk: Disk, job: JobId, token: bytes) -> SavepointFolder:
-    """Return a folder (`token`: its name) for a new savepoint, after a check that `disk` can be written."""
+    """Check that `disk` can be written; return a new savepoint's folder, whose name ends in `token` (hex)."""
     reachability.probe(disk)
     return SavepointFolder(disk, f"savepoint-{job[-6:]}-{token.hex()}")
 
 
 def folder_of(metadata: str) -> str:
-    """Return the URI of a savepoint's folder from the URI of its metadata, as a log has it."""
+    """Return the URI of a savepoint's folder from that of its metadata in a log; else StrayPathError."""
     folder, _, name = metadata.rpartition("/")
     if name != METADATA:
         raise StrayPathError(

@@ -123,11 +123,11 @@ class CheckpointService:
         return self._log.first_checkpoint_id(CheckpointId(max(used, default=0) + 1))
 
     def reserve_ids(self, permit: CommitPermit, end: CheckpointId) -> None:
-        """Mark the ids below `end` as used for later job masters; with a log in files this does nothing."""
+        """Mark ids below `end` as used for later job masters; a log in files only checks the permit."""
         self._log.reserve_ids(permit, end)
 
     def own(self, record: ClaimRecord) -> None:
-        """Store the record that the job owns a claimed savepoint or checkpoint, counted as its oldest."""
+        """Store `record`: the job owns a claimed snapshot, which is deleted when its id is retired."""
         self.disk.create(self._record_name, [encode_record(record)])
         self._record = record
 
@@ -178,7 +178,7 @@ class CheckpointService:
         self._probe.reached("checkpoint.logged")
 
     def retire(self, permit: CommitPermit, checkpoints: Iterable[CheckpointId]) -> None:
-        """Delete completed checkpoints, but no file that a retained one refers to.
+        """Delete completed checkpoints, a claimed one among them too, but no file that a retained one needs.
 
         Older ones that are still in the log, because their retirement failed or they were not known to be
         complete, are deleted with them: what remains of the log has no gaps. One that another job restores
@@ -234,7 +234,7 @@ class CheckpointService:
         )
 
     def perhaps_complete(self) -> dict[str, CheckpointMetadata]:
-        """Return earlier job masters' checkpoints that may have lost their log entry, by metadata file."""
+        """Return earlier job masters' checkpoints that may have lost their log entry, by metadata's name."""
         return self._perhaps_complete(self.disk.list(job_folder(self.job)), self._log.completed())
 
     def _perhaps_complete(
@@ -326,7 +326,7 @@ class CheckpointService:
         self._doomed = kept
 
     def _release_claimed(self, retired: Iterable[CheckpointId]) -> None:
-        """Delete the snapshot that the job claimed, if its id is among `retired`."""
+        """Delete the claimed snapshot, if its id is in `retired`, or log why it stays; delete its record."""
         record = self._record
         if record is None or CheckpointId(record.checkpoint) not in set(retired):
             return

@@ -10,7 +10,7 @@ from headgate.state.snapshots import KeyedStateHandle, NativeFiles, StateHandle
 
 
 class StoredNativeState(StoredBytes):
-    """A keyed state stored as RocksDB's files and a blob, verified when read: `state.backend.NativeState`."""
+    """Keyed state stored as RocksDB files and a blob, which is verified here: `state.backend.NativeState`."""
 
     def __init__(self, disk: Disk, keyed: KeyedStateHandle, native: NativeFiles) -> None:
         super().__init__(disk, keyed.handle)
@@ -29,7 +29,7 @@ class DiskFiles:
         self._disk = disk
 
     def read(self, handle: StateHandle) -> bytes:
-        """Return all bytes of a handle, after verifying their checksum."""
+        """Return all bytes of a handle; DamagedFileError if the checksum of a file's is wrong."""
         return read_handle(self._disk, handle)
 
     def verify(self, handle: StateHandle) -> None:
@@ -41,11 +41,11 @@ class DiskFiles:
         return StoredBytes(self._disk, handle)
 
     def ranges(self, handle: StateHandle) -> StoredBytes:
-        """Return access to parts of a handle's bytes, which are not verified."""
+        """Return access to parts of a handle's bytes, unverified where the disk can read a part of a file."""
         return StoredBytes(self._disk, handle, verified=False)
 
     def native(self, keyed: KeyedStateHandle) -> StoredNativeState:
-        """Return access to the RocksDB files of a keyed state, and to the blob stored with them."""
+        """Verify the blob of `keyed`, which must be stored as RocksDB files; return access to it and them."""
         assert keyed.native is not None
         return StoredNativeState(self._disk, keyed, keyed.native)
 

@@ -292,7 +292,7 @@ class _Verifying:
 
 
 def _still_logged(job: JobFiles, entry: Completed) -> bool:
-    """Return whether a log names an entry even now; a running job may have retired it meanwhile."""
+    """Read the log again; return whether it still names `entry`'s checkpoint, True if it is unreadable."""
     try:
         logged = CompletedCheckpointLog(job.disk, log_folder(job.job)).completed()
     except StorageError:

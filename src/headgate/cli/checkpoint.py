@@ -56,7 +56,7 @@ def prune_stored(
         bool, typer.Option("--unlogged", help="Also checkpoints whose log entry may have been lost.")
     ] = False,
 ) -> None:
-    """Report, and with --yes delete, files that no checkpoint will ever need; jobs may be running."""
+    """Report, and with --yes delete, files that no checkpoint will ever need; no job has to stop."""
 
     def text() -> str:
         from headgate.checkpoint.pruning import prune

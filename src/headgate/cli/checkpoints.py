@@ -28,7 +28,7 @@ _JOBS_NAMED: Final = 5  # other jobs that are named at most
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsRequest:
-    """The arguments of ``headgate checkpoints``; `path`: a storage, a job's folder or a checkpoint's."""
+    """The arguments of ``headgate checkpoints``; `path`: of a storage, job or checkpoint; None: as set."""
 
     path: str | None = None
     last: bool = False
@@ -39,7 +39,7 @@ class CheckpointsRequest:
 
 
 def show(request: CheckpointsRequest, width: int, color: bool = False) -> str:
-    """Return the text that ``headgate checkpoints`` prints for a request, in lines of `width` characters."""
+    """Return what ``headgate checkpoints`` prints; `width` wraps its sentences, not tables and JSON."""
     if request.last and request.checkpoint is not None:
         raise UsageError("--last and --id exclude each other; give one of them")
     try:
@@ -70,7 +70,7 @@ def _path(request: CheckpointsRequest) -> str:
 
 
 def _of_job(found: list[KeptHistory], job: str) -> KeptHistory:
-    """Return the newest history of a job, by its id or else by its name."""
+    """Return the newest history of the job with this id, else with this name; UsageError if there is none."""
     for kept in found:
         if kept.job == job:
             return kept
@@ -84,7 +84,7 @@ def _of_job(found: list[KeptHistory], job: str) -> KeptHistory:
 
 
 def _chosen(history: History, request: CheckpointsRequest) -> CheckpointRecord | None:
-    """Return the checkpoint that the user wants to see in full; None for the table of all."""
+    """Return the checkpoint to show in full: by --id, or with --last the newest ended one; None: show all."""
     if request.checkpoint is not None:
         for record in history.records:
             if record.checkpoint == request.checkpoint:
@@ -104,7 +104,7 @@ def _chosen(history: History, request: CheckpointsRequest) -> CheckpointRecord |
 
 
 def _remark(history: History, record: CheckpointRecord, request: CheckpointsRequest) -> str:
-    """Return a remark on why this checkpoint is shown; empty when there is nothing to say."""
+    """Return a remark on --last: the newest failed, or a newer one is in progress; empty if neither."""
     remarks = []
     if request.last and record.status is CheckpointStatus.FAILED:
         completed = [r.checkpoint for r in history.records if r.status is CheckpointStatus.COMPLETED]

@@ -42,7 +42,7 @@ _SHOWN_MS: Final = 0.05  # parts of a hop that took less are left out
 
 
 def overview(history: History, width: int, color: bool = False) -> str:
-    """Return the table of a job's checkpoints, newest first, as text `width` characters wide."""
+    """Return the table of a job's checkpoints as text, newest first; `width` wraps its title alone."""
     made = table(
         ["id", "kind", "status", "triggered (UTC)", ">took", ">state", ">in flight", "unaligned", "slowest"]
     )
@@ -117,7 +117,7 @@ def _subtasks(record: CheckpointRecord, path: SlowestPath) -> Table:
 
 
 def _slowest(record: CheckpointRecord) -> str:
-    """Return the subtask that acknowledged last with its time, or the subtasks that are missing."""
+    """Return the subtask that acknowledged last with its time, or one that has not, and how many more."""
     if record.missing:
         more = f" and {len(record.missing) - 1} more" if len(record.missing) > 1 else ""
         return f"{record.topology.label(record.missing[0])}{more} missing"
@@ -140,7 +140,7 @@ def _hop(hop: Hop, first: bool) -> str:
 
 
 def _text(parts: list[RenderableType], width: int, color: bool) -> str:
-    """Return parts as text: sentences wrapped, tables in their width, because cut figures are worse."""
+    """Return parts as text: sentences wrapped at `width`, tables at their own width, so no figure is cut."""
     shown: list[str] = []
     for part in parts:
         shown += ["", *lines(part, color), ""] if isinstance(part, Table) else lines(part, color, width)

@@ -42,7 +42,7 @@ checkpoint_app = typer.Typer(
 
 
 def list_jobs(as_json: AsJson = False) -> None:
-    """List the running jobs of this user, and, once, those whose driver died."""
+    """List this user's running jobs, and those whose driver died: these are listed only once."""
 
     def text() -> str:
         from headgate.cli.jobs_page import listed, look
@@ -76,7 +76,7 @@ def status(job: Job, as_json: AsJson = False) -> None:
 
 
 def cancel(job: Job, timeout: Timeout = None, as_json: AsJson = False) -> None:
-    """End a job now; its last checkpoint is kept unless the job says otherwise."""
+    """End a job now; its last checkpoint is kept unless the job's settings say otherwise."""
 
     def request(found: RemoteJob) -> Answer:
         state = found.cancelled(timeout)
@@ -140,7 +140,7 @@ def rescale(
     timeout: Timeout = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have a job go on at another parallelism."""
+    """Have a job go on at another parallelism, from a checkpoint that is taken for it."""
 
     def request(found: RemoteJob) -> Answer:
         found.rescale(parallelism, from_last, timeout)
@@ -173,7 +173,7 @@ def query(
 
 
 def key_typed(text: str) -> Hashable:
-    """Return the key that was typed: JSON, else the text itself; UsageError for broken JSON with { or [.
+    """Return the typed key: JSON, else the text itself; UsageError if it begins with { or [ and is no key.
 
     Example:
         >>> key_typed("ada"), key_typed("42"), key_typed('"42"'), key_typed('["ada", 1]')
@@ -197,7 +197,7 @@ def _group() -> None:
 
 
 def _ask(job: str, waiting: str, as_json: bool, request: Callable[[RemoteJob], Answer]) -> None:
-    """Send a request to a job and print the outcome; `waiting` is shown meanwhile, with its name for `{}`."""
+    """Send a request to a job and print the outcome; meanwhile show `waiting`, `{}` being the job's name."""
 
     def text() -> str:
         from headgate.api.jobs.remote_job import connect

@@ -39,7 +39,7 @@ _OPENING: Final = str(Path(_OURS, "checkpoint", "opening.py"))
 
 
 class ExitCode(IntEnum):
-    """The exit codes of ``headgate``; a program that calls ``sys.exit`` chooses its own."""
+    """The exit codes of ``headgate``; a program under `run` that calls ``sys.exit`` chooses its own."""
 
     FINISHED = 0
     JOB_FAILED = 1
@@ -58,7 +58,7 @@ class ExitCode(IntEnum):
 
 
 class SignalledError(TerminatedError):
-    """Raised when a signal asks the command to end; the job is cancelled, or left to the next driver."""
+    """Raised when a signal ends the command; the job is cancelled or, if `goes_on`, left to a next driver."""
 
     def __init__(self, code: ExitCode) -> None:
         super().__init__(code)
@@ -99,7 +99,7 @@ def ending_of_look(error: BaseException) -> Ending:
 
 
 def ending_of_wait(error: BaseException) -> Ending:
-    """Return how an error ends a command that asks a running job for something, and waits for it."""
+    """Return how an error ends a command that asks a running job; Ctrl-C ends the wait, not the request."""
     if isinstance(error, KeyboardInterrupt):
         return Ending(ExitCode.INTERRUPTED, "headgate: not waiting any more; the request to the job goes on")
     if isinstance(error, TimeoutError):
@@ -147,9 +147,9 @@ def _ending_of(error: BaseException) -> Ending:
 
 
 def _no_such_snapshot(error: BaseException) -> bool:
-    """Return whether the snapshot that a command begins with is not there, or cannot be trusted.
+    """Return whether an error came from opening a checkpoint or savepoint that is missing or damaged.
 
-    A storage that did not answer is neither: to try again may help.
+    False for a storage that did not answer: to try again may help.
     """
     missing = isinstance(error, DamagedFileError) or isinstance(error.__context__, FileNotFoundError)
     return missing and any(
@@ -166,7 +166,7 @@ def _please_report(details: str) -> str:
 
 
 def _raised_by_headgate(error: BaseException) -> bool:
-    """Return whether the fault is Headgate's: its own code raised while it ran a job.
+    """Return whether the fault is Headgate's: its own code raised while it ran a job, or outside the program.
 
     An error in a call that builds the dataflow is most likely the call's, so it counts as the program's.
     """
@@ -204,9 +204,9 @@ def print_outcome(
     as_json: bool = False,
     ending: Callable[[BaseException], Ending] = ending_of,
 ) -> None:
-    """Print the text that `work` returns, or the error that it raises, and end the command with its code.
+    """Print the text that `work` returns, or the error that it raises; raise Exit unless the code is 0.
 
-    `ending` gives text and code of an error. With `as_json` the standard output gets the error, too.
+    `ending` gives an error's text and code; standard error gets it, with `as_json` standard output, too.
     """
     try:
         found = work()

@@ -25,7 +25,7 @@ _STYLES: Final = {"running": "green", "finished": "green", "failed": "red", "fai
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A job in the list; its state is its status's, or "gone" (died), "silent", "elsewhere" (other host)."""
+    """A listed job; `state`: its status's, or "gone" (driver died), "silent", "elsewhere" (another host)."""
 
     job: KnownJob
     state: str
@@ -49,7 +49,7 @@ class Seen:
 
 
 def look(known: Sequence[KnownJob]) -> list[Seen]:
-    """Return all known jobs with the status that their drivers give, several asked at a time."""
+    """Ask the drivers of all known jobs, several at a time; return each job with the answer, in order."""
     if not known:
         return []
     with ThreadPoolExecutor(min(len(known), ASKED_AT_ONCE)) as pool:

@@ -49,7 +49,7 @@ class RunRequest:
 
 
 def assignments(request: RunRequest) -> list[str]:
-    """Return all settings of the command line as ``key=value``; options like --parallelism win over -D."""
+    """Check and return the command line's settings, ``key=value``; options like --parallelism win over -D."""
     if request.as_json and request.quiet:
         raise UsageError("--json and --quiet exclude each other; give one of them")
     display = ProgressDisplay.JSON if request.as_json else ProgressDisplay.OFF if request.quiet else None
@@ -105,7 +105,7 @@ def _write_last_line(writer: LineWriter, error: BaseException) -> None:
 
 @contextmanager
 def _signals_cancel() -> Iterator[None]:
-    """Within the block, let SIGTERM and SIGHUP raise SignalledError, but in the main thread only."""
+    """Let SIGTERM and SIGHUP, unless ignored, raise SignalledError in the block; in the main thread only."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""``headgate savepoint``: shows, compares, rewrites and deletes snapshots while no job runs."""
+"""``headgate savepoint``: shows, compares, rewrites and deletes snapshots; no running job is needed."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def reslice_(
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rewrite a snapshot to another number of key groups; a program is seldom needed."""
+    """Write a snapshot anew with another number of key groups; a program is seldom needed."""
 
     def text() -> str:
         from headgate.cli.savepoint_page import rewritten, with_progress
@@ -121,7 +121,7 @@ def migrate_(
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rewrite all values to the types that a program declares; keys may change, too."""
+    """Write a snapshot anew with all values of the types that a program declares; keys may change, too."""
 
     def text() -> str:
         from headgate.cli.savepoint_page import rewritten, with_progress
@@ -162,7 +162,7 @@ def delete_(
     define: DefineStorage = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a savepoint; with the program its output that was never published can go, too."""
+    """Delete a savepoint; with the program, its sinks also release the output that the savepoint holds."""
 
     def text() -> str:
         from headgate.cli.savepoint_page import deleted
@@ -191,7 +191,7 @@ def diff_(
     define: DefineStorage = None,
     as_json: AsJson = False,
 ) -> None:
-    """Report which keys of each state were changed, added and removed between two snapshots."""
+    """Report which keys of each keyed state B has changed, added or removed, compared with A."""
 
     def text() -> str:
         from headgate.cli.savepoint_page import differences, differences_json

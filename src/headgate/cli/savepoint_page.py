@@ -102,7 +102,7 @@ def deleted(made: Deleted) -> str:
 
 
 def with_progress(work: Callable[[Told | None], Rewritten]) -> Rewritten:
-    """Run `work` and return its result; show on a terminal what it reports to its argument (else None)."""
+    """Call `work` with a function that shows progress, None without a terminal, and return its result."""
     console = Console(stderr=True)
     if not console.is_terminal:
         return work(None)

@@ -14,7 +14,7 @@ _WIDEST: Final = 10_000
 
 
 def table(columns: Iterable[str]) -> Table:
-    """Return a table without rows and borders; ``>`` before a column's name aligns its figures right."""
+    """Return an empty table without borders; ``>`` before a column's name aligns its figures right."""
     made = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
     for name in columns:
         made.add_column(name.lstrip(">"), justify="right" if name[:1] == ">" else "left", no_wrap=True)
@@ -22,7 +22,7 @@ def table(columns: Iterable[str]) -> Table:
 
 
 def lines(part: RenderableType, color: bool, width: int = _WIDEST) -> list[str]:
-    """Return the lines that the terminal shows of a table or a text with markup."""
+    """Return the lines that show a table or a text with markup in `width` characters, colored if `color`."""
     console = Console(width=width, force_terminal=color, highlight=False)
     with console.capture() as captured:
         console.print(part)

@@ -96,7 +96,7 @@ def asked(
     requirements: str | None,
     settings: Mapping[str, str],
 ) -> ExplainedFacts:
-    """Return which copy of each module the program gets when it brings the folders and archives `others`."""
+    """Ask a child process which copy of each module the program gets if it brings the artifacts `others`."""
     request = {
         "program": program,
         "modules": list(modules),

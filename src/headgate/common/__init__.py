@@ -1,4 +1,4 @@
-"""The bottom layer: ids, errors, ports (interfaces to the outside), helpers; it imports no other package.
+"""The bottom layer: ids, errors, options, ports (interfaces to the outside), helpers; no other is imported.
 
-Nothing here knows of jobs, checkpoints or Spark.
+Nothing here runs a job, takes a checkpoint or imports Spark.
 """

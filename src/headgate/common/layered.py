@@ -74,7 +74,7 @@ class LayeredTable(Generic[K, V]):
         return found
 
     def put(self, key: K, value: V) -> None:
-        """Set the value of `key` to an object that no snapshot holds."""
+        """Set the value of `key` to the object `value`, not a copy; no snapshot may hold this object."""
         self.entries[key] = value
 
     def remove(self, key: K) -> None:
@@ -102,7 +102,7 @@ class LayeredTable(Generic[K, V]):
         return layers, ticket
 
     def thaw(self, ticket: int) -> None:
-        """Release the entries of a written snapshot; any thread may call this, repeatedly for one ticket."""
+        """Release the entries of the snapshot of `ticket`; any thread may call this, and more than once."""
         self._pending.discard(ticket)
 
     def settle(self, budget: int) -> bool:
@@ -254,7 +254,7 @@ class _Merging(_View[K, V]):
 
 
 def slices_of(layers: Layers[K, V], size: int) -> Iterator[tuple[list[K], list[V]]]:
-    """Yield keys and values of a snapshot's layers, at most `size` at a time: other threads run in between.
+    """Yield lists of keys and of their newest values in a snapshot's layers, at most `size` at a time.
 
     Example:
         >>> list(slices_of(({"a": 1, "b": 2, "c": 3}, {"b": MISSING, "d": 4}), 2))

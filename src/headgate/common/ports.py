@@ -52,13 +52,13 @@ class Disk(Protocol):
         """
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
-        """Write a small file durably unless the name exists; False when it does."""
+        """Write a small file durably and return True; return False, writing nothing, if the name exists."""
 
     def read(self, name: str) -> bytes:
         """Return all bytes of a file; FileNotFoundError when there is none."""
 
     def list(self, prefix: str) -> Sequence[str]:
-        """Return the sorted names of the files below the folder `prefix`."""
+        """Return the sorted names, relative to the root, of files below the folder `prefix` at any depth."""
 
     def delete(self, name: str) -> None:
         """Remove a file; an absent one is no error."""
@@ -71,7 +71,7 @@ class Background(Protocol):
     """The port to background work: runs blocking calls off the loop, one by one, and reports results."""
 
     def submit(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
-        """Run `work` in the background, in submission order; then call `done(result, error)`, also there."""
+        """Queue `work` to run in the background, in order; then call `done(result, error)` there as well."""
 
 
 class Link(Protocol):
@@ -92,13 +92,13 @@ class UserCode(Protocol):
         """A function that raises for records that must not leave isolated code; None: all may."""
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call `function` so that user code in it finds its own modules; used once per batch."""
+        """Call `function` so that user code in it finds its own modules; to be used once per batch."""
 
     def pickler(self) -> Any:
         """Return a module with cloudpickle's `Pickler` and `loads`, for objects of the user's classes."""
 
     def load(self, payload: bytes) -> Any:
-        """Return the object of the user's code that another process of the job pickled."""
+        """Return the object in `payload`, which is trusted to be pickled by another process of the job."""
 
 
 class IsolatedCode(UserCode, Protocol):
@@ -111,7 +111,7 @@ class IsolatedCode(UserCode, Protocol):
         """Folders, archives and wheels of this machine, in order of search."""
 
     def close(self) -> None:
-        """Release the code: the program has ended."""
+        """Release the code; to be called once the program has ended."""
 
 
 class Gang(Protocol):

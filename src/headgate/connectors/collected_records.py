@@ -44,7 +44,7 @@ class DriverRecords(DriverResults, Generic[T]):
         self._main = sys.modules.get("__main__")
 
     def class_of(self, name: str) -> type:
-        """Return the class of a record by its stored name, found among the classes loaded in this process."""
+        """Return the loaded class with this stored name; nothing is imported. UsageError if there is none."""
         return known_class(name, self._main)
 
 
@@ -102,7 +102,7 @@ class RecordPacker:
 
 
 def _serializer_of(kind: type) -> tuple[bytes, TypeSerializer[Any]] | str:
-    """Return a record class's stored name and serializer; or text: why it has none, "" for other classes."""
+    """Return a class's stored name and serializer; or why it has none, "" where no reason is to be told."""
     if kind.__module__ in ("datetime", "decimal", "uuid") or hasattr(kind, "as_dict"):
         return ""
     try:

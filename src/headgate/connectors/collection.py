@@ -189,7 +189,7 @@ class CollectSink(Sink[T, CollectedBatch]):
 
     @property
     def results(self) -> list[T]:
-        """The records committed so far; filled in the driver only."""
+        """The list to which commits append records, itself and no copy; empty outside the driver."""
         return self._collected.records
 
     @override
@@ -259,7 +259,7 @@ class CollectCommitter(SinkCommitter[CollectedBatch], Generic[T]):
 
 
 def rebuilt(record_type: type[T] | None, records: list[T]) -> list[T]:
-    """Convert dicts, as Arrow rows became, to `record_type` (None: keep all); UsageError for a misfit."""
+    """Return the records, dicts converted to `record_type` (None: as they are); UsageError for a misfit."""
     if record_type is None or all(type(record) is not dict for record in records):
         return records
     make = converter(record_type, dec_hook=model_hook)
@@ -278,7 +278,7 @@ def _over_limit(limit: int) -> UsageError:
 
 
 def sample_sink(count: int, record_type: type[T] | None = None, verb: str = "take") -> SampleSink[T]:
-    """Return the sink of `take()`: each subtask sends its first `count` records to the driver at once.
+    """Return the sink of `take()`: each subtask sends its first `count` records to the driver as they come.
 
     Other records are ignored; the driver shows the first `count` to arrive. Their types are those that
     `collect_sink` takes. No checkpoint holds them: after a failure some may arrive twice. `verb` is the
@@ -296,7 +296,7 @@ class SampleSink(Sink[T]):
 
     @property
     def results(self) -> list[T]:
-        """The records that have arrived, at most `count`; filled in the driver only."""
+        """A list of the first `count` records to arrive, made at each call; empty outside the driver."""
         return rebuilt(self.record_type, self._sample.records[: self.count])
 
     def told(self, data: bytes) -> bool:
@@ -314,7 +314,7 @@ class SampleSink(Sink[T]):
 
 
 class SampleWriter(SinkWriter[T]):
-    """Sends its first `count` records to the driver at once, so that a preview waits for no checkpoint."""
+    """Sends its first `count` records to the driver as they come: a preview waits for no checkpoint."""
 
     def __init__(self, context: SinkWriterContext, count: int, verb: str) -> None:
         self._send, self._left, self._verb = context.tell, count, verb

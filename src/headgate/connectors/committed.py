@@ -56,7 +56,7 @@ class CommittedOnce:
 
 
 class DriverResults:
-    """A sink's results in the driver's memory. Unpickled there it is the same object, elsewhere empty."""
+    """A sink's results. Unpickling gives the same object in the process that made it, else an empty one."""
 
     _living: ClassVar[WeakValueDictionary[Ticket, DriverResults]] = WeakValueDictionary()
 

@@ -25,7 +25,7 @@ _names: Final[weakref.WeakKeyDictionary[type, tuple[str, ...]]] = weakref.WeakKe
 
 
 def fields_of(record: Any) -> dict[str, Any]:
-    """Return a record's fields as a dict of values for Arrow (see `plain`); UsageError if it has no fields.
+    """Return a record's fields by name, made `plain` (a dict perhaps itself); UsageError if it has none.
 
     Example:
         >>> fields_of(("ada", 3))

@@ -59,7 +59,7 @@ class ProcessClock:
 
 
 class RateLimit:
-    """Computes how many records a reader may emit now; idle time earns at most a second's records, or one.
+    """Computes how many records a reader may emit now; idle time saves up at most max(1, a second's records).
 
     Example:
         >>> limit = RateLimit(10.0, now_ms=0)
@@ -75,7 +75,7 @@ class RateLimit:
         self._credit, self._at_ms = 0.0, now_ms
 
     def allowed(self, now_ms: int) -> int:
-        """Return how many records may be emitted at the monotonic time `now_ms`; 0: none yet."""
+        """Return how many records may be emitted at monotonic time `now_ms`; only `spend` takes them off."""
         earned = (now_ms - self._at_ms) * self._rate_per_ms
         self._credit, self._at_ms = min(self._credit_max, self._credit + earned), now_ms
         # The tiny addition makes up for what binary fractions lose: ten tenths must be one record.
@@ -283,7 +283,7 @@ class GeneratorReader(RangeReader[T]):
 def throttled(
     source: Source[T, P, S], rate_per_s: float, *, clock: MonotonicClock | None = None
 ) -> ThrottledSource[T, P, S]:
-    """Return a source that gives at most `rate_per_s` records per second, on average, of all readers.
+    """Return a source whose readers together give at most `rate_per_s` records per second, on average.
 
     Args:
         source: any source; positions and checkpoints are its own.
@@ -327,7 +327,7 @@ class ThrottledSource(Source[T, P, S]):
 
 
 class ThrottledReader(SourceReader[T, P]):
-    """Asks an inner reader for at most the records that the rate allows now; none: NOTHING_AVAILABLE."""
+    """Asks an inner reader for what the rate allows now; if that is 0, returns NOTHING_AVAILABLE unasked."""
 
     def __init__(self, reader: SourceReader[T, P], rate_per_s: float, clock: MonotonicClock) -> None:
         self._reader, self._rate_per_s, self._clock = reader, rate_per_s, clock

@@ -51,7 +51,7 @@ class ReceiverCredit:
         self.owed = initial if withheld else 0
 
     def release(self) -> int:
-        """Return all credit that is owed, in frames to grant the sender now: none is withheld any more."""
+        """Hand out all owed credit: return how many frames to grant the sender now; then none is withheld."""
         frames, self.owed = self.owed, 0
         return frames
 

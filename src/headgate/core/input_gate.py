@@ -52,7 +52,7 @@ class InputGate(Generic[T]):
         return bool(self._ready) and not self._silent
 
     def poll(self, wanted: Callable[[T], bool] | None = None) -> tuple[int, T] | None:
-        """Return (channel, element) of the next element; None when nothing may be read.
+        """Take the next element from its queue, and return (channel, element); None: nothing may be read.
 
         With `wanted` the first channel whose next element it accepts is read; the others keep their turns.
         """

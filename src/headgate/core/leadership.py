@@ -110,7 +110,7 @@ class LeadershipTerm:
         return True
 
     def renewed(self, sent_ms: int, now_ms: int) -> None:
-        """Extend a lease that still runs at `now_ms`: a request sent at `sent_ms` proved the leadership."""
+        """Extend a lease that runs at `now_ms` by a proof requested at `sent_ms`, and end a suspension."""
         if self.tick(now_ms) or not self._machine.can(_E.RENEWED):
             return  # also when it has lapsed: a standby may have looked before the proof was there
         if self._machine.state is not LeadershipState.LEADER:

@@ -63,7 +63,7 @@ class HeartbeatMonitor(Generic[W]):
         return tuple(self._watched)
 
     def watch(self, worker: W, now_ms: int) -> None:
-        """Begin to watch a worker; its first beat is due within the timeout."""
+        """Watch a worker, whose first beat is due within the timeout; InternalError if it is watched now."""
         if worker in self._watched:
             raise InternalError(f"worker {worker} is watched twice")
         self._watched[worker] = _Watch(heard_ms=now_ms, progress=-1, moved_ms=now_ms)

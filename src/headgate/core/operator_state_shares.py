@@ -24,7 +24,7 @@ from headgate.common.errors import InternalError
 
 
 class Distributed(Protocol):
-    """An old subtask's operator state of `count` elements: `first` to before `stop` (None: all) are meant."""
+    """An old subtask's operator state: elements `first` to before `stop` (None: the end) of `count`."""
 
     @property
     def name(self) -> str: ...  # noqa: D102
@@ -94,7 +94,7 @@ def _keep(by_subtask: Sequence[H | None], new: list[list[Share[H]]]) -> None:
 
 
 def _split(parts: Sequence[H], new: list[list[Share[H]]], begin: int) -> int:
-    """Deal a state's elements to subtasks from `begin` on; return where the next state begins."""
+    """Add a state's elements to `new`, from subtask `begin` on; return the subtask to begin the next at."""
     count, rest = len(new), [_all_of(held) for held in reversed(parts)]
     fraction, remainder = divmod(sum(share.stop - share.first for share in rest), count)
     for place in range(count):

@@ -119,7 +119,7 @@ class RestartStrategy(ABC):
         self._restart_at_ms: int | None = None
 
     def on_failure(self, now_ms: int) -> Decision:
-        """Decide whether and when the job restarts after a failure at `now_ms`."""
+        """Count a failure at `now_ms`, unless a restart is scheduled; decide if and when the job restarts."""
         if self._restart_at_ms is not None and now_ms < self._restart_at_ms:
             return Decision(True, self._restart_at_ms - now_ms, True, "a restart is already scheduled")
         decision = self._decide(now_ms)

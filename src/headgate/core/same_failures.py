@@ -35,7 +35,7 @@ class SameFailure:
 class SameFailures:
     """Counts failures by fingerprint since the newest checkpoint; one per job, kept across restarts.
 
-    `since` is its id (None: there is none); `repeating` is the last failure that came `limit` times or more.
+    `since` is its id (None: none yet), `repeating` the last failure counted `limit` times or more, or None.
 
     Example:
         >>> failures = SameFailures(since=4)
@@ -55,9 +55,9 @@ class SameFailures:
         self.repeating: SameFailure | None = None
 
     def on_failure(self, fingerprint: Fingerprint | None) -> bool:
-        """Count a failed attempt; return whether to report it: at the limit, and at each doubling after.
+        """Count a failed attempt; return whether to report it: at `limit` times, and at each doubling after.
 
-        A failure without fingerprint is not counted, because nothing distinguishes it from others.
+        From `limit` times on it is in `repeating`. None is not counted: nothing tells it from others.
         """
         if fingerprint is None:
             return False
@@ -69,7 +69,7 @@ class SameFailures:
         return rest == 0 and ratio & (ratio - 1) == 0
 
     def on_checkpoint(self, checkpoint: int) -> None:
-        """Reset all counts: a checkpoint completed, so the job has got further than where it failed."""
+        """Clear counts and `repeating`, and count from `checkpoint`, which completed: the job got further."""
         self._since = checkpoint
         self._times.clear()
         self.repeating = None

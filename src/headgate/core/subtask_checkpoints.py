@@ -75,7 +75,7 @@ class SubtaskCheckpoints:
         return frozenset(self._running)
 
     def admit(self, checkpoint: int) -> Verdict:
-        """Decide whether to take `checkpoint`, as all its barriers are there or a source is triggered."""
+        """Decide, once, what to do about `checkpoint`: all its barriers came, or a source is triggered."""
         if checkpoint <= self._last:
             return Verdict.SKIP
         aborted = checkpoint in self._remembered
@@ -110,7 +110,7 @@ class SubtaskCheckpoints:
         return wanted
 
     def aborted(self, checkpoint: int) -> Abort:
-        """Record that `checkpoint` was aborted, and return what to cancel; repeats do no harm."""
+        """Record that `checkpoint` was aborted; return what the subtask must do; repeats do no harm."""
         if checkpoint > self._last:
             self._remember(checkpoint)
             return Abort(cancel_running=False, notify_operators=False)

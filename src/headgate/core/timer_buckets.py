@@ -88,7 +88,7 @@ Bucket: TypeAlias = dict[K, None] | LargeBucket[K]
 
 
 def copied(bucket: Bucket[K]) -> Bucket[K]:
-    """Return a changeable bucket with the keys of `bucket`, which a snapshot has: a copy or a LargeBucket."""
+    """Return a bucket to change instead of `bucket`, which a snapshot holds: a copy, or one on top of it."""
     if len(bucket) <= COPIED_MAX or (isinstance(bucket, LargeBucket) and bucket.depth >= DEPTH_MAX):
         return dict.fromkeys(bucket)
     return LargeBucket(bucket)

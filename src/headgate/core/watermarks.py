@@ -31,7 +31,7 @@ class WatermarkValve:
         return self._marks[channel], self._idle[channel]
 
     def advance(self, channel: int, watermark: int) -> int:
-        """Raise a channel's watermark and make it active; return the combined watermark."""
+        """Make a channel active, and raise its watermark, never lower it; return the combined watermark."""
         self._idle[channel] = False
         if watermark > self._marks[channel]:
             self._marks[channel] = watermark

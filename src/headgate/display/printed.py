@@ -30,7 +30,7 @@ class PrintedLines(Protocol):
     """Shows lines that user code printed in workers; called by one thread."""
 
     def show(self, lines: list[str], left_out: int) -> None:
-        """Show lines, each after operator and subtask; `left_out` lines before them were dropped."""
+        """Show lines, which begin with operator and subtask already; `left_out` before them were dropped."""
 
     def close(self) -> None:
         """Show lines that were kept back: no more will come."""
@@ -66,7 +66,7 @@ def notebook_display() -> ShowsInCell | None:
 
 
 def printed_lines() -> PrintedLines:
-    """Return the object that shows user code's lines in this terminal or notebook."""
+    """Return a new object that shows user code's lines in the notebook's cell, or else on the terminal."""
     display = notebook_display()
     return TerminalLines() if display is None else CellLines(display)
 
@@ -75,7 +75,7 @@ class TerminalLines:
     """Writes lines of user code to the terminal, above a line of progress if there is one."""
 
     def show(self, lines: list[str], left_out: int) -> None:
-        """Write lines, after a note about `left_out` lines before them that were dropped."""
+        """Write lines, after a note about `left_out` dropped ones; a stream that fails is ignored."""
         stream = _terminal() or sys.stderr
         if left_out:
             lines = [f"... {left_out:,} lines more ...", *lines]

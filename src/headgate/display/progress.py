@@ -60,7 +60,7 @@ class Narrator(JobListener):
         self._show("running", attempt=attempt)
 
     def progress(self, counters: Sequence[Counters]) -> None:
-        """Update the job's totals from the workers' counters, and show them at most once in 0.9 seconds."""
+        """Update the job's totals from all subtasks' counters; show them at most once in 0.9 seconds."""
         now = self._clock.monotonic_ms()
         self.status.progress(counters, now)
         due = self._progress_at_ms is not None and now - self._progress_at_ms >= PROGRESS_EVERY_MS
@@ -87,7 +87,7 @@ class Narrator(JobListener):
         self._show("rescaled", slots=plan.slots)
 
     def failed(self, attempt: int, error: HeadgateError, restart_in_ms: int | None) -> None:
-        """Show that an attempt failed and another follows; if none does (`restart_in_ms` None), nothing."""
+        """Show that an attempt failed and another follows; `restart_in_ms` None: only keep the error."""
         self.status.failed(error, restart_in_ms is not None)
         if restart_in_ms is not None:
             self.status.restarts += 1

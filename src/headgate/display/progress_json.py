@@ -22,7 +22,7 @@ _LOG: Final = logging.getLogger("headgate.job")
 
 
 class LineWriter:
-    """A display that writes each event as a line at once; `last_event` names the last, None before it."""
+    """A display that writes each event as a line, flushed at once; `last_event`: its name, None at first."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._dropped = stream, False
@@ -51,10 +51,10 @@ def line_writer() -> LineWriter:
 
 @contextmanager
 def reserve_stdout() -> Iterator[LineWriter]:
-    """Keep the standard output for JSON lines; what other code prints there goes to the standard error.
+    """Keep the standard output for the yielded writer of JSON lines while the `with` block runs.
 
-    Where the two are the process's descriptors 1 and 2, descriptor 1 is redirected, too, so that processes
-    started meanwhile do not write between the lines either.
+    What other code prints to standard output goes to standard error. Where the two are descriptors 1 and 2,
+    descriptor 1 is redirected, too, so that processes started meanwhile do not write between the lines.
     """
     global _reserved
     stdout, before = sys.stdout, _reserved

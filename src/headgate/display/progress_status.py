@@ -61,7 +61,7 @@ class JobProgress:
         return None if rate is None or now_ms - rate[0] > RATE_WINDOW_MS else rate[1]
 
     def deploying(self, attempt: int) -> None:
-        """Record that an attempt begins: its own counts begin at zero."""
+        """Record that an attempt begins: add the previous one's counts to the totals, and reset them."""
         self.state, self.attempt = "deploying", attempt
         self._records_before += self.records_attempt
         self._skipped_before += self.skipped_attempt
@@ -70,7 +70,7 @@ class JobProgress:
         self._rate = None
 
     def rescaled(self, sources: Collection[int]) -> None:
-        """Record that the next attempt runs a new plan, with other ids of the vertices that have sources."""
+        """Record that the next attempt runs a new plan, where vertices `sources` begin with a source."""
         if self._sources is not None:
             self._sources = sources
 
@@ -80,7 +80,7 @@ class JobProgress:
         self._samples.append((now_ms, 0))
 
     def progress(self, counters: Sequence[Counters], now_ms: int) -> None:
-        """Update totals and rate from the counters of the present attempt."""
+        """Update totals and rate from `counters`, those of all subtasks in the present attempt."""
         self.longest_step_ms = max(self.longest_step_ms, *(entry.longest_step_ms for entry in counters), 0.0)
         if self._sources is None:
             return
@@ -121,7 +121,7 @@ class ErrorFacts(TypedDict, total=False):
 
 
 def error_facts(error: BaseException) -> ErrorFacts:
-    """Return an error as plain values for JSON; long texts are cut.
+    """Return an error as plain JSON values, long texts cut; of user code also operator, record, traceback.
 
     Example:
         >>> error_facts(HeadgateError("no such file"))

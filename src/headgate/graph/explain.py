@@ -67,7 +67,7 @@ def describe(
 
 
 def render(facts: Mapping[str, Any]) -> str:
-    """Return the graphs that :func:`describe` gives as text for people."""
+    """Return the two graphs in `facts`, a dict of :func:`describe`, as text for people, without its types."""
     lines = [
         _head_line(facts),
         "",
@@ -106,7 +106,7 @@ def partitioner_text(partitioner: Partitioner) -> str:
 
 
 class _Shapes:
-    """The shape (rows or columns) of the batches that enter and leave every operator, if it is known."""
+    """The shape of the batches that enter and leave each operator: "rows", "columns" or "rows or columns"."""
 
     def __init__(self, plan: PhysicalPlan) -> None:
         self.entering: dict[int, str] = {}
@@ -125,7 +125,7 @@ class _Shapes:
         return self.leaving[self._plan.vertices[edge.source].chain[edge.operator].id]
 
     def conversion(self, node: Node) -> str | None:
-        """Return the conversion of the batches that enter an operator, such as "columns -> rows", or None."""
+        """Return the conversion of an operator's input, such as "columns -> rows"; None: there is none."""
         arriving = self.entering[node.id]
         if isinstance(node, TABLES):
             return None if arriving == COLUMNS else f"{arriving} -> columns"

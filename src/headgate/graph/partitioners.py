@@ -21,7 +21,7 @@ class ByKeyGroup:
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """Sends batches evenly to all subtasks, round-robin."""
+    """Sends whole batches to all subtasks in turn (round-robin), however many records they have."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ def passes(default_parallelism: int) -> tuple[Pass, ...]:
 def physical_plan(
     nodes: Iterable[Node], default_parallelism: int = 1, max_parallelism: int | None = None
 ) -> PhysicalPlan:
-    """Return the physical plan; key groups (`max_parallelism`) by default follow from the widest operator."""
+    """Return the plan, or raise PlanError; `max_parallelism` (key groups) None: by the widest operator."""
     flow = flow_of(nodes)
     check_unique_uids(flow.nodes.values())
     for step in passes(default_parallelism):
@@ -63,8 +63,8 @@ def physical_plan(
 
 
 def edge_record_types(nodes: Iterable[Node], plan: PhysicalPlan) -> dict[EdgeId, Hint]:
-    """Return the type of the records that travel over each edge (exchange between two chains of operators),
-    where the program declares it. Types of side outputs are in `nodes` only, the program that was planned.
+    """Return, by edge (exchange between two chains of operators), the type of its records; edges without one
+    declared type are left out. `nodes` are the planned program: only they have the types of side outputs.
     """
     tagged: dict[tuple[int, str], list[Hint | None]] = {}
     for node in nodes:

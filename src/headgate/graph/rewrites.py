@@ -103,7 +103,7 @@ def assign_uids(flow: Flow) -> Flow:
 
 
 def resolve_parallelism(flow: Flow, default: int) -> Flow:
-    """Give every node a parallelism: its own, or `default`; event time has that of its source."""
+    """Give every node its own parallelism or `default`; event time its source's, PlanError if it differs."""
     nodes: dict[int, Node] = {}
     for key, node in flow.nodes.items():
         value = node.parallelism if node.parallelism is not None else default
@@ -126,7 +126,7 @@ def expand_unions(flow: Flow) -> Flow:
 
 
 def fold_side_outputs(flow: Flow) -> Flow:
-    """Turn side-output nodes into links that carry the tag."""
+    """Turn side-output nodes into links with the tag; PlanError: one is taken from a node that has none."""
 
     def compose(node: SideOutputNode, first: Link, then: Link) -> Link:
         origin = flow.nodes[first.source]
@@ -157,9 +157,9 @@ def choose_partitioners(flow: Flow) -> Flow:
 def chain_operators(flow: Flow) -> Flow:
     """Group nodes that run in one subtask and call each other batch by batch.
 
-    Chains are linear. A node joins the chain of its only input when the link is a main output,
-    forward, and the input's only main consumer. Side outputs may leave from the middle of a chain.
-    A blocking node begins a chain: what is before it must not wait for it.
+    Chains are linear. A node joins the chain of its only input when the link is a main output, forward, and
+    the input's only main consumer; a keyed, broadcast or blocking node never does. Side outputs may leave
+    from the middle of a chain. Raises PlanError if event time is not taken right behind its source.
     """
     chain_of: dict[int, list[int]] = {}
     for node in flow.nodes.values():

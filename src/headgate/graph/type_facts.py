@@ -61,8 +61,8 @@ _PLAIN_KINDS: Final = frozenset(
 def type_rows(
     nodes: Iterable[Node], plan: PhysicalPlan, states: States, shape_of: Callable[[Edge], str]
 ) -> dict[str, list[Row]]:
-    """Return a row, ready for JSON, for each stream, each declared state and each keyed operator's keys.
-    `states` are by node id; `shape_of` gives the shape of an edge's batches, rows or columns.
+    """Return rows, ready for JSON, under "streams", "states" and "keys": one for each stream, each declared
+    state and each keyed operator. `states` are by node id; `shape_of` returns the shape of an edge's batches.
     """
     types = edge_record_types(nodes, plan)
     streams = [row for vertex in plan.vertices for row in _stream_rows(vertex, plan, types, shape_of)]
@@ -193,7 +193,7 @@ def _serializer_text(serializer: TypeSerializer[Any]) -> str:
 
 
 def _immutable(hint: Hint | None) -> bool | None:
-    """Return whether a value can never be changed in place; None where that is unknown."""
+    """Return whether no value of type `hint` can be changed in place; None where that is unknown."""
     if hint is None or hint is Any:
         return None
     try:

@@ -60,8 +60,8 @@ class LedJob:
 class HighAvailability:
     """This driver's part in the high availability of one job: leadership, and the store of checkpoints.
 
-    Made by :func:`open_leadership`; `stores` opens a job's store. With `forgets` its entries go when the job
-    has ended; a store on the checkpoints' disk keeps them, as it records which of them are complete.
+    Made by :func:`open_leadership`; `stores` opens a job's store. With `forgets` the store's entries are
+    removed when the job has ended; those on the checkpoints' disk stay, as they say which are complete.
     """
 
     def __init__(
@@ -88,8 +88,8 @@ class HighAvailability:
         """Block until this driver leads the job, and return it; None if its leader ended it in the meantime.
 
         `waiting` is called with a sentence whenever the leader changes; True of `given_up` ends the wait.
-        Raises FencedError then, and where another driver leads and this one does not stand by; StorageError
-        where the first look fails.
+        Raises FencedError then, and where another driver still leads after two leases and this one does not
+        stand by; StorageError where the first look fails.
         """
         won = self._leadership.wait(waiting, standby=self._standby, given_up=given_up)
         if won is None:
@@ -130,9 +130,9 @@ class HighAvailability:
         self._leadership.end()
 
     def close(self, *, ended: bool) -> None:
-        """Give up the leadership of the job; call it in any case, and after the last commit.
+        """Record the end if `ended`, and give up the job's leadership; call it always, after the last commit.
 
-        Where `ended` (see :meth:`end`) cannot be recorded, the next driver restores the last checkpoint of
+        Where the end (see :meth:`end`) cannot be recorded, the next driver restores the last checkpoint of
         this run, and finds nothing left to do.
         """
         if ended and self._recorded() and self._forgets and self._store is not None:
@@ -172,8 +172,8 @@ def open_leadership(
 ) -> HighAvailability | None:
     """Return this driver's part in the high availability of a job, as the configuration says.
 
-    None where `high-availability.type` is none or there are no checkpoints: the job then is one of its own,
-    with an id that no other job has.
+    None where `high-availability.type` is none or `disk`, of the checkpoints, is None: the job's id is then
+    one that no other job has. ConfigError: settings do not fit. StorageError: no ZooKeeper answers.
     """
     kind, cluster = config.get(o.HIGH_AVAILABILITY), config.get(o.HA_CLUSTER_ID)
     if kind is o.HighAvailabilityType.NONE or disk is None:

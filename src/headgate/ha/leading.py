@@ -58,8 +58,8 @@ class Leadership:
     ) -> Candidacy | None:
         """Block until this driver leads; None when the leader it waited for has brought the job to its end.
 
-        `waiting` is called with a sentence whenever the leader changes. Raises FencedError if `given_up()` or
-        if another driver leads and this one does not `standby`; StorageError if the first look fails.
+        `waiting` is called with a sentence whenever the leader changes. Raises FencedError if `given_up()`,
+        or without `standby` if another driver leads after two leases; StorageError if the first look fails.
         """
         began_ms, reported = self._clock.monotonic_ms(), ""
         while True:
@@ -110,7 +110,7 @@ class Leadership:
         )
 
     def on_doubt(self, listener: Callable[[str], None]) -> None:
-        """Have `listener(sentence)` called, from another thread, when the lease expires or is regained."""
+        """Tell `listener`, not the log, in another thread whenever the lease has expired or is regained."""
         with self._changed:
             self._report = listener
 
@@ -150,7 +150,7 @@ class Leadership:
             self._asking.release()
 
     def close(self) -> None:
-        """Give up the leadership, so that another driver need not wait until the lease ends."""
+        """Give up the leadership, so that no other driver has to wait for the lease, unless a proof hangs."""
         with self._changed:
             self._term.resigned()
             self._closing.set()
@@ -272,7 +272,7 @@ class LedStore:
         return self._store.generation()
 
     def forget(self) -> None:
-        """Remove every completed checkpoint from the store, as the job has ended under this driver."""
+        """Remove all entries from the store and close it: the job has ended. Without a claim do nothing."""
         if self._permit is not None:
             self.close(self._permit, terminal=True)
 

@@ -47,7 +47,7 @@ _LOG: Final = logging.getLogger(__name__)
 def take_places(
     job: JobId, name: str, plan: PhysicalPlan, disk: Disk | None, opened: ExitStack, *, allow_second: bool
 ) -> None:
-    """Mark local storage and output folders as used by this job until `opened` closes.
+    """Make the output folders, and mark them and local storage as used by this job until `opened` closes.
 
     Raises UsageError, unless `allow_second`, if another job runs with this output, or this name and storage.
     """
@@ -159,7 +159,7 @@ def _enter(folder: Path, me: Occupant, look: Look, opened: ExitStack) -> None:
 
 
 def _answering(disk: Disk, *also: str | None) -> list[Occupant]:
-    """Return this user's jobs that answer commands, with checkpoints on `disk`, or (None in `also`) none."""
+    """Return this user's jobs that answer commands, with checkpoints on `disk` (None in `also`: or none)."""
     files = [known.file for known in known_jobs() if not known.exited]
     storages = (disk.describe(), *also)
     return [

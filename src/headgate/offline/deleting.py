@@ -123,7 +123,7 @@ def _delete(uri: str, claimed: bool, release: Release) -> Deleted:
 
 
 def _opened(uri: str) -> tuple[Disk, CheckpointMetadata, frozenset[str]]:
-    """Return the savepoint's own folder, its metadata, and all files in the folder."""
+    """Return a savepoint's folder, its metadata and the folder's file names; UsageError if it is none."""
     place = look_at(uri)
     if place.kind != "snapshot":
         raise UsageError(f"{place.uri} is no savepoint but a {place.kind} of checkpoints; name one savepoint")
@@ -148,7 +148,7 @@ def _refuse_claimed(disk: Disk, names: frozenset[str], claimed: bool) -> None:
 
 
 def _remove(disk: Disk, names: Sequence[str]) -> None:
-    """Delete files in their order: the metadata first, as a half-deleted savepoint must not look complete."""
+    """Delete files in the order of `names`: metadata first, as half a savepoint must not look complete."""
     root, folder = split_uri(disk.describe(), 1)
     # From one folder further up, so that the savepoint's own folder goes when it is empty.
     above = open_disk(root) if folder else disk

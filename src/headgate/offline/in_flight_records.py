@@ -35,7 +35,7 @@ class Records(NamedTuple):
 
 
 class _Marking(PlainSerializer[Described]):
-    """Serializer that marks records of the described type, as the same stream may hold others."""
+    """Serializer that wraps records in :class:`Described`, as the same stream may hold other ones."""
 
     def decode_many(self, data: Buffer, count: int) -> list[Described]:
         return list(map(Described, super().decode_many(data, count)))
@@ -50,7 +50,7 @@ class _DescribedCodec(ElementCodec):
 
 
 def records_in_flight(disk: Disk, stream: InFlightStream, max_parallelism: int) -> Iterator[Records]:
-    """Yield the records in flight of one channel, batch by batch, in their order."""
+    """Yield the records of an in-flight stream, batch by batch in their order; skip its other elements."""
     codec = ElementCodec() if stream.record_type is None else _DescribedCodec(stream.record_type)
     reader = PartReader(lambda _: codec, partial(read_handle, disk), max_parallelism)
     for part in stream.parts:

@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 
 class Answer(TypedDict, Generic[T]):
-    """The result of an inspection: its answer, or the class and the message of an error."""
+    """The result of an inspection: its answer as plain values, or class name and message of an error."""
 
     answer: NotRequired[T]
     error: NotRequired[tuple[str, str]]
 
 
 def answered(config: Config, work: Callable[[], T]) -> Answer[T]:
-    """Do `work` in the program's process, with its storage settings; return result or HeadgateError."""
+    """Do `work` with the storage settings of `config`; return its result, or the HeadgateError raised."""
     try:
         use_storage_settings(storage_settings(config))
         made: T = msgspec.to_builtins(work())
@@ -46,7 +46,7 @@ def asked(
 ) -> T:
     """Plan a program in a process of its own and return the inspector's answer, or raise its error.
 
-    `inspector` is "module:function", called there with `request` and the plan; its answer is made a `kind`.
+    `inspector`, "module:function", gets `request`, nodes, plan and settings; its answer becomes a `kind`.
     """
     facts = capture(program, arguments, options, timeout_s, Inspection(inspector, request))
     found = facts.get("inspection")

@@ -109,7 +109,7 @@ class Judgement:
         self._sources, self._prepared = sources_in(metadata), prepared_in(metadata)
 
     def report(self, snapshot: str, program: str) -> UpgradeReport:
-        """Return the report on all operators and their restore; it mentions `snapshot` and `program`."""
+        """Return the report on all operators and their restore; it only shows `snapshot` and `program`."""
         operators = [self._operator(node, vertex) for vertex in self._plan.vertices for node in vertex.chain]
         metadata = self._metadata
         receivers = {stream.receiver for stream in metadata.in_flight if records_of(stream)}
@@ -171,7 +171,7 @@ class Judgement:
         return list(dict.fromkeys(refusals))
 
     def _claimed(self) -> JobId | None:
-        """Return the job whose id the program would continue, if it claims the snapshot and may do so."""
+        """Return the id of the job that the program would continue, or None; UsageError if it is refused."""
         settings = job_settings(self._config)
         disks = disks_with(storage_settings(self._config))
         disk = None if settings.storage is None else disks(settings.storage)
@@ -236,7 +236,7 @@ class Judgement:
     # -- records in flight
 
     def _streams(self, uid: str) -> list[InFlightStream]:
-        """Return the records in flight to an operator; those of one typed edge's channels as one stream."""
+        """Return an operator's streams of records in flight; with a stored record type, one for each edge."""
         found = [
             stream for stream in self._metadata.in_flight if stream.receiver == uid and records_of(stream)
         ]
@@ -284,7 +284,7 @@ def _operator_item(
 
 
 def _suggested(lost: OperatorReport, held: Sequence[OperatorReport]) -> OperatorReport:
-    """Return a missing operator's report with a suggestion of the one it may have become, if any."""
+    """Return the report on an operator that the program lacks; suggest the one in `held` that may be it."""
     names = {item.name for item in lost.items}
     near = (
         (max(difflib.SequenceMatcher(None, lost.uid, one.uid).ratio(), _alike(names, one)), one.uid)

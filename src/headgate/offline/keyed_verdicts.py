@@ -88,7 +88,7 @@ class StoredKeyed:
 
     @cached_property
     def key_shapes(self) -> frozenset[Shape]:
-        """The types of the keys; where the metadata does not have them, the keys are read."""
+        """The types of the keys: from the metadata, else from some of the keys if files are not too large."""
         known = [stored_shapes(keyed) for keyed in self.handles]
         unknown = [keyed for keyed, shapes in zip(self.handles, known, strict=True) if shapes is None]
         return key_shapes(self._files, unknown).union(*(shapes for shapes in known if shapes is not None))
@@ -99,7 +99,7 @@ class StoredKeyed:
         return any(stored_shapes(keyed) is None and too_large(keyed) for keyed in self.handles)
 
     def refusals(self, state: StateDescriptor) -> Iterator[str]:
-        """Yield why values cannot be read as declared, a reason a subtask; those too large are skipped."""
+        """Read a state's values as declared, and yield why a subtask's cannot be; skip subtasks too large."""
         own = {state.name: state}
         for keyed in self.handles:
             if _too_large_to_try(keyed):

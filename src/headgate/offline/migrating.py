@@ -75,17 +75,17 @@ def migrate(
     Types may change as a restore allows it. Keys may change here, too, by a function of the program: state
     and timers move to the key groups of the new keys. Two keys that would become one are refused.
 
-    `snapshot` is only read; `target` is empty or not there. The program runs up to ``execute()`` in a process
-    of its own, with its `arguments`, and starts no job. `options` are ``key=value`` settings; those of
-    storages count for both places, too. `rekey` maps the uid of a keyed operator to the name of a function in
-    the program, from an old key to the new one. `max_parallelism` is a new number of key groups; None: it
+    `snapshot` is only read; `target` must be empty or not there. The program runs up to ``execute()`` in a
+    process of its own, with its `arguments`, and starts no job. `options` are ``key=value`` settings; those
+    of storages count for both places, too. `rekey` maps the uid of a keyed operator to the name of a function
+    in the program, from an old key to the new one. `max_parallelism` is a new number of key groups; None: it
     stays. `form` is "canonical" or "native"; None: that of a savepoint stays, a checkpoint becomes a native
     one. `allow_non_restored`: state that the program lacks is left behind. `progress` is called with what is
     done, how much of it, and of how much. `inspector` does the work in the program's process; one that knows
     Spark uses it as `spark` asks, None: where the state is large.
 
     Raises:
-        UsageError: program and snapshot do not fit, two keys would become one, or it cannot be planned.
+        UsageError: `target` has files, two keys become one, or the program does not fit or cannot be planned.
         StorageError: the snapshot is damaged, or a disk refused.
     """
     with storage_options(options), tempfile.TemporaryDirectory(prefix="headgate-offline-") as folder:
@@ -191,7 +191,7 @@ Inspector = Callable[[MigrationRequest, Sequence[Node], PhysicalPlan, Config], A
 
 
 def inspector(engine_of: EngineOf) -> Inspector:
-    """Return a function that rewrites a snapshot where a plan is captured; `engine_of` chooses its engine."""
+    """Return an inspector that rewrites a snapshot for the captured plan, with the engine of `engine_of`."""
     return lambda request, _nodes, plan, config: answered(
         config, lambda: _rewritten(request, plan, config, engine_of)
     )
@@ -242,7 +242,7 @@ def _functions(names: Mapping[str, str], plan: PhysicalPlan) -> dict[str, Rekey]
 
 
 def _named(function: Rekey, name: str) -> Rekey:
-    """Return the function of new keys; what it raises becomes a UsageError that names it."""
+    """Wrap the function of new keys: what it raises becomes a UsageError with its name and the old key."""
 
     def new_key(old: Hashable) -> Hashable:
         try:
@@ -261,7 +261,7 @@ _LISTS_OF: Final[Mapping[str, type[Node]]] = {SPLITS: SourceNode, WRITER: SinkNo
 
 
 class Migration(Change):
-    """Change of a snapshot to what a program declares; `drop`: leave behind what it does not declare."""
+    """Change of a snapshot to what a program declares; all other state is left behind (`drop`) or refused."""
 
     def __init__(
         self,

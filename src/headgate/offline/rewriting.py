@@ -137,7 +137,7 @@ def rewrite(
     progress: Progress | None = None,
     engine: KeyedEngine | None = None,
 ) -> Rewritten:
-    """Write `snapshot` again as a savepoint in `target`, changed by `change`; an error deletes it again.
+    """Write a savepoint in `target`: `snapshot`, changed by `change`. An error deletes what was written.
 
     `form` and `progress` are those of :func:`headgate.offline.migrating.migrate`; `engine` writes the keyed
     state, None: this process does. UsageError if `target` is not empty or the snapshot does not fit.
@@ -235,7 +235,7 @@ class _Rewriting:
         return Rewritten(self._to.describe(), self._groups, entries, list(operators), lost)
 
     def remove(self) -> None:
-        """Delete the files that were written so far."""
+        """Delete the files that were written so far; ignore errors of the disk."""
         for name in [*self._names, *self._keyed.names]:
             with suppress(StorageError, OSError):
                 self._to.delete(name)

@@ -143,7 +143,7 @@ def _operator(disk: Disk, metadata: CheckpointMetadata, uid: str) -> OperatorFac
 
 
 def sections_of_operator(disk: Disk, metadata: CheckpointMetadata, uid: str) -> list[StoredSection]:
-    """Return name, types and number of entries of each state of each subtask; a state may come repeatedly."""
+    """Return name, types and entry count of the keyed states and timers in each subtask; names repeat."""
     files = DiskFiles(disk)
     return [
         section
@@ -185,7 +185,7 @@ def _add_keys(
 
 
 def _first(keys: Iterator[K], count: int) -> list[K]:
-    """Return the first `count` different keys of the first `KEYS_READ`; one comes once for each map entry."""
+    """Take at most `KEYS_READ` keys, and return the first `count` different ones; maps repeat their keys."""
     found: dict[K, None] = {}
     for key in islice(keys, KEYS_READ):
         if len(found) >= count:

@@ -89,7 +89,7 @@ class UpgradeReport(msgspec.Struct, frozen=True):
 
     @property
     def restorable(self) -> bool:
-        """Whether the program can go on from the snapshot and loses no state that has to be kept."""
+        """Whether the program can go on from the snapshot and loses no state, unless `allow_non_restored`."""
         return self.verdict not in (Verdict.INCOMPATIBLE, Verdict.ONLY_IN_SNAPSHOT)
 
     def _verdicts(self) -> set[Verdict]:
@@ -130,7 +130,7 @@ def check_upgrade(
 
     Raises:
         StorageError: the snapshot cannot be read or trusted.
-        UsageError: the program cannot be planned, or takes longer; gives the reason.
+        UsageError: the program cannot be planned, or not within `timeout_s`; gives the reason.
     """
     with storage_options(options):
         refuse_unreadable(snapshot)

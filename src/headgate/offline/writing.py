@@ -69,7 +69,7 @@ class SubtaskWriter:
         return SpooledBlob(groups, max_parallelism, self._folder, blob)
 
     def _counted(self, entries: Iterator[Entries], shapes: set[Shape]) -> Iterator[Entries]:
-        """Yield the given entries; also add the types of all keys, those of timers included, to `shapes`."""
+        """Count the entries and yield them; add the types of all their keys, also of timers, to `shapes`."""
         for each in entries:
             self.entries += len(each.keys)
             shapes |= shapes_of(each.keys)
@@ -77,7 +77,7 @@ class SubtaskWriter:
 
 
 def count_entries(disk: Disk, keyed: KeyedStateHandle, max_parallelism: int) -> int:
-    """Read back what was written of one subtask; return how many entries and timers it has altogether."""
+    """Read back one subtask's state, check its key groups, and return its number of entries and timers."""
     total = 0
     for chunk in stored_chunks(DiskFiles(disk), keyed, KeysOnly(), max_parallelism):
         groups = key_groups_of_keys(chunk.keys, max_parallelism)

@@ -115,7 +115,7 @@ class ArrowBatch:
 
 
 def concat_columns(batches: Sequence[ArrowBatch]) -> ArrowBatch:
-    """Return one batch with the records of all batches, in order; their schemas are equal."""
+    """Return one batch with the records of all batches, in order; their schemas must be equal."""
     merged = pa.concat_batches([batch.columns for batch in batches])
     return ArrowBatch(
         merged, join_times([b.timestamps for b in batches]), join_times([b.watermarks for b in batches])

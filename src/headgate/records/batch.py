@@ -32,13 +32,13 @@ class Batch(Protocol):
         """Return records `start` (included) to `stop` (excluded), sharing memory where possible."""
 
     def take(self, indices: NDArray[np.int64]) -> Batch:
-        """Return a batch of the records at the positions `indices`, in that order."""
+        """Return a batch of the records at `indices`, in that order; Python objects are not copied."""
 
     def with_times(self, timestamps: Int64s, watermarks: Int64s) -> Batch:
         """Return a batch of the same records with these timestamps and watermarks, in ms, one for each."""
 
     def rows(self) -> Objects:
-        """Return the records as Python objects; those of an Arrow batch are `Row` views of its columns."""
+        """Return the records as Python objects (of columns: `Row` views); do not change the sequence."""
 
     def keys(self, selector: KeySelector) -> Objects:
         """Return the key of every record, which `selector` names or computes, as a Python object."""
@@ -47,7 +47,7 @@ class Batch(Protocol):
         """Return each record's key group; UsageError: a key is None, or of a type that has no stable hash."""
 
     def nbytes(self) -> int:
-        """Return about how many bytes the records take; at some size an exchange sends them as a frame."""
+        """Return about how many bytes the records take, by which an exchange knows when a frame is full."""
 
 
 def take_times(times: Int64s | None, indices: NDArray[np.int64]) -> Int64s | None:

@@ -22,7 +22,7 @@ _CODEC: Final = DynamicSerializer()
 
 
 def detached(batch: RowBatch) -> RowBatch:
-    """Return a batch of copies for another subtask here; `batch` if it has scalars, tuples or Rows of them.
+    """Return `batch` if its records are all scalars, or all tuples or all Rows of scalars; else a deep copy.
 
     Example:
         >>> shared = RowBatch([("a", 1)])

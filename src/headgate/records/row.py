@@ -74,7 +74,7 @@ class Row:
         return dict(zip(self._names, self.values(), strict=True))
 
     def guessed_size(self) -> int:
-        """Return about how many bytes the row takes on the wire, without converting any column."""
+        """Return about how many bytes the row takes on the wire; of a view, its batch's average."""
         if isinstance(self._c, Columns):
             batch = self._c._batch
             average: int = batch.nbytes // max(1, batch.num_rows)
@@ -112,7 +112,7 @@ class Columns:
     _batch: pa.RecordBatch
 
     def column(self, index: int) -> list[Any]:
-        """Return column `index` as a list."""
+        """Return column `index` as a list, made at first use and shared by all rows: do not change it."""
         return getattr(self, f"c{index}")  # type: ignore[no-any-return]
 
     def __getattr__(self, slot: str) -> list[Any]:

@@ -85,7 +85,7 @@ class RowBatch:
 
 
 def concat_rows(batches: Sequence[RowBatch]) -> RowBatch:
-    """Return one batch with the records of all batches, in order."""
+    """Return one batch with the records of all batches, in order; it has event time if all of them have."""
     return RowBatch(
         list(chain.from_iterable(batch.records for batch in batches)),
         join_times([batch.timestamps for batch in batches]),
@@ -108,7 +108,7 @@ def each_of(function: Callable[[T], R], records: Sequence[T]) -> list[R]:
 
 
 def guessed_size(value: T, depth: int = 3) -> int:
-    """Return about how many bytes a record takes on the wire, by some elements of containers to `depth`.
+    """Return about how many bytes a record takes on the wire, by a sample of its parts, `depth` levels deep.
 
     Example:
         >>> guessed_size("x" * 1000), guessed_size((1, "x" * 1000)), guessed_size({"a": ["x" * 1000] * 50})
@@ -136,7 +136,7 @@ def _size_of_some(values: list[T], depth: int) -> int:
 
 
 def field_getter(selector: KeySelector, sample: T) -> Callable[[T], Any]:
-    """Return a function that reads `selector` of records like `sample`; UsageError: that lacks a field."""
+    """Return a function from records like `sample` to what `selector` names; UsageError: that is missing."""
     if callable(selector):
         return selector
     names = (selector,) if isinstance(selector, str) else tuple(selector)

@@ -41,7 +41,7 @@ Restored = list[tuple[int, int, list[OperatorSubtaskState]]]
 def assign_state(
     plan: PhysicalPlan, checkpoint: CheckpointMetadata, *, ignore_unclaimed: bool = False
 ) -> Restored:
-    """Return (vertex id, subtask, states to restore); raises UsageError as :func:`check_compatible`."""
+    """Return (vertex id, subtask, states) where there are any; UsageError as in :func:`check_compatible`."""
     check_compatible(plan, checkpoint, ignore_unclaimed=ignore_unclaimed)
     _report(plan, checkpoint)
     restored: Restored = []
@@ -63,7 +63,7 @@ def check_compatible(
 ) -> None:
     """Raise a UsageError if a restore of `checkpoint` into `plan` would lose or misread state or records.
 
-    `ignore_unclaimed`: stored state that no operator of `plan` claims may be lost.
+    `ignore_unclaimed`: state that no operator of `plan` claims may be lost, but no records in flight.
     """
     if plan.max_parallelism != checkpoint.max_parallelism:
         raise UsageError(
@@ -88,7 +88,7 @@ def called(checkpoint: CheckpointMetadata) -> str:
 
 
 def unclaimed_state(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> list[str]:
-    """Return a message for each stored state that no operator of `plan` would restore: how to keep it.
+    """Return messages on stored state that no operator of `plan` restores: "what it is; how to keep it".
 
     Only state that the metadata names is found. Workers check keyed states named only in a blob's header.
     """
@@ -219,7 +219,7 @@ def share_operator(
 
     `old`: the stored state of each old subtask; `max_parallelism`: number of key groups. With `makes_time`
     the operator makes watermarks itself, so an old subtask without one had read nothing and does not count.
-    Else they come from upstream, and an old subtask that none had reached holds back the restored one.
+    Else they come from upstream, and an old subtask that none had reached holds the new watermark back.
     """
     held = _share_operator_state(old, parallelism)
     if len(old) == parallelism:

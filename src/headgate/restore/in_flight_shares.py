@@ -161,7 +161,7 @@ class _Planner:
         self._dealt = 0
 
     def share(self, place: _Place, link: Sequence[InFlightStream]) -> Taken:
-        """Return, for every subtask of the receiver at `place`, its shares of the streams from one sender."""
+        """Return each subtask's shares of one link's streams to `place`; UsageError as `_check_link`."""
         first = link[0]
         partitioner = self._partitioner(place, first.sender, first.tag)
         _check_link(place.node, partitioner, link)
@@ -243,7 +243,7 @@ def _check_link(node: Node, partitioner: Partitioner | None, link: Sequence[InFl
 
 
 def _hold_back(taken: Taken, streams: Sequence[InFlightStream]) -> None:
-    """Add empty streams to the shares, so that watermarks wait also for senders that have no stream there.
+    """Append to each subtask's shares empty streams for senders that it has none of: watermarks wait for all.
 
     The exchange may connect a subtask to such a sender now, or to another one that took over its state.
     """

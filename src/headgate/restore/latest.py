@@ -26,9 +26,9 @@ def latest_point(
 ) -> RestorePoint | None:
     """Return the newest completed checkpoint in the log of `service`'s job, to restore; None: it has none.
 
-    `disks` opens a storage by URI. A damaged checkpoint raises DamagedFileError; but with `fell_back`, which
-    gets a sentence about each damaged one, an older one is taken. `gone_back`: checkpoints skipped so before,
-    from which the job does not continue even if they are intact again: their output was written anew.
+    `disks` opens a storage by URI. Damaged metadata raise DamagedFileError. With `fell_back`, all files are
+    read, and an older checkpoint is taken for a damaged one, of which `fell_back` gets a sentence; the oldest
+    raises. `gone_back` are checkpoints skipped so before: never taken, as their output was written anew.
     """
     try:
         logged = service.completed()
@@ -47,9 +47,9 @@ def latest_point(
 def offered(
     error: DamagedFileError, point: RestorePoint, service: CheckpointService | None, disks: Disks
 ) -> HeadgateError:
-    """Return the error to report where subtasks found files of `point` damaged; it says what to restore.
+    """Return the error to report in place of `error` (damage in files of `point`): it says what to restore.
 
-    `service`: the job's checkpoints, None if it stores none; `disks` opens a storage by its URI.
+    To name an intact one, it reads older checkpoints' files. `service` is None if the job stores none.
     """
     checkpoint, root = point.checkpoint, point.storage
     foreign = service is None or checkpoint.job != service.job

@@ -44,7 +44,7 @@ class RestoredSplits:
         return self.unread - self.reading
 
     def moved(self, now: Sequence[Split], before: Sequence[Split]) -> None:
-        """Set `reading`: splits whose position differs `before` a batch and `now`, or that ended in it."""
+        """Set `reading` to splits that moved or ended from `before` to `now`; ended ones leave `unread`."""
         left = {split.id: split.position for split in now}
         self.reading = frozenset(
             split.id
@@ -54,7 +54,7 @@ class RestoredSplits:
         self.unread &= left.keys()
 
     def only(self) -> None:
-        """Take the unread split, of which there is at most one, as the split of the batch just read."""
+        """Set `reading` to all unread splits; used in place of :meth:`moved` where there is at most one."""
         self.reading = frozenset(self.unread)
 
 
@@ -66,8 +66,8 @@ def picture(splits: Iterable[Split]) -> list[Split]:
 class SplitMarks:
     """The watermark of each restored split: the greatest timestamp read from it, first as in the snapshot.
 
-    An unread split holds the operator's watermark back until no record came of it for `idleness_ms`; None:
-    for ever. `now_ms` is always the time of the call, by one clock.
+    An unread split holds the operator's watermark back until none of its records came for `idleness_ms`, or
+    (None) for ever. `now_ms` is always the time of the call, by one clock.
 
     Example:
         >>> marks = SplitMarks({"a": 100, "b": 40}, None, 0)
@@ -89,11 +89,11 @@ class SplitMarks:
     def around(
         self, reading: Collection[str], others: Iterable[str], default: int, now_ms: int
     ) -> tuple[int, int | None]:
-        """Return the least of a batch's splits' greatest timestamps so far, and the bound of its watermarks.
+        """Return the least mark of the splits `reading`, and the upper bound of their batch's watermarks.
 
-        The batch is of the splits `reading`; where there are several, it is unknown which record is of which.
-        `others`, which wait to be read, set the bound, and so does a batch of several splits; None: no bound.
-        The first result is `default` when nothing is known of the batch's splits.
+        Where `reading` are several, it is unknown which record is of which. The bound is the least mark of
+        `others`, which wait to be read and are not idle, and of several `reading`; None: no bound.
+        The first result is `default` when no split of `reading` has a mark.
         """
         start = min((self._marks[split] for split in reading if split in self._marks), default=default)
         held = [self._marks[split] for split in others if self._waited_for(split, now_ms)]
@@ -102,7 +102,7 @@ class SplitMarks:
         return start, min(held, default=None)
 
     def note(self, reading: Collection[str], greatest: int, now_ms: int) -> None:
-        """Record that a batch with timestamps up to `greatest` was read from splits `reading` at `now_ms`."""
+        """Record that a batch came of `reading` at `now_ms`; a single split's mark rises to `greatest`."""
         for split in reading:
             if split in self._marks:
                 self._read_ms[split] = now_ms

@@ -51,7 +51,7 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
     """Base of snapshots of serializers that nest other serializers.
 
     It stores the nested serializers' snapshots and judges them one by one. The worst verdict counts:
-    incompatible (as for another number of nested ones), after migration, reconfigured, as is. A subclass has
+    incompatible (as for another number of them), after migration, reconfigured, as is. A subclass defines
     :meth:`current_outer_snapshot_version`, :meth:`nested_serializers` and :meth:`create_outer_serializer`; if
     the outer serializer has a configuration of its own, also the three methods of the outer snapshot, all of
     them.
@@ -117,18 +117,18 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
         """Return an outer serializer of these nested ones, with this snapshot's configuration."""
 
     def write_outer_snapshot(self, out: DataOutputView) -> None:
-        """Write the outer serializer's own configuration."""
+        """Write the outer serializer's own configuration; by default there is none."""
 
     def read_outer_snapshot(self, read_version: int, in_: DataInputView) -> None:
         """Read the outer serializer's own configuration.
 
         Args:
             read_version: the outer version in which it was written.
-            in_: what was written.
+            in_: stands at what was written; more follows it, which must be left unread.
         """
 
     def resolve_outer_schema_compatibility(self, old_snapshot: AnySnapshot) -> OuterSchemaCompatibility:
-        """Judge an old snapshot of this class, for the new serializer, by the outer configuration alone."""
+        """Judge an old snapshot of this class by the outer configuration alone; by default "as is"."""
         return OuterSchemaCompatibility.COMPATIBLE_AS_IS
 
     @classmethod
@@ -181,7 +181,7 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
         return self.create_outer_serializer([one.restore_serializer() for one in self._nested])
 
     def restore_serializer_for(self, new_serializer: TypeSerializer[T]) -> TypeSerializer[T]:
-        """Return an outer serializer that reads old bytes for `new_serializer`, by parts if these match."""
+        """Return an outer serializer to read old bytes for `new_serializer`, by parts if it has as many."""
         new = new_serializer.snapshot()
         if type(new) is not type(self):
             return self.restore_serializer()
@@ -192,7 +192,7 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
         return self.create_outer_serializer([old.restore_serializer_for(new) for old, new in pairs])
 
     def resolve_schema_compatibility(self, old_snapshot: AnySnapshot) -> TypeSerializerSchemaCompatibility[T]:
-        """Return the worst verdict of the outer configuration and of the nested serializers."""
+        """Return the worst verdict on `old_snapshot`: on its outer configuration and its nested snapshots."""
         if not isinstance(old_snapshot, type(self)) or type(old_snapshot) is not type(self):
             return TypeSerializerSchemaCompatibility.incompatible(
                 f"the snapshot was {logical_name(type(old_snapshot))} and is {logical_name(type(self))}"

@@ -52,7 +52,7 @@ class ListSerializer(TypeSerializer[list[E]]):
         return [list(islice(elements, size)) for size in sizes]
 
     def copy(self, value: list[E]) -> list[E]:
-        """Return a list of copied elements."""
+        """Return a new list of the elements, each copied unless they are immutable."""
         return value.copy() if self.element.immutable else [self.element.copy(one) for one in value]
 
     def snapshot(self) -> ListSerializerSnapshot[E]:
@@ -87,7 +87,7 @@ class MapSerializer(TypeSerializer[dict[K, V]]):
         return made
 
     def copy(self, value: dict[K, V]) -> dict[K, V]:
-        """Return a dict of copied values; keys cannot be changed."""
+        """Return a new dict with the same keys, and values that are copied unless they are immutable."""
         if self.value.immutable:
             return copy.copy(value)
         return {key: self.value.copy(entry) for key, entry in value.items()}
@@ -131,7 +131,7 @@ class ListSerializerSnapshot(_ContainerSnapshot[list[E], ListSerializer[E]]):
         return (outer_serializer.element,)
 
     def create_outer_serializer(self, nested: Sequence[TypeSerializer[E]]) -> ListSerializer[E]:
-        """Make a serializer of lists of the serializer of their elements."""
+        """Return the serializer of lists whose elements the one serializer in `nested` encodes."""
         return ListSerializer(*nested)
 
 
@@ -145,7 +145,7 @@ class MapSerializerSnapshot(_ContainerSnapshot[dict[K, V], MapSerializer[K, V]])
         return outer_serializer.key, outer_serializer.value
 
     def create_outer_serializer(self, nested: Sequence[AnySerializer]) -> MapSerializer[K, V]:
-        """Make a serializer of maps of the serializers of their keys and values."""
+        """Return the serializer of maps for which `nested` has two serializers: of keys, then of values."""
         return MapSerializer(*nested)
 
 

@@ -33,10 +33,10 @@ class Rules(Protocol):
     """Rules by which descriptions of built-in serializers are judged and read; `resolve` registers them."""
 
     def serializer_of(self, description: Description) -> TypeSerializer[T]:
-        """Return a serializer of the described type, whose classes are looked up by their names."""
+        """Return a serializer that decodes the described type, whose classes are imported by their names."""
 
     def reading(self, description: Description, new: TypeSerializer[T]) -> TypeSerializer[T]:
-        """Return a serializer that decodes values of an old description as values of the new serializer."""
+        """Return a serializer that decodes values of an old description as `new`'s; else UsageError."""
 
     def judge(self, description: Description, new: TypeSerializer[T]) -> Compatibility:
         """Return the verdict on reading values of an old description as values of the new serializer."""
@@ -64,7 +64,7 @@ class DescribedSnapshot(TypeSerializerSnapshot[T]):
 
     Args:
         description: what was written.
-        serializer: which has written it; None where that is not known any more.
+        serializer: which has written it; None: one is made from the description when it is needed.
 
     Attributes:
         description: kind, version and parameters, such as the names and kinds of fields.
@@ -104,7 +104,7 @@ class DescribedSnapshot(TypeSerializerSnapshot[T]):
         self.description = found
 
     def restore_serializer(self) -> TypeSerializer[T]:
-        """Return a serializer of the described type, whose classes are looked up by their names."""
+        """Return the constructor's serializer, or one that decodes the type, importing classes by name."""
         if self._serializer is None:
             self._serializer = rules().serializer_of(self.description)
         return self._serializer

@@ -40,14 +40,14 @@ def generic_model(cls: type) -> tuple[type, tuple[Hint, ...]] | None:
 
 
 def note_logical_name(cls: type) -> None:
-    """Keep the logical name of a script's class on workers, and any shipped class for `known_class()`."""
+    """Set a `__main__` class's logical name on it, for workers; keep any class weakly for `known_class()`."""
     if cls.__module__ == "__main__" and _NOTED not in vars(cls) and generic_model(cls) is None:
         setattr(cls, _NOTED, logical_name(cls))
     _shipped[logical_name(cls)] = cls
 
 
 def class_named(name: str) -> Any:
-    """Import the module of a logical name and return the object at its top; UsageError if there is none."""
+    """Return the top-level object of a logical name, importing its module; UsageError if there is none."""
     module_name, _, qualname = name.rpartition(".")
     try:
         module = _running_script(module_name) or importlib.import_module(module_name)
@@ -87,7 +87,7 @@ def _running_script(module: str) -> types.ModuleType | None:
 
 
 def _script_name() -> str | None:
-    """Return the name that `__main__` would have if it were imported."""
+    """Return the name that `__main__` would have if it were imported; None where it is no file."""
     main = sys.modules.get("__main__")
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
     return spec.name if spec is not None else PurePath(file).stem if file else None

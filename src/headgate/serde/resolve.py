@@ -61,7 +61,7 @@ def serializer_for(hint: Any, where: str = "a value") -> AnySerializer:
 
 
 def record_serializer(hint: Hint | None) -> AnySerializer | None:
-    """Return the serializer of records of a class with fields; None where the self-describing codec is used.
+    """Return the serializer of records of a class with fields; None: the self-describing codec has to serve.
 
     Records in flight are part of unaligned checkpoints, so none of them is pickled by an annotation.
     """
@@ -143,7 +143,7 @@ def _generic(hint: Hint, origin: type, args: tuple[Any, ...], outer: tuple[type,
 
 
 def _of_generic_class(origin: type, args: tuple[Hint, ...], outer: tuple[type, ...]) -> Form | None:
-    """Return the codec of a record class with type arguments, such as ``Pair[int]``."""
+    """Return the codec of a record class with type arguments, such as ``Pair[int]``; None for others."""
     names = getattr(origin, "__parameters__", ())
     if len(names) != len(args):
         return None
@@ -224,7 +224,7 @@ class _DescriptionRules:
 
 
 def _hint_of(description: Description) -> Hint:
-    """Return a type annotation whose serializer writes values as the description says."""
+    """Return an annotation whose serializer writes as described; its classes are imported by their names."""
     kind = text_in(description, "kind")
     if kind == "any":
         return Any

@@ -105,7 +105,7 @@ class TypeSerializer(ABC, Generic[T]):
             raise UsageError(f"a value does not fit its type {self.name} ({reason})") from error
 
     def decode_many(self, data: Buffer, count: int) -> list[T]:
-        """Return the `count` values of a batch; the caller has verified the bytes' checksum.
+        """Return the `count` values of a batch; a caller must verify the bytes' checksum before.
 
         Raises:
             StorageError: the bytes are not such a batch.
@@ -141,7 +141,7 @@ class TypeSerializer(ABC, Generic[T]):
         }
 
     def encode_checked(self, values: Sequence[T]) -> bytes:
-        """Return the bytes of a batch after making sure that they can be read back.
+        """Return the bytes of a batch after decoding them once, which must not fail; values are not compared.
 
         A program may put values into a state that its annotation does not allow; that must fail when they are
         written, not when a checkpoint is needed.
@@ -162,7 +162,7 @@ class TypeSerializer(ABC, Generic[T]):
         return data
 
     def decode_stored(self, data: Buffer, count: int) -> list[T]:
-        """Return the `count` values of a batch; what is raised, unless by Headgate, becomes a StorageError.
+        """Return the `count` values of a batch; errors of the serializer's own code become StorageErrors.
 
         Raises:
             StorageError: the bytes are not such a batch.

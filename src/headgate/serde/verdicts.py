@@ -42,7 +42,7 @@ Compatibility = AsIs | Reconfigured | AfterMigration | Incompatible
 
 
 def combined(verdicts: Iterable[Compatibility]) -> Compatibility:
-    """Return the verdict on values whose parts were judged: the worst one, with the changes of all."""
+    """Return the verdict on values by those on their parts: the worst, with the changes or first reason."""
     found = list(verdicts)
     for verdict in found:
         if isinstance(verdict, Incompatible):
@@ -55,7 +55,7 @@ def combined(verdicts: Iterable[Compatibility]) -> Compatibility:
 
 
 def placed(where: str, verdict: Compatibility) -> Compatibility:
-    """Return a part's verdict, with `where` the part is put before its changes or its reason."""
+    """Return a part's verdict with `where`, the part's place, put before each change or the reason."""
     match verdict:
         case AsIs():
             return verdict

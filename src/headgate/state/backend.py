@@ -61,7 +61,7 @@ class StateFiles(Protocol):
     """The storage of a checkpoint or savepoint, to which a snapshot is written; may raise StorageError."""
 
     def write(self, uid: str, parts: Iterable[Part]) -> StoredHandle:
-        """Store `parts`, bytes of operator `uid`, taken once; return a handle, in which few bytes may be."""
+        """Store `parts`, bytes of operator `uid`, iterated once; the handle may itself hold them, if few."""
 
     def write_sections(
         self, uid: str, sections: Sequence[Iterable[Part]], *, inline: bool
@@ -90,7 +90,7 @@ class StoredFiles(Protocol):
         """Compare the bytes of a handle with their checksum; a mismatch is a StorageError."""
 
     def verified(self, handle: StoredHandle) -> BlobReader:
-        """Compare all bytes of a handle with their checksum, and return a reader of them."""
+        """Verify all bytes of a handle, as :meth:`verify` does, and return a reader of them."""
 
     def ranges(self, handle: StoredHandle) -> BlobReader:
         """Return a reader that fetches bytes when asked for them and does not verify them: for files that
@@ -98,20 +98,20 @@ class StoredFiles(Protocol):
         """
 
     def native(self, keyed: KeyedStateHandle) -> NativeState:
-        """Return a reader of one subtask's RocksDB files, of which it must have some, and their blob."""
+        """Return a reader of the RocksDB files and the blob of `keyed`, whose `native` must not be None."""
 
     def where(self, handle: StoredHandle) -> str:
         """Return the name of a handle's file for messages."""
 
 
 class NativeState(BlobReader, Protocol):
-    """The backend's own files (RocksDB's) that one earlier subtask stored; it reads the blob beside them."""
+    """The RocksDB files that one earlier subtask stored, and a reader of the blob stored beside them."""
 
     native: NativeFiles  # the handles of the files, by name
     root: str  # URI of the storage that they are in
 
     def fetch(self, name: str, target: Path) -> None:
-        """Copy the native file `name` to `target` on the local disk, or link it there: do not change it.
+        """Copy or hard-link the RocksDB file `name`, verified, to local `target`; never change that in place.
 
         Raises:
             StorageError: it is missing or damaged, or the local disk does not take it.
@@ -151,7 +151,7 @@ class StateWriter(Protocol):
     def add(self, section: NewSection, entries: Iterable[Entries]) -> None:
         """Write a section: one state, or one kind of timers.
 
-        Its entries ascend by key group and are consumed before this returns.
+        The caller gives `entries` ascending by key group (not checked); they are consumed at return.
         """
 
     def finish(self) -> KeyedStateHandle:
@@ -182,10 +182,10 @@ class PendingSnapshot(Protocol):
     """Chooses the entries to be written; None: all. No effect on RocksDB's own files and on a changelog."""
 
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
-        """Store the state of operator `uid` in this backend's own form, then release the snapshot."""
+        """Store the state of operator `uid` in this backend's own form; release the snapshot in any case."""
 
     def store_with(self, new_writer: NewWriter) -> KeyedStateHandle:
-        """Store all state with another writer, as for a canonical savepoint, then release the snapshot."""
+        """Store all state by another writer and release the snapshot; InternalError: it has changes only."""
 
     def release(self) -> None:
         """Release memory and local files of the snapshot; safe at any time, more than once, and unstored."""
@@ -245,7 +245,7 @@ class KeyedBackend(Protocol):
 
     @property
     def handles(self) -> Mapping[str, Any]:
-        """One live handle for each declared state, by name; the user function's attributes."""
+        """The live handle of each declared state, by name, which the user function has as its attribute."""
 
     @property
     def targets(self) -> Mapping[str, Target]:
@@ -258,7 +258,7 @@ class KeyedBackend(Protocol):
         """Store the changes made under the current key; to be called after its record or timer."""
 
     def prefetch(self, keys: Iterable[Hashable]) -> None:
-        """Read the state of the next records' `keys` with one access; a key may be among them repeatedly."""
+        """Announce the keys of the next records, repeats allowed; the backend may read their state ahead."""
 
     def keys(self, name: str) -> Iterable[Hashable]:
         """Return the keys that have an entry in the state `name`, in no particular order.
@@ -287,7 +287,7 @@ class KeyedBackend(Protocol):
         """Return a dict: state name -> kind and description of its serializers, for the metadata."""
 
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
-        """Fix the state, when all is stored, at the barrier of `checkpoint`; no later change reaches it.
+        """Take a snapshot at the barrier of `checkpoint`, after :meth:`store`; no later change reaches it.
 
         `completed`: newest complete checkpoint, whose files the snapshot may refer to; 0: the snapshot must
         be complete by itself; None: it is a savepoint's, complete by itself, and no later snapshot may refer

@@ -34,7 +34,7 @@ class BoundHandles:
 
 
 class BackendWrapper(BoundHandles, Generic[B]):
-    """A keyed backend around another one; it forwards all calls but `snapshot_sync` and `restore`."""
+    """A keyed backend around another; all calls but `bind`, `store`, `snapshot_sync`, `restore` go to it."""
 
     def __init__(self, backend: B, handles: dict[str, Any]) -> None:
         self._backend = backend
@@ -51,7 +51,7 @@ class BackendWrapper(BoundHandles, Generic[B]):
         return self._backend.targets
 
     def prefetch(self, keys: Iterable[Hashable]) -> None:
-        """Have the backend inside read the state of the next records' `keys` with one access."""
+        """Announce the keys of the next records to the backend inside, which may read their state ahead."""
         self._backend.prefetch(keys)
 
     def keys(self, name: str) -> Iterable[Hashable]:

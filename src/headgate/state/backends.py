@@ -47,7 +47,7 @@ class HeapBackends:
         return HeapKeyedBackend(descriptors, *groups, max_parallelism)
 
     def to_build_on(self) -> HeapBackends:
-        """Return the factory of the backends that those with a changelog wrap: here this one itself."""
+        """Return a factory of backends that a changelog can be put around: this one itself."""
         return self
 
 
@@ -69,7 +69,7 @@ class RocksBackends:
     def open(
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
     ) -> TableBackend:
-        """Return an empty backend with a new RocksDB database for one operator subtask."""
+        """Return an empty backend in a new RocksDB database; the first call drops dead processes' folders."""
         # Optional packages are loaded when they are used.
         from headgate.state.rocksdb.backend import RocksKeyedBackend
         from headgate.state.rocksdb.rocksdb_memory import RocksMemory
@@ -92,8 +92,8 @@ class RocksBackends:
         )
 
     def to_build_on(self) -> RocksBackends:
-        """Return the factory of the backends that those with a changelog wrap. A changelog tracks whole maps,
-        and timers in memory: so maps are stored as one entry each, and timers are not on disk.
+        """Return a factory of backends that a changelog can be put around: like this one, but each map is
+        one entry, and timers are in memory only: a changelog tracks whole maps, and timers in memory.
         """
         return replace(self, timers_on_disk=False, map_entries=False)
 
@@ -143,7 +143,7 @@ def backends_for(
 
 
 def remove_abandoned(folder: Path) -> list[Path]:
-    """Remove the state folders in `folder` that dead processes of this machine left; return their paths."""
+    """Delete state folders in `folder` named by this host and a dead pid, if possible; return the paths."""
     found: list[Path] = []
     for path in folder.glob("headgate-state-*"):
         match = _FOLDER.fullmatch(path.name)

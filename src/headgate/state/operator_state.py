@@ -68,7 +68,7 @@ class LiveListState(Generic[V]):
         return len(self._elements)
 
     def columns(self) -> tuple[list[V]]:
-        """Return the elements, as the one column that a snapshot encodes."""
+        """Return the live list of elements, as the one column that a snapshot encodes."""
         return (self._elements,)
 
     def refill(self, elements: list[V]) -> None:
@@ -106,7 +106,7 @@ class LiveBroadcastState(Subscripts[K, V]):
         return len(self._entries)
 
     def items(self) -> list[tuple[K, V]]:
-        """Return the entries at this moment, in order of insertion."""
+        """Return a list of the entries of now, in order of insertion; their values are not copied."""
         return list(self._entries.items())
 
     def clear(self) -> None:
@@ -118,7 +118,7 @@ class LiveBroadcastState(Subscripts[K, V]):
         return list(self._entries), list(self._entries.values())
 
     def refill(self, keys: list[K], values: list[V]) -> None:
-        """Take over one old subtask's stored entries; UsageError: by a new type, different keys are equal."""
+        """Replace all entries by an old subtask's; UsageError if keys that differed are equal as read now."""
         self._entries = dict(zip(keys, values, strict=True))
         if len(self._entries) != len(keys):
             raise UsageError(
@@ -298,7 +298,7 @@ class OperatorStateBackend:
             self._target(stored.name).restore(stored, blob)
 
     def verdict(self, stored: OperatorStateHandle) -> Compatibility:
-        """Return how a restore reads a stored state's elements: as is, or changed; UsageError: it cannot."""
+        """Return how a restore reads a stored state (UsageError: not at all); reconfigure as that would."""
         target = self._target(stored.name)
         target.readers(stored)
         return target.verdict(stored)

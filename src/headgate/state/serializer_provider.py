@@ -52,7 +52,7 @@ class StateSerializerProvider(Generic[T]):
 
     @classmethod
     def lazily_registered(cls, state: str, previous: TypeSerializerSnapshot[T]) -> StateSerializerProvider[T]:
-        """Make a provider with a stored snapshot; the program's serializer is registered at first access."""
+        """Make a provider of a stored snapshot; :meth:`register_new_serializer` adds the program's later."""
         return cls(state, previous, None)
 
     @classmethod
@@ -61,7 +61,7 @@ class StateSerializerProvider(Generic[T]):
         return cls(state, None, registered)
 
     def register_new_serializer(self, new: TypeSerializer[T]) -> TypeSerializerSchemaCompatibility[T]:
-        """Judge whether the program's serializer `new` can read what the stored one wrote."""
+        """Take the program's serializer `new`, once; judge whether it can read what the stored one wrote."""
         if self._registered is not None or self._previous is None:
             raise InternalError(f"{self._state} has a registered serializer already; please report this")
         self._registered = new
@@ -70,7 +70,7 @@ class StateSerializerProvider(Generic[T]):
     def set_previous_serializer_snapshot(
         self, previous: TypeSerializerSnapshot[T], writer: str = UNNAMED
     ) -> TypeSerializerSchemaCompatibility[T]:
-        """Judge whether the program's serializer can read what a stored serializer, of a restore, wrote.
+        """Take a stored serializer's snapshot, once; judge whether the program's can read what it wrote.
 
         `writer`: how messages call the stored serializer.
         """

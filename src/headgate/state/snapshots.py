@@ -121,7 +121,7 @@ class OperatorSubtaskState(msgspec.Struct, frozen=True):
         return [*keyed, *(state.handle for state in self.operator_state)]
 
     def size(self) -> int:
-        """Return how many bytes the subtask's state takes, in files of earlier checkpoints too."""
+        """Return how many bytes keyed and operator state take, those in earlier checkpoints' files too."""
         keyed = 0 if self.keyed is None else self.keyed.size
         return keyed + sum(size_of(state.handle) for state in self.operator_state)
 

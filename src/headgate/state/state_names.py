@@ -13,7 +13,7 @@ _REMOVED: Final = "-"
 
 
 def is_stamps(name: str) -> bool:
-    """Return whether a stored state holds last-access times; a program without a time to live skips it."""
+    """Return whether `name` marks last-access times, which a program without a time to live skips."""
     return STAMPS in name
 
 

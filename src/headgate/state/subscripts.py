@@ -10,7 +10,7 @@ _ABSENT: Final = object()
 
 
 class Subscripts(Generic[MK, MV]):
-    """A mixin for `map[key]`, `map[key] = value`, `del map[key]`, over `get`, `put`, `remove` and `in`.
+    """A mixin for `map[key]` (KeyError if absent), setting and `del`, over `get`, `put`, `remove` and `in`.
 
     Example:
         >>> class Map(Subscripts, dict):

@@ -129,7 +129,7 @@ def timers_target() -> Target:
 
 
 def stored_reader(stored: Description, serializer: TypeSerializer[Any]) -> Reader:
-    """Return a function to read batches of type `stored` as values of `serializer`; UsageError: none can."""
+    """Return a reader of batches of type `stored` for `serializer`, maybe reconfigured; UsageError: none."""
     if isinstance(serializer, DeclaredSerializer):
         return serializer.reader_of(stored)
     return reader_for(stored, serializer)

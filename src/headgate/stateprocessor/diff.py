@@ -71,7 +71,7 @@ class StateDifference:
 
     @property
     def differs(self) -> bool:
-        """Whether the snapshots differ in this state, or its values could not be compared."""
+        """Whether the snapshots differ in this state or its type, or its values could not be compared."""
         changes = self.changed or self.added or self.removed or self.unread
         return bool(changes) or self.types[0] != self.types[1]
 
@@ -140,7 +140,7 @@ def _differences(
 def _compare(
     found: StateDifference, before: Entries, after: Entries, views: tuple[_View, _View], samples: int
 ) -> None:
-    """Count the differences of a state's entries in one key group, and keep samples of them."""
+    """Count in `found` how a state's entries of one key group differ; keep up to `samples` of each kind."""
     first, second = views
     alike = first.schema == second.schema
 

@@ -131,6 +131,6 @@ def _shifted(value: Column, bits: int) -> Column:
 
 
 def _sortable(frame: DataFrame, name: str) -> Column:
-    """Return a column in the order of its bytes, so that equal keys are adjacent in any collation."""
+    """Return a column to sort by: text by its bytes, so that equal keys are adjacent in any collation."""
     column = f.col(quoted(name))
     return column.cast("string") if isinstance(frame.schema[name].dataType, t.StringType) else column

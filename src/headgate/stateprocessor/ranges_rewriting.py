@@ -88,7 +88,7 @@ class _Written(ReportedError):
 
 
 def _engine(request: MigrationRequest, metadata: CheckpointMetadata, config: Config) -> SparkEngine | None:
-    """Return the engine if requested or, left open, if the state is large; None: this process rewrites it."""
+    """Start Spark and return its engine if requested or, left open, if the state is large; else None."""
     keyed = keyed_handles(state for states in metadata.operators.values() for state in states)
     large = sum(one.size for one in keyed) >= SPARK_FROM_BYTES
     requested = large if request["spark"] is None else request["spark"]
@@ -124,7 +124,7 @@ class SparkEngine:
         self._spark = spark
 
     def rewritten(self, work: KeyedWork) -> KeyedWritten:
-        """Let Spark's tasks write an operator's keyed state anew; return the handles and entry count."""
+        """Write keyed state anew in Spark's tasks, remove failed attempts' files; return handles, count."""
         shipped = _Shipped(work, storage_settings_in_use(), f"-{secrets.token_hex(4)}")
         handles = list[KeyedStateHandle]()
         try:
@@ -283,5 +283,5 @@ class _Watched:
         return self._values.codec(section)
 
     def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
-        """Return how each state is to be stored (its target), as the migration's codecs say."""
+        """Return the targets by which RocksDB's files are read, by state, as the migration's codecs say."""
         return self._values.targets(stored)

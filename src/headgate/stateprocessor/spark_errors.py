@@ -57,7 +57,7 @@ class RowFormat:
         return pa.RecordBatch.from_pylist(list(rows), schema=self._schema)
 
     def error(self, error: HeadgateError, where: str = "", **columns: int | str) -> pa.RecordBatch:
-        """Return a row that reports an error; `where` begins its message, `columns` are other cells."""
+        """Return a batch of one row that reports an error; `where` begins the text; `columns`: more cells."""
         row = {**columns, "error": type(error).__name__, "text": f"{where}{error}"}
         return pa.RecordBatch.from_pylist([row], schema=self._schema)
 

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from headgate.common.refusals.calls import check_calls as _check_calls
+from headgate.metrics.histograms import Histogram
 from headgate.runtime.job.listener import JobListener
 from headgate.runtime.job.live_state import LiveState
 from headgate.runtime.protocol.messages import Counters
@@ -23,6 +24,7 @@ __all__ = [
     "CRASH_ONCE",
     "Counters",
     "EOF",
+    "Histogram",
     "JobListener",
     "LiveState",
     "ManualClock",

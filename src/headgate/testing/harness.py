@@ -48,7 +48,7 @@ Function = KeyedProcessFunction | ProcessFunction | KeyedBroadcastProcessFunctio
 class OperatorHarness:
     """Drives a `KeyedProcessFunction` or `ProcessFunction` record by record, also one with a broadcast side.
 
-    The function is copied, as it is for every subtask of a job; `function` is the copy that runs.
+    A shallow copy of the function runs, so what its attributes refer to is shared with the original.
 
     Args:
         function: the function under test.
@@ -63,7 +63,7 @@ class OperatorHarness:
         watermark: event time as the function sees it, in ms; -2**63 before the first watermark.
 
     Raises:
-        UsageError: a keyed function without a key, or a key for one that has none.
+        UsageError: a keyed function without a key, a key for one that has none, or another kind of function.
 
     Example:
         >>> import headgate as hg
@@ -143,7 +143,7 @@ class OperatorHarness:
         self.process_batch([record], None if timestamp is None else [timestamp])
 
     def process_batch(self, records: Iterable[T], timestamps: Iterable[int] | None = None) -> None:
-        """Call the function's `process` with records that arrive as one batch, with no watermark in between.
+        """Call `process` with each record of one batch, no watermark in between; `timestamps` are in ms.
 
         Raises:
             UserFunctionError: the function raised.
@@ -180,13 +180,13 @@ class OperatorHarness:
         self._fire_all()
 
     def advance_watermark(self, timestamp: int) -> None:
-        """Advance event time to `timestamp` (ms), never back, and fire all event-time timers up to it."""
+        """Advance event time to `timestamp` (ms), if later; fire all event-time timers at or before it."""
         if timestamp > self.watermark:
             self.watermark = timestamp
             self._operator.watermark(timestamp)
 
     def set_processing_time(self, now_ms: int) -> None:
-        """Set the wall clock (ms since 1970), and fire the processing-time timers that are due."""
+        """Set the wall clock (ms since 1970), also back; fire the processing-time timers at or before it."""
         self.clock.set(now_ms)
         self._operator.fire_processing_time(now_ms)
 
@@ -196,7 +196,7 @@ class OperatorHarness:
         return taken
 
     def side_outputs(self, tag: OutputTag[T] | str) -> list[Any]:
-        """Return all records emitted to the side output `tag` so far; the call does not remove them."""
+        """Return the harness's own list of all records emitted to side output `tag` so far; remove none."""
         return self._sides.get(tag if isinstance(tag, str) else tag.name, [])
 
     def state(self, name: str, key: K) -> Any:
@@ -340,7 +340,7 @@ class _Collector:
 
 
 class _Sides(dict[str, Receiver]):
-    """Side outputs by tag: a collector is made for every tag that the function emits to."""
+    """Side outputs by tag: `get` makes a collector for any tag, which adds to the tag's list in `records`."""
 
     def __init__(self, records: dict[str, list[T]]) -> None:
         super().__init__()

@@ -102,20 +102,20 @@ class _ThreadGang:
 
 
 def too_few_slots(needed: int, there: int | None, cluster: str) -> str | None:
-    """Return why `needed` workers cannot run in the slots that are `there` (None: no limit), or None."""
+    """Return why `needed` workers cannot run in `there` slots (None: no limit); None if they can."""
     fits = there is None or needed <= there
     return None if fits else f"it needs {needed} workers, and the {cluster} has {there} slots"
 
 
 def require_slots(job: JobSpec, there: int | None, cluster: str) -> None:
-    """Raise UsageError unless the slots that are `there` are enough for a job."""
+    """Raise UsageError if a job needs more than `there` slots; None: no limit."""
     if refused := too_few_slots(job.plan.slots, there, cluster):
         raise UsageError(f"job {job.name!r} cannot run: {refused}; lower its parallelism or give it more")
 
 
 @contextmanager
 def _inherited_owners() -> Iterator[None]:
-    """Let each thread started in the block inherit the mark that tells whose gang its starter belongs to."""
+    """Patch `Thread.start` for the block: a new thread inherits the gang mark of the thread starting it."""
     global _jobs, _patch
     with _lock:
         _jobs += 1

@@ -114,7 +114,7 @@ class _Process:
     connection: socket.socket
 
     def why(self) -> str | None:
-        """Wait for the process to exit; return why it failed, or None if the worker finished."""
+        """Wait for the process to exit, close its socket, and return why it failed; None if it finished."""
         code = self.process.wait()
         try:
             message = self.connection.recv(REASON_SIZE_MAX, socket.MSG_DONTWAIT)
@@ -227,7 +227,7 @@ class _ProcessGang:
         return Order(worker, gang, slot, self._job.name, [str(path) for path in code.paths], texts)
 
     def _watch(self, gang: int, worker: _Process) -> None:
-        """Wait until one worker exits; if it failed, kill the others, as in a barrier stage of Spark."""
+        """Await `worker`'s exit; kill its gang if it failed, and report the gang's end if it is the last."""
         why, running = worker.why(), self._gangs[gang]
         with self._lock:
             del running.workers[worker.slot]

@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def _take_standard_input() -> socket.socket:
-    """Return the socket on standard input, moved to a number that child processes do not inherit."""
+    """Take the socket off standard input and hide it from children; leave input empty, output to stderr."""
     connection = hide(socket.socket(fileno=os.dup(0)))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

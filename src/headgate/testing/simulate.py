@@ -76,7 +76,7 @@ def simulate(
     go back, and that every completed checkpoint and savepoint is whole at all times.
 
     Args:
-        build: adds a bounded job to the Environment that it is given; results that count go to
+        build: called for each seed, adds a bounded job to the Environment given; results that count go to
             ``stream.collect_later()``. It must not call ``execute()``.
         seeds: numbers, each of which decides one schedule and its faults.
         parallelism: subtasks of operators that set none.

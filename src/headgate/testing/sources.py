@@ -68,7 +68,7 @@ class TestSource(Source[T]):
 
     Args:
         *splits: the input; a job reads up to as many splits at a time as the source has subtasks.
-        memory: an existing folder for what must be remembered; by default a new temporary one.
+        memory: an existing folder for what must be remembered; by default a new one, deleted with the source.
 
     Example:
         >>> import headgate as hg

@@ -180,7 +180,7 @@ def explain(
 def _linked(
     decided: NativePlan, job_packages: Mapping[str, Installed], settings: UserCodeSettings
 ) -> frozenset[str]:
-    """Return the top-level modules of which also the framework uses the job's copy, in the job's workers."""
+    """Return the top-level modules of the job that the framework, too, uses in workers of the job's own."""
     own = [one.name for one in decided.placements if one.place is Place.PROCESS]
     modules = [job_packages[name].modules for name in with_requirements(own, job_packages)]
     match = settings.patterns.match
@@ -212,7 +212,7 @@ def entries(program: Path, others: Sequence[Path], wheels: Sequence[Path], scrat
 
 
 def without_namespaces(mode: NativeModules) -> NativeModules:
-    """Return the mode changed to processes of their own for all jobs, for want of isolated namespaces."""
+    """Return the mode where there are no namespaces: AUTO and IN_PROCESS become PROCESS, others stay."""
     return NativeModules.PROCESS if mode in (NativeModules.AUTO, NativeModules.IN_PROCESS) else mode
 
 
@@ -236,7 +236,7 @@ class Question(TypedDict):
 
 
 def answer(asked: Question) -> dict[str, Json]:
-    """Return the explanation as plain values for JSON; runs in a process of its own."""
+    """Return the explanation as plain values for JSON; for a process of its own, as it changes `sys`."""
     texts = dict(asked["settings"])
     chosen = texts.pop(USER_CODE_APART.key, Isolation.AUTO.value)
     settings = UserCodeSettings.from_texts(texts)
@@ -265,7 +265,7 @@ def _why_isolated(asked: Question, chosen: str) -> str | None:
 
 
 def child_main() -> None:
-    """Read a request from standard input and write the answer as one line: main of the child process."""
+    """Read a request from standard input; write the answer or refusal as one line: main of the child."""
     result: dict[str, Json]
     try:
         result = {"explanation": answer(json.load(sys.stdin))}

@@ -59,7 +59,7 @@ def why_isolated(program: Path, config: Config, shared: bool) -> str | None:
 
 
 def taken_names(folder: Path, path: Sequence[str] | None = None) -> Iterator[str]:
-    """Yield names in a program's folder that also name a module on `path` (None: sys.path) or of Headgate.
+    """Yield names in a program's folder that others have: loaded, on `path` (None: sys.path) or Headgate's.
 
     Example:
         >>> import tempfile
@@ -81,7 +81,7 @@ def taken_names(folder: Path, path: Sequence[str] | None = None) -> Iterator[str
 
 
 def _names(folder: Path) -> set[tuple[str, bool]]:
-    """Return the names that Python can import from a folder, and whether each is more than a bare folder."""
+    """Return each importable name in a folder, and whether it is more than a folder without `__init__.py`."""
     found: dict[str, bool] = {}
     try:
         entries = list(os.scandir(folder))

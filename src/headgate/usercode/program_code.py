@@ -62,7 +62,7 @@ class ProgramCode(NamespaceCode):
         return self._artifacts.paths
 
     def close(self) -> None:
-        """Close the program's isolated namespace; leftovers are reported when the next program opens."""
+        """Close the program's namespace, release its folders; report leftovers when the next one opens."""
         release_namespace(self.namespace, self._library)
         _leaked.closed(self.namespace)
         self._artifacts.release()
@@ -77,8 +77,8 @@ def running_code() -> IsolatedCode | None:
 def open_program(program: Path, config: Config) -> IsolatedCode:
     """Open the code of an isolated program: its own modules, and the packages that options name.
 
-    They get a namespace, or, with a warning, this process if the interpreter allows none; UserCodeLoadError
-    if it has run another then, or keeps too much of ended ones. `config` is that of the command line.
+    They get a namespace or, with a warning, this process where the interpreter allows none. UserCodeLoadError
+    if it has run another one then, or ended ones left too much (an option). `config`: the command line's.
     """
     settings = UserCodeSettings.from_config(config)
     _refuse_if_full(program, settings)

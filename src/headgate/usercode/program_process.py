@@ -150,7 +150,7 @@ class ProcessCode(SameInterpreter):
         return self.artifacts.paths
 
     def close(self) -> None:
-        """Release the program's code after its end; modules and path stay for the interpreter's exit."""
+        """Release the program's folders, put back `__main__`; other modules and the path stay as they are."""
         self.is_open = False
         sys.modules["__main__"] = self._before
         self.artifacts.release()

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.common.errors import UsageError
-from headgate.core.timers import TimerQueue, in_order
+from headgate.core.timers import LOOKS_MAX, TimerQueue, in_order
 
 
 def queue(*timers: tuple[int, str]) -> TimerQueue[str]:
@@ -179,4 +179,22 @@ def test_queue_equals_a_sorted_list(steps: list[tuple[str, int, str]]) -> None:
         timers = queue(*timers.snapshot()) if timestamp == 6 else timers
         assert sorted(model, key=lambda t: t[0]) == timers.snapshot()
         assert min((t[0] for t in model), default=None) == timers.next_time
-        assert len(model) == len(timers)
+        assert len(model) == len(timers) == timers.about()
+
+
+@pytest.mark.parametrize("timestamps", [0, 1, LOOKS_MAX])
+def test_timers_of_not_too_many_timestamps_are_counted(timestamps: int) -> None:
+    """Exactly, however many there are of each; also while a snapshot holds them."""
+    timers = queue(*((t, key) for t in range(timestamps) for key in "abc"[: 1 + t % 3]))
+    assert timers.about() == len(timers)
+    timers.freeze()
+    timers.register(0, "z")
+    assert timers.about() == len(timers)
+
+
+def test_the_number_of_many_timers_is_estimated() -> None:
+    """Deleted ones do not count, and few of the timestamps are looked at."""
+    timers = queue(*((t, key) for t in range(30_000) for key in "abcd"[: 1 + t * 7919 % 4]))
+    for t in range(0, 30_000, 3):
+        timers.delete(t, "a")
+    assert timers.about() == pytest.approx(len(timers), rel=0.1)

@@ -12,6 +12,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
+import counted_metrics
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
@@ -47,7 +48,10 @@ def counted(
     vertex: int, records_in: int, subtask: int = 0, skipped: int = 0, step_ms: float = 0.0
 ) -> Counters:
     """Running totals in which only what is counted matters."""
-    return Counters(vertex, subtask, records_in, 0, skipped, None, 0, 0, step_ms)
+    step_us = round(step_ms * 1000)
+    return counted_metrics.counted(
+        vertex, subtask, RECORDS_IN=records_in, BAD_RECORDS=skipped, LONGEST_STEP=step_us
+    )
 
 
 def raised() -> UserFunctionError:

@@ -20,7 +20,6 @@ from headgate.common.keys.keygroups import key_group, key_group_range
 from headgate.core.alignment.barriers import SavepointOrder
 from headgate.restore.assignment import share_operator
 from headgate.runtime.job.operator_context import OperatorContext
-from headgate.runtime.protocol.messages import Counters
 from headgate.runtime.worker.operators.keyed_state import PendingKeyedState, open_backend
 from headgate.runtime.worker.snapshot.snapshot_writer import BarrierMetrics, SnapshotWriter, TakenSnapshot
 from headgate.state.backends import ChangelogBackends, HeapBackends, RocksBackends
@@ -132,11 +131,10 @@ class SavepointBench:
         for index, subtask in enumerate(self.subtasks):
             pending = subtask.snapshot_sync(checkpoint, completed if order is None else None)
             state = PendingKeyedState("op", pending, 0)
-            counters = Counters(0, index, 0, 0, 0, None, 0, 0, 0.0)
             at = SubtaskId(VertexId(0), SubtaskIndex(index))
             metrics = BarrierMetrics(0.0, 0.0, False)
             drawn.append(
-                TakenSnapshot(at, checkpoint, [state], 0.0, counters, {}, False, metrics, savepoint=order)
+                TakenSnapshot(at, checkpoint, [state], 0.0, (0, 0), {}, False, metrics, savepoint=order)
             )
         return drawn
 

@@ -19,7 +19,6 @@ from headgate.common.keys.keygroups import key_group, key_group_range
 from headgate.core.alignment.barriers import SavepointOrder
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.job.operator_context import OperatorContext
-from headgate.runtime.protocol.messages import Counters
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
 from headgate.runtime.worker.snapshot.snapshot_writer import BarrierMetrics, SnapshotWriter, TakenSnapshot
 from headgate.state.backends import ChangelogBackends, HeapBackends, RocksBackends
@@ -127,7 +126,7 @@ class Subtasks:
         assert pending is not None
         drawn = TakenSnapshot(
             SubtaskId(VertexId(0), SubtaskIndex(subtask)), number, [pending], 0.0,
-            Counters(0, subtask, 0, 0, 0, None, 0, 0, 0.0), {}, False, BarrierMetrics(0.0, 0.0, False),
+            (0, 0), {}, False, BarrierMetrics(0.0, 0.0, False),
             savepoint=order,
         )  # fmt: skip
         writer = SnapshotWriter(self._disk, 2_000, Fence(JobId("job"), Generation(1), AttemptId(1)))

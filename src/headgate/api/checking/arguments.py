@@ -19,7 +19,7 @@ _CONNECTOR: Final = re.compile(r"(the )?\w+[ _](source|sink)(?= got )")
 
 
 def check_callable(verb: str, function: object) -> None:
-    """Raise PlanError unless `function` can be called with one record; `verb` is the stream call ("map")."""
+    """Raise PlanError if `function` is async, takes no one record, or is a generator for `verb` "filter"."""
     if not callable(function):
         raise _refusal(
             verb, f"{function!r} of type {type(function).__name__}; expected a function of one record"
@@ -29,7 +29,7 @@ def check_callable(verb: str, function: object) -> None:
 
 
 def refuse_unawaited(verb: str, function: object) -> None:
-    """Raise PlanError, naming `verb`, for an ``async`` function, and for a generator as that of a filter."""
+    """Raise PlanError if `function` is ``async``, or if it is a generator function and `verb` is "filter"."""
     import inspect
 
     bare = inspect.unwrap(function) if callable(function) else function
@@ -97,7 +97,7 @@ def check_columns(verb: str, columns: tuple[object, ...]) -> None:
 
 
 def path_uid(verb: str, path: object) -> str:
-    """Return a uid made of a connector's call (`verb`) and path or topics, the same in a changed program.
+    """Return a uid made of nothing but `verb` and path or topics, at most 200 characters; it may be taken.
 
     Example:
         >>> path_uid("read_json", "in/*.jsonl.gz")
@@ -129,7 +129,7 @@ def check_seconds(verb: str, seconds: object, zero: bool = False) -> None:
 
 
 class made_by:  # noqa: N801 - reads as a function; as a generator it would run in a frame of contextlib
-    """Context manager around making a connector: its argument errors name the program's call and line."""
+    """Context manager around making a connector: argument errors are reworded to name `verb` and its line."""
 
     def __init__(self, verb: str) -> None:
         self._verb, self._site = verb, user_site()
@@ -156,7 +156,7 @@ def under_verb(text: str, verb: str, site: str) -> str | None:
 
 
 def check_timestamp(timestamp: object) -> None:
-    """Raise PlanError unless `timestamp` is a field name or a function of one record."""
+    """Raise PlanError unless `timestamp` is a field name, or a function of one record that is not async."""
     if not (callable(timestamp) or (isinstance(timestamp, str) and timestamp)):
         raise PlanError(
             f"timestamp of with_event_time() ({user_site()}) is {timestamp!r}; expected the name of a "
@@ -177,6 +177,6 @@ def check_peers(verb: str, others: tuple[object, ...], fits: Callable[[object], 
 
 
 def check_job_name(name: object) -> None:
-    """Raise PlanError unless a job's name is printable text that can stand in a log line."""
+    """Raise PlanError unless a job's name is text of printable characters, at least one of them no space."""
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise PlanError(f"the job's name is {name!r}; expected printable text")

@@ -73,8 +73,8 @@ def flat_map_output(function: Callable[..., Iterable[object]]) -> Hint | None:
 
 
 def process_output(function: ProcessingFunction) -> Hint | None:
-    """Return the output type of a process function: its class's type argument, else what `process` yields.
-    Where there is a broadcast side, too, it has to yield the same or nothing. None where that leaves it open.
+    """Return the output type of a process function, None if unknown: its class's type argument, else the type
+    of elements that `process` is annotated to give, if `process_broadcast`, where it exists, has it or None.
     """
     for base in _PROCESS_FUNCTIONS:
         if isinstance(function, base):
@@ -161,7 +161,7 @@ def common_scalar(records: Sequence[T]) -> type[T] | None:
 
 
 def rebuildable(hint: Hint | None) -> type | None:
-    """Return `hint` if it is a class with fields, of which ``collect()`` makes its records; else None."""
+    """Return `hint` if a dataclass, msgspec struct or named tuple, which `collect()` can make; else None."""
     marks = ("__dataclass_fields__", "__struct_fields__", "_fields")
     return hint if isinstance(hint, type) and any(hasattr(hint, mark) for mark in marks) else None
 

@@ -32,7 +32,7 @@ _WARNED: Final[dict[Any, Any]] = {}
 
 
 def check_program(nodes: Sequence[Node], config: Config) -> None:
-    """Run the checks of a program's graph and backend that need no disk or worker; the first fault raises."""
+    """Raise PlanError or ConfigError for the first fault found without disk or worker, state types aside."""
     check_backend(config)
     check_ends(nodes)
     check_unique_uids(nodes)
@@ -44,7 +44,7 @@ def check_program(nodes: Sequence[Node], config: Config) -> None:
 
 
 def check_backend(config: Config) -> None:
-    """Raise ConfigError if the package of the configured state backend is not installed."""
+    """Raise ConfigError if the package of the configured state backend is not installed here."""
     wanted = config.get(o.STATE_BACKEND)
     if wanted is o.StateBackendType.ROCKSDB and importlib.util.find_spec("rocksdict") is None:
         raise ConfigError(
@@ -93,7 +93,7 @@ def stateful_part(node: Node) -> str | None:
 
 
 def committing_sinks(nodes: Iterable[Node]) -> frozenset[int]:
-    """Return the node ids of the sinks whose output becomes visible only with a completed checkpoint."""
+    """Return the ids of sinks whose class makes a committer: output is visible only after a checkpoint."""
     return frozenset(node.id for node in nodes if isinstance(node, SinkNode) and _commits(node))
 
 
@@ -117,7 +117,7 @@ def _fact(state: StateDescriptor | OperatorStateDescriptor, kind: str) -> StateF
 
 
 def check_methods(nodes: Iterable[Node]) -> None:
-    """Raise PlanError for functions, sources and sinks with methods that do not take what Headgate passes."""
+    """Raise PlanError if a method of a function, source or sink is async or does not take what is passed."""
     for node in nodes:
         for part in ("function", "source", "sink"):
             thing: Any = getattr(node, part, None)
@@ -128,7 +128,7 @@ def check_methods(nodes: Iterable[Node]) -> None:
 
 
 def _contract(cls: type) -> Iterable[tuple[str, list[str]]]:
-    """Yield each method of Headgate's base classes that `cls` overrides, with the arguments it is to take."""
+    """Yield the name of each public method of Headgate's that `cls` overrides, and its required arguments."""
     ours = [base for base in cls.__mro__ if base.__module__.startswith("headgate.api.")]
     for name, member in ((name, member) for base in ours for name, member in vars(base).items()):
         own = isinstance(member, FunctionType) and getattr(cls, name, member) is not member
@@ -173,7 +173,7 @@ def check_serializers(nodes: Iterable[Node]) -> None:
 
 
 def check_connectors(nodes: Iterable[Node]) -> None:
-    """Let every source and sink check its files and directories; an error names the user's call and line."""
+    """Call `validate` of all sources and sinks; a UsageError becomes a PlanError that names call and line."""
     for node in nodes:
         connector: Any = getattr(node, "source", None) or getattr(node, "sink", None)
         if connector is None:
@@ -263,7 +263,7 @@ class _Part(NamedTuple):
 
 
 def check_state_types(nodes: Iterable[Node], config: Config) -> None:
-    """Raise PlanError for state without serializer, or pickled where it must not be; warn of other pickle."""
+    """Raise PlanError for a state type without serializer or with forbidden pickle; warn of other pickle."""
     parts = [part for node in nodes for part in _parts(node)]
     if not parts:
         return

@@ -51,7 +51,7 @@ class Culprit(NamedTuple):
 
 
 def check_shippable(nodes: Iterable[Node]) -> None:
-    """Raise NotShippableError for a function, key, source or sink that cannot be sent to the workers."""
+    """Raise NotShippableError if a function, key, timestamp, source or sink cannot be pickled for workers."""
     for node in nodes:
         timestamp = getattr(getattr(node, "strategy", None), "timestamp", None)
         for thing in (*(getattr(node, field, None) for field in _FIELDS), timestamp):

@@ -68,7 +68,7 @@ class Declaration:
         )
 
     def __set__(self, function: object, value: object) -> None:
-        """Raise PlanError for assigning to the attribute of a state: the value would not be stored."""
+        """Raise PlanError: a value set here is not stored. A declaration is kept, to be refused later."""
         cls = type(function)
         name = next((n for c in cls.__mro__ for n, v in vars(c).items() if v is self), "state")
         if isinstance(value, Declaration):  # which is refused with the whole program
@@ -106,7 +106,7 @@ def noted(declaration: D) -> D:
 
 
 def declarations(cls: type) -> dict[str, Declaration]:
-    """Return a class's declarations by name, in order of declaration; inherited ones come first."""
+    """Return a class's declarations by name, in order, inherited first; PlanError if a name comes again."""
     found: dict[str, Declaration] = {}
     for base in reversed(cls.__mro__):
         _refuse_repeated(base, found)
@@ -154,7 +154,7 @@ def _refuse_repeated(cls: type, inherited: dict[str, Declaration]) -> None:
 
 
 def hints_of(cls: type) -> dict[str, Hint]:
-    """Return the resolved annotations of a class; `Annotated` is removed only where it is outermost."""
+    """Return a class's resolved annotations without an outermost `Annotated`; PlanError if that fails."""
     try:
         hints = get_type_hints(cls, include_extras=True)
     except NameError as error:

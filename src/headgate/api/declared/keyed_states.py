@@ -33,8 +33,8 @@ MV = TypeVar("MV")
 class ValueState(Protocol[V]):
     """Live handle of a state with one value per key; it reads and writes the value of the current key.
 
-    A key without an entry reads as the declared default, which reading stores if it can be changed in place.
-    :meth:`clear` removes the entry, as does setting a default that cannot be changed in place.
+    A key without an entry reads as the declared default; if that can be changed in place, reading stores it.
+    :meth:`clear` removes the entry; so does setting `value` to the default itself, where it is immutable.
     """
 
     value: V
@@ -56,7 +56,7 @@ class ListState(Protocol[V]):
         ...
 
     def get(self) -> list[V]:
-        """Return a copy of the list; empty when it has no elements."""
+        """Return the elements in a list of its own; a change inside an element is a change of the state."""
         ...
 
     def update(self, values: Iterable[V]) -> None:
@@ -69,7 +69,7 @@ class ListState(Protocol[V]):
 
 
 class MapState(Protocol[MK, MV]):
-    """Live handle of a map per key; works as a dict does: `state[k]`, `state[k] = v`, `del state[k]`."""
+    """Live handle of the current key's map, which has keys of its own; ``state[k]`` works as with a dict."""
 
     def get(self, key: MK, default: MV | None = None) -> MV | None:
         """Return the value that the map has for `key`, or `default`."""
@@ -90,7 +90,7 @@ class MapState(Protocol[MK, MV]):
     def __iter__(self) -> Iterator[MK]: ...
     def __len__(self) -> int: ...
     def items(self) -> Iterable[tuple[MK, MV]]:
-        """Return the map's entries at this moment, in order of insertion."""
+        """Return the map's entries at this moment, without later ones, in order of insertion."""
         ...
 
     def clear(self) -> None:
@@ -337,7 +337,7 @@ _HANDLES: Final[dict[str, tuple[type, int]]] = {
 
 
 def declared_state(function: object) -> dict[str, StateDescriptor]:
-    """Return the states that a function's class declares, by name, in order of declaration."""
+    """Return the keyed states that a function's class declares, by name, in order; PlanError if wrong."""
     cls = type(function)
     found = {}
     states = declared(cls, StateDeclaration)

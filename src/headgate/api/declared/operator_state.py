@@ -64,7 +64,7 @@ class OperatorStateDeclaration(Declaration):
 def operator_list_state(*, redistribution: str = SPLIT, serializer: GivenSerializer = None) -> Any:
     """Declare operator state: a list per subtask, independent of keys.
 
-    It is restored before `open` is called, which may read it.
+    It is restored before `open` is called, which may read and change it.
 
     Args:
         redistribution: "split": when the parallelism changes the elements of all subtasks are dealt out
@@ -133,7 +133,7 @@ _DECLARED_AS: Final[dict[str, tuple[type, int, str]]] = {
 
 
 def declared_operator_state(function: object) -> dict[str, OperatorStateDescriptor]:
-    """Return the operator states that a function's class declares, by name, in order of declaration."""
+    """Return the operator states that a function's class declares, by name, in order; PlanError if wrong."""
     cls = type(function)
     found = {}
     for name, state, hint in declared(cls, OperatorStateDeclaration):

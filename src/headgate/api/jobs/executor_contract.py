@@ -114,11 +114,11 @@ class JobStatus(msgspec.Struct, frozen=True):
         generation: of the driver that owns the job, from 1.
         parallelism: subtasks of the widest operator: the number of workers.
         max_parallelism: number of key groups.
-        started_ms: wall clock at the submission.
+        started_ms: wall clock at the submission, in ms since 1970.
         checkpoints_triggered: checkpoints and savepoints begun by this driver.
-        checkpoints_completed: checkpoints that completed.
+        checkpoints_completed: those completed under this driver; a savepoint only if it stopped the job.
         checkpoints_failed: checkpoints and savepoints that were aborted.
-        savepoints_completed: savepoints stored.
+        savepoints_completed: savepoints stored under this driver, one that stopped the job included.
         pending: ids of checkpoints and savepoints in progress.
         latest_checkpoint: id of the newest complete one, or None.
         latest_duration_ms: how long that took from trigger to commit; None when it is not known.
@@ -332,7 +332,7 @@ class Executor(Protocol):
         Raises:
             UsageError: the job cannot run here (too few slots, storage out of reach); nothing started.
             UserFunctionError: the user's code failed and the restart strategy gave up.
-            JobFailedError: anything else failed and the restart strategy gave up.
+            JobFailedError: it was cancelled, or anything else failed and the restart strategy gave up.
             KeyboardInterrupt: the user cancelled; everything that was started has ended.
         """
         ...

@@ -80,7 +80,7 @@ class JobRequests(ABC):
         Raises:
             ConfigError: no such format, or no folder is given or configured.
             OperatingError: it was not stopped; says why. Where its sources had stopped already, it restarts.
-            TimeoutError: it has not stopped yet, but will.
+            TimeoutError: it has not stopped yet; the request stays in force.
         """
         return str(self._request("stop", {"target": target, "format": format, "drain": drain}, timeout_s))
 
@@ -103,7 +103,7 @@ class JobRequests(ABC):
 
     @abstractmethod
     def _request(self, what: str, arguments: Mapping[str, Json], timeout_s: float | None) -> Json:
-        """Send the request `what` ("stop"), return its answer; waiting for the job to begin counts, too."""
+        """Send request `what` ("stop"), return its answer; `timeout_s` runs while the job starts, too."""
 
 
 class JobHandle(JobRequests):
@@ -248,7 +248,7 @@ class JobHandle(JobRequests):
         """With high availability, end this driver and leave the job to the next one; otherwise cancel it.
 
         Returns:
-            whether the job goes on.
+            True with high availability, where another driver may go on with the job; False if cancelled.
         """
         self._end(handed_over=True)
         return self._survives

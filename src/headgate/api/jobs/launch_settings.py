@@ -142,7 +142,7 @@ def running(options: list[str] | None, code: IsolatedCode | None) -> Iterator[Ru
 
 @contextmanager
 def launched(options: Sequence[str] = (), restore: str | None = None) -> Iterator[None]:
-    """Set the environment variables of :func:`launch_variables` in this process, within the block."""
+    """Set the variables of :func:`launch_variables` in this process's environment, for the block only."""
     variables = launch_variables(options, restore)
     before = {name: os.environ.get(name) for name in (OPTIONS_VARIABLE, RESTORE_VARIABLE)}
     os.environ.pop(RESTORE_VARIABLE, None)
@@ -162,7 +162,7 @@ class CaptureComplete(PastAllHandlers):
 
 
 def inspected(nodes: Sequence[Node], plan: PhysicalPlan, config: Config) -> dict[str, Any]:
-    """Return ``{"inspection": result}``, of the function that `capture()` asked for; empty if it did not."""
+    """Call the function that `capture()` asked for; return ``{"inspection": result}``, or {} without one."""
     wanted = os.environ.get(INSPECTION_VARIABLE)
     if wanted is None:
         return {}

@@ -49,7 +49,7 @@ def capture(
     timeout_s: float | None = 60.0,
     inspection: Inspection | None = None,
 ) -> dict[str, Any]:
-    """Return the captured plan of a program file: a script, or a module with ``def build(env)``.
+    """Run a program file (a script or ``def build(env)``) in a child process up to its job; return the plan.
 
     The program gets `arguments` (``sys.argv[1:]``) and `options` (``key=value`` settings). `timeout_s` (None:
     no limit) includes the inspection. Raises the UsageError that the program itself raised, and PlanError
@@ -76,7 +76,7 @@ def capture(
 
 
 def child_main() -> None:
-    """Run the program on the child's command line (``-c <this> program arguments...``) to write its plan."""
+    """Run the program on this child's command line (``-c ... program arguments``): write plan or error."""
     file = capture_file()
     assert file is not None, "the child is started with the capture variable set"
     try:

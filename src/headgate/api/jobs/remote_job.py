@@ -35,7 +35,7 @@ _job_status: Final = converter(JobStatus)
 
 
 class RemoteJob(JobRequests):
-    """A running job of another process of this user; :func:`connect` gives one.
+    """Handle of a running job of this user, in another process or this one; :func:`connect` gives one.
 
     Paths of savepoints are paths of the driver's machine.
 
@@ -59,7 +59,7 @@ class RemoteJob(JobRequests):
 
     @property
     def done(self) -> bool:
-        """Whether the job has ended, or its driver died."""
+        """Whether the job has ended, or its driver died; OperatingError if a live driver does not answer."""
         try:
             return self.status().state in TERMINAL
         except OperatingError:
@@ -201,7 +201,7 @@ class RemoteJob(JobRequests):
 
 
 def connect(job: str) -> RemoteJob:
-    """Return a running job of this user, in whatever process.
+    """Return a handle of a running job of this user, in whatever process.
 
     Args:
         job: its id, its name, or the beginning of its id.

@@ -44,7 +44,7 @@ def collected(environment: ProgramContext, number: int, name: str) -> list[Any]:
 def taken(
     environment: ProgramContext, number: int, count: int, timeout_s: float | None, verb: str
 ) -> list[Any]:
-    """Return the first `count` records of stream `number` that come in `timeout_s` s; errors name `verb`."""
+    """Run what feeds stream `number` till `count` records have come or `timeout_s` s passed; return them."""
     check_count(verb, count)
     check_seconds(verb, timeout_s)
     sink = load(Kind.CONNECTOR, "sample_sink")(count, _rebuilt(environment, number), verb)
@@ -143,12 +143,12 @@ class _Watch:
                 self._end()
 
     def received(self, uid: str, subtask: int, data: bytes) -> None:
-        """Pass bytes that a writer sent to the sink; cancel the job if the sink has enough."""
+        """Give the sink the bytes that a writer sent to the driver; cancel the job if the sink has enough."""
         if self.sink.told(data):
             self.end()
 
     def end(self) -> None:
-        """End the job, now or as soon as it begins."""
+        """Cancel the job, now or as soon as it begins."""
         with self._lock:
             self._enough = True
             if self._control is not None:

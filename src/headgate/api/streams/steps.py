@@ -45,8 +45,8 @@ class ProgramContext(Protocol):
     def _query(
         self, name: str, nodes: tuple[Node, ...], settings: Callable[[Config], Config]
     ) -> JobSpec | None:
-        """Return a checked job of nodes outside the program; None while only the plan is captured.
-        `settings` makes its configuration of the program's.
+        """Return a checked job of `nodes` outside the program; `settings` turns the program's configuration
+        into its own. Where only the plan is captured, write the plan and return None.
         """
         ...
 

@@ -114,7 +114,7 @@ class DataStream(Outputs[T]):
         return DataStream(self._environment, add_function(self._environment, node, uid, self._number))
 
     def side_output(self, tag: OutputTag[U]) -> DataStream[U]:
-        """Return the records that the operator of this stream emitted under `tag`.
+        """Return the stream of the records that this stream's operator emits under the name of `tag`.
 
         Raises:
             PlanError: the stream does not come from ``process()`` or a source.
@@ -187,7 +187,7 @@ class DataStream(Outputs[T]):
     # -- how records travel
 
     def union(self, *others: DataStream[T]) -> DataStream[T]:
-        """Return the records of this stream and the others, in no particular order between them.
+        """Return one stream of the records of this and the other streams, in no particular order.
 
         Raises:
             PlanError: no other stream, something else than a stream, or one of another Environment.

@@ -236,7 +236,7 @@ class Outputs(Operator, Looks[T]):
         return self._write("parquet_sink", "write_parquet", path, uid, options)
 
     def collect_later(self, uid: str | None = None) -> Collected[T]:
-        """Return a handle whose `records` the next ``execute()`` fills with this stream's records."""
+        """Add a sink; return a handle whose `records` are the stream's after the next ``execute()``."""
         uid = uid or self._environment.free_uid("collect")
         rebuilt = inference.rebuildable(self._node.record_type)
         sink = load(Kind.CONNECTOR, "collect_sink")(record_type=rebuilt)
@@ -288,7 +288,7 @@ class Outputs(Operator, Looks[T]):
     def to_dataframe_later(
         self, schema: StructType | str | None = None, uid: str | None = None
     ) -> DataFrameLater:
-        """Return a handle whose `dataframe` the next ``execute()`` makes (`schema`: see `to_dataframe`)."""
+        """Add a sink; return a handle; ``execute()`` makes its `dataframe` (`schema`: see `to_dataframe`)."""
         uid = uid or self._environment.free_uid("to_dataframe")
         sink = load(Kind.CONNECTOR, "dataframe_sink")(schema, "to_dataframe_later")
         number = self.sink_to(sink, uid=uid, name="to_dataframe")._number

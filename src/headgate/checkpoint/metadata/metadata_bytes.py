@@ -70,5 +70,5 @@ def decode_metadata(data: bytes, where: str) -> CheckpointMetadata:
 
 
 def read_metadata(disk: Disk, name: str) -> CheckpointMetadata:
-    """Read and decode a `_metadata` file; FileNotFoundError when there is none."""
+    """Return the metadata in file `name`; FileNotFoundError without it, DamagedFileError if it is damaged."""
     return decode_metadata(disk.read(name), disk.describe(name))

@@ -230,7 +230,7 @@ class _Source:
         self.error: BaseException | None = None
 
     def up_to(self, size: int) -> bytes:
-        """Return the next parts as one value, until they are at least `size` bytes or all."""
+        """Take parts until they have `size` bytes or more, or end; return them joined."""
         taken, got = [], 0
         for part in self:
             taken.append(part)

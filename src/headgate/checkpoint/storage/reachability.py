@@ -62,7 +62,7 @@ def delete_marker(disk: Disk, token: str) -> None:
 
 
 def take_over_markers(disk: Disk, job: str, token: str) -> str:
-    """Return a marker token of `job`, ending in `token`, for a driver that claimed it; delete older ones."""
+    """Delete the markers of `job`'s earlier drivers; return a marker token of `job` that ends in `token`."""
     mark = sha256(job.encode()).hexdigest()[:16] + "of"
     for name in list(disk.list(FOLDER)):
         if name.startswith(f"{FOLDER}/{mark}"):

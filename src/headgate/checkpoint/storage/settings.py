@@ -62,7 +62,7 @@ _in_use = StorageSettings()
 
 
 def use_storage_settings(settings: StorageSettings) -> None:
-    """Set the settings of all storages that this process opens without settings of their own.
+    """Set the settings of storages that this process opens without their own, and the rights of new files.
 
     For a command or a worker. A driver, which may run several jobs, uses `uris.disks_with` instead.
     """

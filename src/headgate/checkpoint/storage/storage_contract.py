@@ -47,10 +47,10 @@ class RandomAccess(Protocol):
 
 @runtime_checkable
 class KeepsTemporaries(Protocol):
-    """A disk on which a killed writer leaves unfinished files that `list` does not show."""
+    """A disk on which writers have, and killed ones leave, unfinished files that `list` does not show."""
 
     def temporaries(self, prefix: str) -> Sequence[str]:
-        """Return the sorted names of the unfinished files below the folder `prefix`."""
+        """Return the sorted names of files below folder `prefix` that are unfinished or being written."""
 
 
 @runtime_checkable

@@ -142,12 +142,12 @@ class CompletedCheckpointLog:
         self._delete_before(end.index + 1 if others else end.index)
 
     def first_checkpoint_id(self, at_least: CheckpointId) -> CheckpointId:
-        """Return the claimant's first checkpoint id: `at_least`, or the one after the newest entry."""
+        """Return the claimant's first checkpoint id: `at_least`, or the newest entry's plus 1 if greater."""
         newest = max((entry.checkpoint for entry in self.completed()), default=0)
         return CheckpointId(max(at_least, newest + 1))
 
     def reserve_ids(self, permit: CommitPermit, end: CheckpointId) -> None:
-        """Do nothing: the folders of checkpoints show the used ids, and one without a folder left nothing."""
+        """Check only the permit: checkpoints' folders show used ids, and without a folder nothing is left."""
         self._require(permit)
 
     def close(self, permit: CommitPermit, *, terminal: bool) -> None:

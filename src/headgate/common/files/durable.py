@@ -93,7 +93,7 @@ def open_new(path: FilePath) -> BinaryIO:
 
 
 def open_nameless(folder: FilePath) -> io.FileIO:
-    """Open a file without a name or a buffer, to write and read; the system removes it when it is closed."""
+    """Open a new file in `folder` without a name or a buffer, to write and read; closing it removes it."""
     path = Path(folder, f".headgate-{token(8)}")
     handle = system.open(path, system.O_RDWR | system.O_CREAT | system.O_EXCL | system.O_CLOEXEC, 0o600)
     unlink(path, missing_ok=True)
@@ -131,7 +131,7 @@ def link(source: FilePath, target: FilePath) -> None:
 
 
 def touch(path: FilePath) -> None:
-    """Make an empty file unless there is one."""
+    """Make an empty file unless there is one, which keeps its bytes and its time."""
     system.close(system.open(path, system.O_WRONLY | system.O_CREAT, 0o666))
 
 
@@ -145,7 +145,7 @@ def sync(path: FilePath) -> None:
 
 
 def remove_folder(folder: FilePath) -> None:
-    """Remove a folder and all that is in it, links but not their targets; what cannot be removed stays."""
+    """Remove a folder and all in it, but no targets of links in it; leave silently what cannot be removed."""
     with suppress(OSError):
         with os.scandir(folder) as entries:
             found = list(entries)

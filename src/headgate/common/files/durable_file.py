@@ -44,7 +44,7 @@ class UnsyncedNameError(OSError):
 
 
 class NewFile:
-    """A new file to write; it must not exist, its folder must. `permissions` None: those in use."""
+    """A file made to write; OSError if it exists or its folder does not. `permissions` None: those in use."""
 
     def __init__(self, path: Path, permissions: Permissions | None = None) -> None:
         self.path = path
@@ -144,8 +144,8 @@ def create_new(
     """Write a durable file under a free name; return False when another file has the name.
 
     Of any number of callers at the same time exactly one makes the file, on network file systems too. `parts`
-    are its bytes; `folders` is how many of the folders above it are synced. UnsyncedNameError says that the
-    file has its name, but this failed. `permissions` None: those in use.
+    are its bytes; missing folders are made. UnsyncedNameError says that the file has its name, but that
+    syncing the `folders` nearest folders above it failed. `permissions` None: those in use.
 
     Example:
         >>> import tempfile
@@ -205,9 +205,9 @@ def writing(
 
 @contextmanager
 def made_beside(path: Path) -> Iterator[Path]:
-    """Yield a temporary path for code that writes files itself; it becomes `path` if the block succeeds.
+    """Yield the path of an empty file (mode 600) beside `path`, renamed to `path` if the block succeeds.
 
-    A process that reads a file while it is replaced goes on reading the old one. The file is not synced.
+    For code that writes files itself; the folder must exist. Readers keep an old file. Nothing is synced.
 
     Example:
         >>> import tempfile
@@ -259,7 +259,7 @@ def try_lock(descriptor: int, kind: int = fcntl.LOCK_SH) -> bool | None:
 
 
 def temporary_beside(path: Path) -> Path:
-    """Return a free name in the folder of `path`, with the prefix by which readers know unfinished files."""
+    """Return a random path beside `path`, with the prefix by which readers know unfinished files."""
     return path.with_name(f"{TEMPORARY_PREFIX}{token(8)}")
 
 
@@ -273,7 +273,7 @@ def sync_names(path: Path, folders: int) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Sync all files and folders below `folder` to the device; files removed meanwhile are skipped."""
+    """Sync `folder` and all files and folders in it to the device; those removed meanwhile are skipped."""
     for path in (folder, *folder.rglob("*")):
         with suppress(FileNotFoundError):
             sync(path)
@@ -292,7 +292,7 @@ def _cleared(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _unfinished(path: Path, permissions: Permissions | None, *, durable: bool) -> Iterator[NewFile]:
-    """Yield a new file under a temporary name; close it at the end, and remove it unless it was renamed."""
+    """Yield a new file under a temporary name, its folders made; close it, and remove it unless renamed."""
     with _cleared(path) as temporary:
         file = _opened(temporary, permissions, durable)
         try:

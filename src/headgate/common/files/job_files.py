@@ -3,7 +3,7 @@
 The file by which commands find a job lies in a folder of the user's own. Whoever may read it may control
 the job, because its secret is in it; so only the user may. The files of the jobs that use a folder lie
 in that folder. A driver that enters looks at the others first. Two that enter at once do so one after the
-other, because the folder itself is locked meanwhile. Nothing is refused where the file system has no locks.
+other, because the folder itself is locked meanwhile. No driver is found where the file system has no locks.
 
 A file that no process has locked, or whose process has exited, was left by a driver that died.
 """
@@ -72,12 +72,12 @@ class KnownJob:
     exited: bool
 
     def forget(self) -> None:
-        """Remove the job's file, so that commands no longer list the job."""
+        """Remove the job's file, so that no command lists the job, whether its driver lives or not."""
         unlink(self.path, missing_ok=True)
 
 
 def jobs_folder(variables: Mapping[str, str] | None = None) -> Path:
-    """Return the folder of this user's job files, set by `variables` (None: the environment); may not exist.
+    """Return the folder of this user's job files, by `variables` (None: the environment); it is not made.
 
     Example:
         >>> jobs_folder({"HEADGATE_HOME": "/srv/headgate"}).as_posix()
@@ -128,13 +128,13 @@ class PublishedJob:
 
 
 def known_jobs() -> list[KnownJob]:
-    """Return all jobs of this user that have a job file, oldest first; files of another kind are skipped."""
+    """Return all jobs, also of dead drivers, that have a readable job file of this user, oldest first."""
     found = [job for path in sorted(jobs_folder().glob(f"*{_SUFFIX}")) if (job := _read(path)) is not None]
     return sorted(found, key=lambda job: job.file.started_ms)
 
 
 def forget_old() -> None:
-    """Remove the job files of dead drivers whose jobs started more than a week ago."""
+    """Remove the job files of this machine's dead drivers whose jobs started more than a week ago."""
     oldest_ms = (clock.time() - FORGOTTEN_AFTER_S) * 1000
     for job in known_jobs():
         if job.exited and job.file.started_ms < oldest_ms:
@@ -188,7 +188,7 @@ def this_driver_as(job_id: str, name: str) -> Occupant:
 
 
 class Occupancy:
-    """The registration of a driver (`me`) as user of a folder, which the last driver to leave removes."""
+    """The registration of a driver (`me`) as user of a folder; the last one to leave removes the folder."""
 
     def __init__(self, folder: Path, me: Occupant) -> None:
         self._folder, self._me = folder, me
@@ -196,7 +196,7 @@ class Occupancy:
         self._descriptor: int | None = None
 
     def enter(self, look: Callable[[Sequence[Occupant]], None]) -> None:
-        """Register this driver as user of the folder; `look` gets the other users and may raise to refuse."""
+        """Make the folder, call `look` (may raise) with its other users, and register this driver as one."""
         permissions = permissions_in_use()
         mode = _READABLE if permissions is Permissions.UMASK else permissions.file_mode
         while True:
@@ -232,7 +232,7 @@ class Occupancy:
 
 
 def occupants_of(folder: Path) -> list[Occupant]:
-    """Return the jobs whose live drivers keep their files in a folder locked; remove this host's others."""
+    """Return the jobs whose drivers keep files in `folder` locked; remove files of drivers that died here."""
     found = (_living(path) for path in sorted(folder.glob(f"*{_SUFFIX}")))
     return [occupant for occupant in found if occupant is not None]
 

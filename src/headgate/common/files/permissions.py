@@ -41,7 +41,7 @@ class Permissions(Enum):
         return self is Permissions.GROUP
 
     def apply(self, descriptor: int) -> None:
-        """Set the mode of a new, open file, where the umask may have taken rights that the group needs."""
+        """Set the mode of a new, open file if it must be exact (GROUP): the umask may have taken rights."""
         if self.exact:
             system.fchmod(descriptor, self.file_mode)
 
@@ -115,7 +115,7 @@ def make_folder(
 
 
 def own_folder(folder: Path) -> None:
-    """Make a folder for this user alone in a public place like /tmp; PermissionError if it is another's."""
+    """Make or restrict a folder for this user alone; PermissionError if it is a link or another user's."""
     with suppress(FileExistsError):
         system.mkdir(folder, OWNER_FOLDER)
     found = folder.lstat()

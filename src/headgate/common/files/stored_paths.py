@@ -42,9 +42,9 @@ from another one
 
 
 def unlinked(root: str | os.PathLike[str], *parts: str) -> Path:
-    """Return the path of Headgate's folder below `root`; StrayPathError if a symbolic link leads out of it.
+    """Return the path of `parts` below `root`; StrayPathError if a symbolic link leads out of `root`.
 
-    The root may itself be a link, or not exist.
+    The parts are Headgate's own names, not stored ones. The root may itself be a link, or not exist.
 
     Example:
         >>> unlinked("/srv/out", "_pending", "job+out").as_posix()

@@ -26,7 +26,7 @@ _FIELDS: Final[dict[str, Callable[[str], Key]]] = {
 
 
 def key_text(key: Hashable) -> str:
-    """Return a key as JSON text, for a request to a running job; UsageError for types that no key has.
+    """Return a key as JSON text, for a request to a running job; UsageError for None and types no key has.
 
     Example:
         >>> key_text(("ada", 7)), key_text(dt.date(2026, 1, 2))

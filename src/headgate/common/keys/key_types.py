@@ -176,7 +176,7 @@ def says_nothing(declared: Hint) -> bool:
 
 
 def first_misfit(shapes: Iterable[Shape], declared: Hint) -> Shape | None:
-    """Return the first shape, by name, that does not fit the declared type; None if all fit."""
+    """Return the shape, first in order of names, that does not fit the declared type; None if all fit."""
     wrong = sorted((shape for shape in shapes if not fits(shape, declared)), key=shape_words)
     return wrong[0] if wrong else None
 
@@ -199,7 +199,7 @@ def _alike(shape: Shape, other: Shape) -> bool:
 
 
 def with_tuples_bounded(shapes: Iterable[Shape]) -> frozenset[Shape]:
-    """Return the keys' shapes; more than 32 different shapes of tuples are replaced by the class `tuple`."""
+    """Return the keys' shapes; if over 32 are of tuples, the class `tuple` stands in for all of these."""
     found = frozenset(shapes)
     tuples = [shape for shape in found if isinstance(shape, tuple)]
     if tuple in found or len(tuples) > TUPLES_MAX:

@@ -84,7 +84,7 @@ def key_groups_of_arrow(
 
 
 def key_groups_of_keys(keys: Sequence[Hashable], max_parallelism: int) -> NDArray[np.int32]:
-    """Return the key groups (of `max_parallelism`) of Python keys; fast for int, str or tuples of these."""
+    """Return the key groups (of `max_parallelism`) of Python keys; fast if all are int, str, bytes, float."""
     from headgate.common.keys import keygroups_vectorised as vectorised
 
     return vectorised.groups_of_hashes(vectorised.hashes_of_keys(keys), max_parallelism)

@@ -238,7 +238,7 @@ def _is_repetitive(column: pa.Array) -> bool:
 
 
 def hashes_of_keys(keys: Sequence[Any]) -> Hashes:
-    """Return the hashes of Python keys; batches of only int, only str or equally long tuples go fast."""
+    """Return the hashes of Python keys; fast if all are int, str, bytes, float, or equally long tuples."""
     kinds = set(map(type, keys))
     if len(kinds) == 1:
         kind = kinds.pop()

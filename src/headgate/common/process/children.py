@@ -39,7 +39,7 @@ R = TypeVar("R", bound=HasDescriptor)
 
 
 def hide(resource: R) -> R:
-    """Keep a file or socket from forked children, where it leads to /dev/null instead; return it.
+    """Keep a file or socket (referenced weakly) from forked children, where it leads to /dev/null; return it.
 
     What a child does to its copy then reaches neither the disk nor the peer: bytes that both have buffered
     are not written twice, and the end of this process ends the connection even if a child lives on.
@@ -210,5 +210,5 @@ def at_exit(action: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> Ca
 def when_forgotten(
     owner: T_owner, action: Callable[P, T], *arguments: P.args, **named: P.kwargs
 ) -> weakref.finalize[[], T_owner]:
-    """Call `action` once `owner` is garbage, like `weakref.finalize`, but never in a forked child."""
+    """Call `action` once `owner` is garbage, or at exit, but in no forked child; return the finalizer."""
     return weakref.finalize(owner, _unless_child(action, *arguments, **named))

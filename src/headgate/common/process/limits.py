@@ -44,7 +44,7 @@ def changes(now: Limits, before: Limits) -> list[str]:
 
 
 def restore(before: Limits) -> list[str]:
-    """Set this process's limits back to `before`; return a sentence for each that stays different."""
+    """Set this process's limits to `before`, as far as allowed; return a sentence for each that differs."""
     for name, wanted in before.items():
         number = getattr(resource, name, None)
         if number is None or resource.getrlimit(number) == wanted:
@@ -60,7 +60,7 @@ def restore(before: Limits) -> list[str]:
 
 
 def advice(problem: OSError) -> str | None:
-    """Return what to do if a limit, or a file closed by other code, caused an error of a file; else None.
+    """Return what to do about an error that a limit, or closing by other code, may have caused; else None.
 
     Example:
         >>> advice(OSError(errno.ENOSPC, "No space left on device")) is None

@@ -70,7 +70,7 @@ def task_context() -> TaskContext:
 
 @contextmanager
 def logging_for(job: str) -> Iterator[None]:
-    """Add the job to this thread's log lines within the block; used by the driver."""
+    """Name the job, and no subtask, in this thread's log lines within the block; used by the driver."""
     before = _current.get()
     _current.set(TaskContext(job))
     try:
@@ -144,7 +144,7 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
 def set_up_logging(as_json: bool = False, level: int = logging.INFO) -> None:
     """Log to the standard error of this process, with the fields; calling it again changes the format.
 
-    Handlers that others put on the root logger stay.
+    Handlers that others put on the root logger stay; of py4j only warnings and worse are logged.
 
     Args:
         as_json: one JSON object per line instead of text.

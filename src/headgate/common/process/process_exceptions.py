@@ -53,7 +53,7 @@ def is_about_the_process(error: BaseException) -> bool:
 
 
 def let_pass(error: BaseException) -> None:
-    """Raise `error` again if it must end the process, instead of being handled as a function's error.
+    """Raise `error` again if it must end the process; return if it may be handled as a function's error.
 
     For handlers of what a program's function raised, which begin with ``except BaseException``.
     """

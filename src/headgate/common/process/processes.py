@@ -52,7 +52,7 @@ def resident_bytes() -> int:
 
 
 def oom_kills(own: Path = Path("/proc/self/cgroup"), root: Path = _CGROUPS) -> int | None:
-    """Return how many processes of this container the kernel has killed to free memory; None: unknown.
+    """Return how many processes of this container (cgroup) the kernel ever killed for memory; None: unknown.
 
     `own` is the file that names this process's cgroup, `root` the folder of all cgroups.
     """

@@ -60,7 +60,7 @@ class BackgroundThread:
         self._thread.start()
 
     def submit(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
-        """Run `work` when its turn comes, then `done(result, error)`, both in the thread."""
+        """Queue `work`; when its turn comes the thread runs it, then `done(result, error)`."""
         self._queue.put((work, done))
 
     def close(self) -> None:
@@ -102,7 +102,7 @@ class Mailbox:
         self._wake.set()
 
     def drain(self) -> bool:
-        """Call all posted callbacks; return False when there were none."""
+        """Call all posted callbacks, those that they post as well; return False when there were none."""
         called = False
         while True:
             try:
@@ -113,6 +113,6 @@ class Mailbox:
             called = True
 
     def wait(self, timeout_ms: float | None) -> None:
-        """Sleep until :meth:`post` or :meth:`wake` is called, at most `timeout_ms` (None: for ever)."""
+        """Sleep until a `post` or `wake` since the last wait, at most `timeout_ms` (None: for ever)."""
         if self._wake.wait(None if timeout_ms is None else timeout_ms / 1000):
             self._wake.clear()

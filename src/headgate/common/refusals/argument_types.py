@@ -57,7 +57,7 @@ class Parameters(NamedTuple):
     names: tuple[str, ...]  # in order
 
     def wrong(self, given: Sequence[object], named: Mapping[str, object]) -> Wrong | None:
-        """Return why the first unfit argument by place or name is refused, plain kinds first; None: none."""
+        """Return why the first unfit argument (of a plain kind, if one is) is refused; None: all fit."""
         found = None
         for name, kind, value in self._with_kinds(given, named):
             if not kind.fits(value):

@@ -47,9 +47,9 @@ _ALSO_CALLED: Final[Mapping[str, str]] = {
 
 
 def check_calls(module: str, names: Iterable[str]) -> None:
-    """Wrap a module's public functions, and methods of its public classes, so that arguments are checked.
+    """Wrap in place the functions, and the methods of the classes, that `names` lists of a loaded module.
 
-    Other names of the loaded `module` than those of functions and classes are left as they are.
+    From then on calls check their arguments. Names of anything else are left as they are.
     """
     scope = vars(sys.modules[module])
     for name in names:
@@ -61,7 +61,7 @@ def check_calls(module: str, names: Iterable[str]) -> None:
 
 
 def with_checked_calls(thing: T) -> T:
-    """Return a public function or class, wrapped to check its arguments; for those loaded at first use."""
+    """Wrap a function or class in place to check arguments, and return it; for those loaded at first use."""
     if isinstance(thing, FunctionType):
         checked: T = _in_place(thing)
         return checked
@@ -142,7 +142,7 @@ def _is_all_ours(error: BaseException) -> bool:
 
 
 class _Checked(Generic[P, R]):
-    """A callable that checks its arguments before it calls a function with them."""
+    """A callable that checks arguments and calls a function; unfit ones may reach it for its own error."""
 
     def __init__(self, verb: str, function: Callable[P, R], *, own: bool) -> None:
         self._verb, self._function, self._own = verb, function, own

@@ -41,7 +41,7 @@ def is_users_file(name: str) -> bool:
 
 
 def users_traceback(error: BaseException) -> str:
-    """Return the traceback of an error, of its causes too, without frames of Headgate and of imports.
+    """Return the text of an error's traceback, its causes too, without frames of Headgate and of importlib.
 
     An error that has no other frame, such as a syntax error, is shown without any.
 
@@ -119,7 +119,7 @@ def is_standard_library(file: str) -> bool:
 
 
 def users_line(error: BaseException) -> str | None:
-    """Return file and line of the program that an error came out of; None: it has frames of Headgate only.
+    """Return `file:line` of the program that an error came out of; None: it has frames of Headgate only.
 
     That is the innermost frame which is neither Python's nor an installed package's; where all are, the
     innermost one that is not Headgate's.
@@ -153,7 +153,7 @@ def is_of_the_program(error: BaseException) -> bool:
 
 
 def calling_line() -> str:
-    """Return the program's innermost frame on the stack, as `job.py:12`; empty: there is none.
+    """Return the place of the program's innermost frame on this thread's stack, as `job.py:12`; "": none.
 
     Example:
         >>> calling_line()

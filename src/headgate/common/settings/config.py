@@ -105,7 +105,7 @@ class Config:
         return self._layered({by_spark_key[key].key: value for key, value in ours.items()}, Origin.SPARK)
 
     def with_program(self, values: Mapping[str, object]) -> Config:
-        """Return the settings with those of the program added, given as text or as Python values."""
+        """Return the settings with the program's (text or Python values) added; the command line's stay."""
         return self._layered(values, Origin.PROGRAM)
 
     def with_command_line(self, assignments: Iterable[str]) -> Config:

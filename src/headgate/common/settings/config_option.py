@@ -61,7 +61,7 @@ class Text:
     expected: str = "text that is not empty"
 
     def parse(self, value: object) -> str:
-        """Return the text without the blanks around it; ValueError if nothing is left."""
+        """Return the text without the blanks around it; ValueError if it is blank or no text."""
         if not isinstance(value, str) or not value.strip():
             raise _refuse(self)
         return value.strip()
@@ -78,7 +78,7 @@ class Boolean:
     expected: str = "true or false"
 
     def parse(self, value: object) -> bool:
-        """Return the truth of a bool, or of one of its usual words such as ``yes`` or ``off``."""
+        """Return a bool, or what a word such as ``yes``, ``off`` or ``1`` says; ValueError for all else."""
         if isinstance(value, bool):
             return value
         word = value.strip().lower() if isinstance(value, str) else ""
@@ -131,7 +131,7 @@ class Number:
         return f"a number {_bounds(self.low, self.high)}"
 
     def parse(self, value: object) -> float:
-        """Return the number that a number or text stands for; ValueError for a bool or infinity."""
+        """Return the number that a number or text stands for; ValueError out of bounds and for a bool."""
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise _refuse(self)
         with _refusing(self):
@@ -162,7 +162,7 @@ class Duration:
         return f"a duration{least} such as '500ms', '1s', '10min', '2h' or '7d'"
 
     def parse(self, value: object) -> int:
-        """Return milliseconds of a text with a unit, a number of milliseconds, or a timedelta."""
+        """Return whole ms of a text with a unit, a number of ms, or a timedelta; ValueError if too short."""
         if isinstance(value, timedelta):
             value = value / timedelta(milliseconds=1)
         negative = isinstance(value, int | float) and not isinstance(value, bool) and value < 0
@@ -193,7 +193,7 @@ class MemorySize:
         return f"a size of at least {self.format(self.low_bytes)} such as '64kb', '32mb' or '1gb'"
 
     def parse(self, value: object) -> int:
-        """Return bytes of a text with a unit or of a number of bytes."""
+        """Return the bytes that an int, or text with a unit, stands for; ValueError for text without one."""
         size = value if isinstance(value, int) and not isinstance(value, bool) else -1
         if isinstance(value, str) and (match := _MEMORY_PATTERN.fullmatch(value.strip())):
             size = int(match[1]) * _MEMORY_UNITS[(match[2] or match[3]).lower()]

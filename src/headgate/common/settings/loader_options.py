@@ -43,7 +43,7 @@ class ResolveOrder(Enum):
 
 
 class NativeModules(Enum):
-    """`classloader.native-modules`: where packages with compiled parts run; `native.policy` decides."""
+    """`classloader.native-modules`: where packages with compiled parts run; `usercode.native` decides."""
 
     AUTO = "auto"  # in-process, unless it would clash with the framework's: then process
     PROCESS = "process"  # in worker processes of their own environment
@@ -61,7 +61,7 @@ class DependencyLayer(Enum):
 
 
 def pattern_list(text: str | Iterable[str]) -> tuple[str, ...]:
-    """Return patterns given as a list, or as one text with semicolons, without blanks and empty ones.
+    """Return patterns given as a list, or as one text with semicolons, stripped and without empty ones.
 
     Example:
         >>> pattern_list(" attr. ; ;numpy.")
@@ -78,7 +78,7 @@ class TextList:
     expected: str
 
     def parse(self, value: object) -> tuple[str, ...]:
-        """Return the parts of a text or of a list of texts; blanks and empty ones are dropped."""
+        """Return a text's parts between semicolons, or a list's texts, stripped and without empty ones."""
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
             raise ValueError(f"expected {self.expected}")
@@ -96,7 +96,7 @@ class IsolationKind:
     expected: str = "auto, true or false"
 
     def parse(self, value: object) -> Isolation:
-        """Return the member of `Isolation` that a word or a bool stands for."""
+        """Return the member of `Isolation` that a word or a bool stands for; ValueError for all else."""
         if isinstance(value, Isolation):
             return value
         if isinstance(value, str) and value.strip().lower() == Isolation.AUTO.value:

@@ -114,7 +114,7 @@ class DataFrameSink(Sink, DataFrameConnector):
 
 
 class ForwardingWriter(SinkWriter[T, C]):
-    """Sink writer that passes records, commits and `close` to an inner one; base of writers that add."""
+    """Sink writer that passes records, commits and `close` to an inner one; base of writers that do more."""
 
     accepts_columns = True
 

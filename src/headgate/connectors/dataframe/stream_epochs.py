@@ -90,7 +90,7 @@ class Epochs(Generic[S]):
         self._look_whether_read()
 
     def take(self, reader: int) -> S | None:
-        """Return a share (part) of the epoch for `reader`, which has read its last; None if none is left."""
+        """Take a share (part) of the epoch for `reader`, and count its last as read; None if none is left."""
         self._reading.discard(reader)
         if self._left:
             self._reading.add(reader)
@@ -106,7 +106,7 @@ class Epochs(Generic[S]):
         return self.held
 
     def complete(self, checkpoint: int) -> int | None:
-        """Return the epoch to acknowledge to Spark now that `checkpoint` is complete; None if none is new."""
+        """Note that `checkpoint` is complete; return the epoch to acknowledge to Spark; None: none is new."""
         held = self._held.pop(checkpoint, self.done)
         if held <= self.done:
             return None

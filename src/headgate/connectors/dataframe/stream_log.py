@@ -99,7 +99,7 @@ def _unpacked_size(data: bytes) -> int | None:
 
 
 def lay_out(folder: Path, log: Mapping[str, bytes]) -> None:
-    """Write the files of a copied log, once checked by :func:`damage`, into the fresh folder of a query."""
+    """Write a copied log's files into a query's fresh folder; the caller has checked it by :func:`damage`."""
     for name, data in log.items():
         target = inside(folder, name, "an entry of a Spark log")
         make_folder(target.parent)

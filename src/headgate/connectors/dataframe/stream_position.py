@@ -31,7 +31,7 @@ class QueryEpoch:
 
     @classmethod
     def of_new_query(cls, begin: Position | None) -> QueryEpoch:
-        """Return the epoch after which a new query resumes: the last of `begin`, or -1 of a new lineage."""
+        """Name a new query; return the epoch after which it resumes: of `begin`, or -1 of a new lineage."""
         name = secrets.token_hex(6)
         return cls(name, name, -1) if begin is None else cls(begin.last.line, name, begin.last.epoch)
 

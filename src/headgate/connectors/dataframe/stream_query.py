@@ -125,7 +125,7 @@ class StreamQuery:
         return Position(self._before, logs.picture(self._folder, -1))
 
     def continues(self, position: Position | None) -> bool:
-        """Return whether this query's next epoch is the one after `position`, where a restore continues."""
+        """Return whether this query goes on with the epoch after `position`; False if failed or stopped."""
         if self.failed or self._stopped.is_set():
             return False
         last = None if position is None else position.last
@@ -139,7 +139,7 @@ class StreamQuery:
         return offered is not None and position is not None and position.last == offered.position.last
 
     def acknowledge(self, epoch: int) -> None:
-        """Let Spark continue after an epoch in a completed checkpoint; let rows up to it be removed."""
+        """Take `epoch` as checkpointed: Spark may go on after it, and rows up to it may be removed."""
         while self._staged and self._staged[0].number <= epoch:
             self._read_through.append(self._staged.popleft().folder)
         self._acknowledged = epoch
@@ -156,7 +156,7 @@ class StreamQuery:
     # -- in the query's own threads --------------------------------------------------------------
 
     def feed(self, frame: DataFrame, epoch: int) -> None:
-        """Stage an epoch, offer it, wait until Spark may plan the next; called by Spark's `foreachBatch`."""
+        """Stage an epoch, offer it, wait until Spark may plan the next; do nothing for one staged before."""
         if epoch <= self._newest:
             return
         if epoch != self._newest + 1:

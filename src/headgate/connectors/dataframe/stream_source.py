@@ -106,7 +106,7 @@ class StreamSource(Source[T, RowPosition, Mapping[str, Plain]], DataFrameConnect
         return StreamEnumerator(self._query_after(position, self._input), position, self)
 
     def _query_after(self, position: Position | None, read: StreamInput) -> StreamQuery:
-        """Return the running query if its next epoch follows `position`; else replace it by a new one."""
+        """Acknowledge `position` if offered; return the running query if it goes on there, else a new one."""
         running = self._query
         if running is not None and position is not None and running.holds_offered(position):
             running.acknowledge(position.last.epoch)

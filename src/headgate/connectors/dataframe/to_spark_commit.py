@@ -150,7 +150,7 @@ class SparkCommitter(SinkCommitter[StagedRows]):
         return names
 
     def _begin_epoch(self, origin: j.Origin, paths: dict[str, str]) -> j.Begun:
-        """Record the next epoch's number and files; return the entry of a failed driver if there is one."""
+        """Return the begun epoch if its files are among `paths`; else record the next one and return it."""
         context, names = self._begun(), sorted(paths)
         while True:
             state = self._require()
@@ -200,7 +200,7 @@ class SparkCommitter(SinkCommitter[StagedRows]):
     # -- ownership
 
     def _require(self) -> j.State:
-        """Make this driver the lineage's owner, which alone adds epochs; FencedError if it must not be."""
+        """Become the lineage's owner, which alone adds epochs; return the state. FencedError if refused."""
         context, log = self._begun(), self._own_log()
         while True:
             state = log.refresh()

@@ -35,7 +35,7 @@ class Frames(Protocol):
     def opened(
         self, paths: Sequence[str], columns: Columns, epoch: SparkEpoch, writer: EpochWriter
     ) -> contextlib.AbstractContextManager[DataFrame]:
-        """Open an epoch's files `paths` as a DataFrame for the block in which `writer` writes it."""
+        """Open an epoch's files as a DataFrame of `columns` in that order, while `writer` writes it."""
         ...
 
     def cancel(self) -> None:

@@ -46,7 +46,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
         return same and self.first <= origin.checkpoint <= self.last
 
     def parted(self, lineage: Lineage) -> tuple[Run | None, Run | None]:
-        """Split into the epochs that a job with this lineage descends from, and later ones; None for none."""
+        """Return the part that a job with this lineage descends from, and the later part; None if empty."""
         through = self.first - 1
         for fork in lineage.forks:
             if fork.job == self.job and (self.generation, self.attempt) <= (fork.generation, fork.attempt):
@@ -193,7 +193,7 @@ def newer(state: State, job: str, lineage: Lineage) -> list[Run]:
 
 
 def unfinished_newer(state: State, job: str, lineage: Lineage) -> list[Run]:
-    """Return as run the epoch that was begun and may be written; [] if the job descends from it, or none."""
+    """Return the begun epoch, perhaps written, as list of one run; [] if none or the job descends from it."""
     return [] if state.begun is None else newer(State(written=[_run_of(state.begun)]), job, lineage)
 
 
@@ -230,7 +230,7 @@ def described(runs: Sequence[Run]) -> str:
 
 
 def not_written(state: State, origin: Origin, files: Sequence[str]) -> list[str]:
-    """Return the staged files of one origin that are in no written epoch."""
+    """Return those of `files`, all staged with this origin, that are in no written epoch."""
     remembered = [begun for begun in state.remembered if begun.origin == origin]
     known = {file for begun in remembered for file in begun.files}
     if not any(run.holds(origin) for run in state.written):

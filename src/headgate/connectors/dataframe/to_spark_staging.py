@@ -93,7 +93,7 @@ class Staging:
         self._files(self.root).abandon(committed_through)
 
     def remove(self, committables: Iterable[StagedRows]) -> None:
-        """Remove the files of rows whose epoch is written, except those that a savepoint holds."""
+        """Remove files of rows, which the caller knows are written, except those that a savepoint holds."""
         for ready in committables:
             path = _path(self.root, ready)
             if not any(path.parent.glob(f"{path.name}*.held")):
@@ -125,7 +125,7 @@ def staged_parquet(root: str, schema: pa.Schema | None) -> Sink:
 
 
 def verified_paths(root: str, committables: Sequence[StagedRows], checkpoint: int) -> list[str]:
-    """Return the files of rows, verified; OperatingError, with `checkpoint`, if one is missing or changed."""
+    """Return the files' paths, size and CRC-32 checked; OperatingError, with `checkpoint`, for a bad one."""
     paths = []
     for ready in committables:
         path = _path(root, ready)

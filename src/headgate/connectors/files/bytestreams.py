@@ -44,7 +44,7 @@ class ByteStream(ABC):
 
     @abstractmethod
     def approach(self, skip: int, tail: int) -> int:
-        """Seek towards a position; return how many bytes are still to be read before it, at least `tail`.
+        """Seek towards a position, before any read; return how many bytes are left up to it, at least `tail`.
 
         It is `skip` bytes after the stream's entry point; the caller verifies the `tail` bytes before it.
         """
@@ -115,7 +115,7 @@ class CompressedStream(ByteStream, Generic[D]):
 
     @abstractmethod
     def _decode(self, decoder: D, size: int) -> bytes:
-        """Decode about `size` bytes of `_input`; leave there what was not fed, without `unused_data`."""
+        """Decode about `size` bytes; remove all that was fed from `_input`, even if it is `unused_data`."""
 
     def read(self, size: int) -> bytes:
         """Return up to about `size` uncompressed bytes; StorageError if a member is damaged or cut off."""

@@ -97,7 +97,7 @@ class FilesCommitter(SinkCommitter[Prepared]):
             )
 
     def _first_lost(self, committables: Sequence[Prepared], own: bool) -> Prepared | None:
-        """Return the first whose file is nowhere in its size, nor (unless `own`) among those taken back."""
+        """Return the first whose file is missing or of another size; taken back files count unless `own`."""
         for ready in committables:
             final = self._final(ready)
             places = [final, self._pending(ready)]
@@ -170,7 +170,7 @@ class FilesCommitter(SinkCommitter[Prepared]):
         return renamed
 
     def _publish(self, ready: Prepared) -> bool:
-        """Publish one file by renaming it; return False if it was published before."""
+        """Check and rename a pending file; return False if published before. OperatingError: bad or lost."""
         pending, final = self._pending(ready), self._final(ready)
         expected = (ready["size"], ready["crc32"])
         if final.exists():
@@ -206,7 +206,7 @@ class FilesCommitter(SinkCommitter[Prepared]):
         remove(pending)
 
     def _remove_marks(self, renamed: Sequence[Prepared]) -> None:
-        """Remove the marks by which savepoints hold files, once these files are published for good."""
+        """Remove the marks by which savepoints hold the files of `renamed`, which are published for good."""
         published = {self._pending(ready) for ready in renamed}
         for folder in {pending.parent for pending in published}:
             for path in folder.glob("*"):

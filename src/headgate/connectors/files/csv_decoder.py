@@ -68,7 +68,7 @@ class CsvDecoder(Generic[T]):
         self._header: list[str] = list(saved or make.names or [])
 
     def begin(self, data: bytes) -> int:
-        """Read the header from the file's first bytes; return its length in bytes, 0 if the file has none."""
+        """Read the header from the file's first bytes; return its bytes, or 0. BadRecordError: unusable."""
         if not self._has_header or not data:
             return 0
         end = _first_border(data)
@@ -99,7 +99,7 @@ class CsvDecoder(Generic[T]):
         return end + 1
 
     def decode(self, data: bytes, first_line: int) -> Decoded[T]:
-        """Decode a block of complete records; `first_line`, from 1, is the file's line it begins at."""
+        """Decode complete records, the first on line `first_line` (from 1). May raise BadRecordError."""
         if b'"' not in data:
             body = data[:-1] if data.endswith(b"\n") else data
             try:

@@ -32,9 +32,9 @@ def json_source(
     Args:
         paths: a file, a directory (recursive; names beginning with ``_`` or ``.`` are skipped), a glob,
             or a list of these. A file that is named twice is read once.
-        schema: None for records as JSON has them (objects become dicts); a dataclass, TypedDict, NamedTuple
-            or msgspec.Struct for checked, typed records; a ``pyarrow.Schema`` for columnar batches. Fields
-            that the schema does not have are ignored.
+        schema: None for records as JSON has them (objects become dicts); a dataclass, TypedDict, NamedTuple,
+            msgspec.Struct, attrs class or pydantic model for checked, typed records; a ``pyarrow.Schema`` for
+            columnar batches. Fields that the schema does not have are ignored.
         on_error: for lines that do not decode: "fail" raises with file and line, "skip" only counts them,
             "side-output" sends them to the side output ``"bad-records"``.
 
@@ -57,9 +57,9 @@ def csv_source(
 
     Args:
         paths: as for :func:`json_source`.
-        schema: None for dicts of strings; a dict of field name and type, a dataclass, TypedDict,
-            NamedTuple or msgspec.Struct for typed records (an empty field is None where None is allowed);
-            a ``pyarrow.Schema`` for columnar batches.
+        schema: None for dicts of strings; a dict of field name and type, a dataclass, TypedDict, NamedTuple,
+            msgspec.Struct, attrs class or pydantic model for typed records (an empty field is None where None
+            is allowed); a ``pyarrow.Schema`` for columnar batches.
         on_error: as for :func:`json_source`; a row with too few or too many fields does not decode.
         delimiter: one ASCII character between fields.
         header: whether the first row names the fields; otherwise the schema does, in its order.

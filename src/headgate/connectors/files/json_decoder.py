@@ -70,7 +70,7 @@ class JsonDecoder(Generic[T]):
         return data.rfind(b"\n") + 1
 
     def decode(self, data: bytes, first_line: int) -> Decoded[T]:
-        """Decode a block of complete lines; `first_line`, from 1, is the file's line it begins at."""
+        """Decode complete lines, the first is `first_line` (from 1); BadRecordError if `on_error` says so."""
         records = self._parser.block(data)
         if records is not None:
             return Decoded(records)
@@ -123,7 +123,7 @@ class ObjectParser(Generic[T]):
 def object_decoder(
     schema: type[T] | None,
 ) -> tuple[msgspec.json.Decoder[Any], Callable[[Records], list[T]] | None]:
-    """Return a msgspec decoder for `schema` and, only if that is a NamedTuple, a function to make these."""
+    """Return a decoder for `schema` (None: any JSON); for a NamedTuple also what makes it of the results."""
     try:
         if schema is None:
             return msgspec.json.Decoder(), None
@@ -144,7 +144,7 @@ def is_named_tuple(schema: type[T] | Mapping[str, T]) -> TypeGuard[type[NamedTup
 
 
 def struct_like(schema: type[NamedTuple]) -> type[msgspec.Struct]:
-    """Return a msgspec struct with a NamedTuple's fields, which msgspec would read from arrays only."""
+    """Return a struct class with a NamedTuple's fields: msgspec reads NamedTuples from arrays only."""
     hints = typing.get_type_hints(schema, include_extras=True)
     fields: list[Any] = [
         (name, hints.get(name, Any), schema._field_defaults[name])

@@ -105,7 +105,7 @@ class ParquetCursor:
 
 
 def _seal(path: str) -> list[int]:
-    """Return a file's size and the CRC-32 of its end, where Parquet keeps its metadata."""
+    """Return a file's size and the CRC-32 of its last 64 KiB, where Parquet keeps its metadata."""
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _FOOTER_BYTES))

@@ -75,7 +75,7 @@ class Columns:
         self.schema, self._verb = schema, verb
 
     def batch_of(self, records: list[T] | pa.RecordBatch) -> pa.RecordBatch:
-        """Return the records as a batch of the schema; UsageError if they do not fit it."""
+        """Return the records as a batch of the schema; a first batch sets it if None. UsageError: misfit."""
         import pyarrow as pa
 
         if not isinstance(records, pa.RecordBatch):

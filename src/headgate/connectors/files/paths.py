@@ -61,7 +61,7 @@ def expand(paths: Paths, file_format: str) -> list[str]:
 
 
 def local_path(path: str | os.PathLike[str]) -> str:
-    """Return the absolute local path of a path or ``file:`` URI; UsageError for other URIs.
+    """Return the absolute local path of a path, its ``~`` expanded, or ``file:`` URI; UsageError: other URIs.
 
     Example:
         >>> local_path("file:///data/in%20put")

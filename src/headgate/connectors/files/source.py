@@ -49,7 +49,7 @@ class FileCursor(Protocol[R, Q]):
     """An open input file, from which a reader takes records; one implementation per file format."""
 
     def poll(self, max_records: int) -> tuple[list[R] | pa.RecordBatch, list[BadRecord]] | None:
-        """Return the next records, perhaps none, and the bad ones among them; None at the end of the file."""
+        """Take the next records, 0 to `max_records`, and bad ones between them; None at the file's end."""
         ...
 
     def position(self) -> Q | None:
@@ -74,7 +74,7 @@ class FilesSource(Source[T, P, list[str]]):
 
     @abstractmethod
     def open_cursor(self, path: str, position: P | None) -> FileCursor[T, P]:
-        """Open a file at a position (None: its beginning); OperatingError if it has changed since then."""
+        """Open a file at a position (None: its beginning); if it changed, OperatingError now or when read."""
 
     @override
     def create_enumerator(self, restored: list[str] | None) -> SplitEnumerator[P, list[str]]:

@@ -87,7 +87,7 @@ class TextDecoder(Protocol[T]):
         ...
 
     def decode(self, data: bytes, first_line: int) -> Decoded[T]:
-        """Decode a block of complete records; `first_line` is the file's line it begins at, from 1."""
+        """Decode complete records, the first on line `first_line` (from 1). May raise BadRecordError."""
         ...
 
 
@@ -116,7 +116,7 @@ class TextCursor(Generic[T]):
             self._to_skip = stream.approach(start["skip"], start["tail"][0])
 
     def poll(self, max_records: int) -> tuple[list[T] | pa.RecordBatch, list[BadRecord]] | None:
-        """Return the next records, perhaps none, and the bad ones among them; None at the end of the file."""
+        """Take the next records, 0 to `max_records`, and bad ones between them; None at the file's end."""
         if self._to_skip:
             self._skip()
             if self._to_skip:
@@ -193,7 +193,7 @@ class TextCursor(Generic[T]):
         return True
 
     def _complete_records(self) -> bytes:
-        """Return the next bytes that are complete records; at the end of the file, all that are left."""
+        """Take the next complete records' bytes, all left at the file's end; BadRecordError: one too long."""
         pieces, size = [self._rest], len(self._rest)
         while not self._ended:
             piece = self._stream.read(BLOCK_BYTES)
@@ -217,7 +217,7 @@ class TextCursor(Generic[T]):
         return data
 
     def _skip(self) -> None:
-        """Read, a limited number of bytes per call, from the file's entry point up to the position."""
+        """Read up to the restored position, 8 MiB per call; OperatingError: the bytes before it changed."""
         assert self._start is not None, "only a position that was restored is approached"
         budget = SKIP_BYTES_PER_POLL
         while self._to_skip and budget > 0:

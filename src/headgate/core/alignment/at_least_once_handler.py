@@ -67,7 +67,7 @@ class CheckpointBarrierTracker:
 
     @property
     def current(self) -> int:
-        """The latest checkpoint id seen; 0 before the first."""
+        """The greatest id of a checkpoint that was pending or cancelled here; 0 before the first."""
         return max(0, self._newest)
 
     @property
@@ -86,13 +86,13 @@ class CheckpointBarrierTracker:
         return frozenset()
 
     def announce(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
-        """Record the age (ms since the trigger) of a checkpoint's first barrier, which arrived; return []."""
+        """Keep the age (ms since the trigger) of a checkpoint's first barrier, as it arrives; return []."""
         if self._is_new(barrier.checkpoint):
             self._start_delays_ms.setdefault(barrier.checkpoint, max(0.0, age_ms))
         return []
 
     def barrier(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
-        """Count a barrier read from `channel`; return a TriggerSnapshot if it was a checkpoint's last one."""
+        """Count a barrier read from `channel`; trigger a checkpoint at its last one, and drop older ones."""
         if self._is_new(barrier.checkpoint):
             self.announce(channel, barrier, age_ms, now_ms)
             start_delay_ms = self._start_delays_ms[barrier.checkpoint]
@@ -107,7 +107,7 @@ class CheckpointBarrierTracker:
         return self._decide(now_ms)
 
     def cancel(self, checkpoint: int) -> list[Effect]:
-        """Abort `checkpoint`, whose cancel marker was read, unless it has ended, and older pending ones."""
+        """Abort `checkpoint` (unless it has ended), whose cancel marker was read, and older pending ones."""
         aborted = [pending for pending in self._pending if pending <= checkpoint]
         if self._is_new(checkpoint):
             aborted.append(checkpoint)
@@ -117,7 +117,7 @@ class CheckpointBarrierTracker:
         return [AbortSnapshot(each, ON_CANCELLATION_BARRIER) for each in aborted]
 
     def abort(self, checkpoint: int) -> None:
-        """Stop waiting for `checkpoint`, which the job master aborted; other pending checkpoints go on."""
+        """Drop `checkpoint`, which the job master aborted, and ignore its late barriers; others go on."""
         self._pending.pop(checkpoint, None)
         if checkpoint > self._newest:
             # Not the newest seen: the barriers of an older one may still be on their way.

@@ -97,7 +97,7 @@ class CheckpointedInputGate(Generic[E]):
         self._completed_by: int | None = None
 
     def put(self, channel: int, element: E) -> None:
-        """Queue an element; a running capture includes batches and events ahead of the channel's barrier."""
+        """Queue an element; a batch or OTHER event ahead of its channel's barrier joins a running capture."""
         kind = self._kind_of(element)
         self._arrivals += 1
         self._queues.put(channel, _Arrival(self._arrivals, kind, element))
@@ -140,11 +140,11 @@ class CheckpointedInputGate(Generic[E]):
         return self._controls > 0
 
     def poll(self, clocks: Clocks, only_control: bool = False) -> tuple[int, E, list[Effect]] | None:
-        """Return the next channel, its element, and the effects to perform; None when nothing may be read.
+        """Take the next element: return (channel, element, effects to perform), or None if none may be read.
 
         Channels take turns. Barriers and other events are returned too, after the handler has seen them.
 
-        With `only_control` nothing is read unless a barrier or a cancel marker is next.
+        With `only_control` only a barrier or cancel marker that is the first of some channel is taken.
         """
         if only_control and not self._controls:
             return None
@@ -174,7 +174,7 @@ class CheckpointedInputGate(Generic[E]):
         return self.handler.next_timeout()
 
     def abort(self, checkpoint: int) -> None:
-        """Abort `checkpoint` in this gate: unblock its channels, stop capturing records in flight for it."""
+        """Abort `checkpoint` in this gate: unblock its channels, end its capture, drop what it captured."""
         self.handler.abort(checkpoint)
         if self._capturing == checkpoint:
             self._drop_capture()
@@ -186,7 +186,7 @@ class CheckpointedInputGate(Generic[E]):
         return self._capturing
 
     def take_captured(self) -> list[tuple[int, E]]:
-        """Return (channel, batch or event) of all captured since the last call, in order within a channel."""
+        """Remove and return all captured since the last call, as (channel, element), in order per channel."""
         captured, self._captured = self._captured, []
         return captured
 

@@ -119,11 +119,11 @@ class SingleCheckpointBarrierHandler:
         return self.phase is not Phase.IDLE
 
     def announce(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
-        """Register a barrier that arrived, `age_ms` after its trigger; one that may overtake acts at once."""
+        """Register a barrier that came `age_ms` after its trigger; one that may overtake takes effect now."""
         return self._arrive(channel, barrier, age_ms, now_ms)
 
     def barrier(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
-        """Block `channel`, whose barrier was read, or return a TriggerSnapshot if it was the last barrier."""
+        """Block `channel`, whose barrier was read, or trigger if it was the last; abort older checkpoints."""
         effects = self._arrive(channel, barrier, age_ms, now_ms)
         if self._is_stale(barrier.checkpoint):
             return effects
@@ -140,7 +140,7 @@ class SingleCheckpointBarrierHandler:
         return effects + self._decide(now_ms)
 
     def cancel(self, checkpoint: int) -> list[Effect]:
-        """Abort `checkpoint`, whose cancel marker was read, and drop an older one; [] if it has ended."""
+        """Abort `checkpoint`, whose cancel marker was read, and end older ones; return [] if it has ended."""
         if self._is_stale(checkpoint):
             return []
         effects: list[Effect] = []
@@ -151,7 +151,7 @@ class SingleCheckpointBarrierHandler:
         return [*effects, AbortSnapshot(checkpoint, ON_CANCELLATION_BARRIER)]
 
     def abort(self, checkpoint: int) -> None:
-        """Drop `checkpoint`, which the job master aborted; pending older checkpoints go on."""
+        """Drop `checkpoint`, which the job master aborted, and unblock its channels; older ones go on."""
         if checkpoint == self._current:
             self._end(checkpoint)
         elif checkpoint > self._current:
@@ -159,13 +159,13 @@ class SingleCheckpointBarrierHandler:
             self._given_up.add(checkpoint)
 
     def end_of_partition(self, channel: int, now_ms: float) -> list[Effect]:
-        """Mark `channel` as ended and unblock it; the pending checkpoint no longer waits for its barrier."""
+        """Mark `channel` as ended, unblock it; trigger or complete a checkpoint that waited only for it."""
         self._open.discard(channel)
         self.blocked.discard(channel)
         return self._decide(now_ms) if self.pending else []
 
     def timeout(self, now_ms: float) -> list[Effect]:
-        """Make the pending aligned checkpoint unaligned if its alignment timeout has passed at `now_ms`."""
+        """Trigger the aligning checkpoint, as an unaligned one, if `now_ms` is past :meth:`next_timeout`."""
         return self._decide(now_ms) if self.phase is Phase.ALIGNING else []
 
     def next_timeout(self) -> float | None:

@@ -56,8 +56,8 @@ FIRST_ID: Final = CheckpointId(1)  # of a job that has no checkpoint yet
 class CheckpointCoordinator(Questions[S]):
     """Decides when the checkpoints of one job start, complete, fail and are deleted.
 
-    `next_id` is above every id ever used by the job; `unowned` are the savepoints among `completed`;
-    `hooks` name the steps before a trigger; `uniform(low, high)` draws the delay of the first periodic one.
+    `next_id` must be above every id the job ever used; `completed` are stored, ascending, and `unowned` the
+    savepoints among them; `hooks` name steps before a trigger; `uniform` draws the first periodic delay.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class CheckpointCoordinator(Questions[S]):
         now_ms: int,
         label: Callable[[tuple[int, int]], str] = str,
     ) -> None:
-        """Allow checkpoints to begin, because all tasks of a new attempt run.
+        """Allow checkpoints to begin: all tasks of a new attempt run. InternalError while one is stored.
 
         `tasks` are pairs (vertex, subtask); `label` returns a task's name for messages.
         """
@@ -102,7 +102,7 @@ class CheckpointCoordinator(Questions[S]):
         reason: CheckpointFailureReason = CheckpointFailureReason.CHECKPOINT_COORDINATOR_SUSPEND,
         detail: str = "",
     ) -> list[Effect[S]]:
-        """Abort the pending checkpoints and start none until :meth:`start`: the tasks are about to stop.
+        """Abort pending checkpoints, refuse queued requests, start none until :meth:`start`: tasks will stop.
 
         A checkpoint that is being stored cannot be recalled; its `stored` or `store_failed` must still be
         reported, before the next `start` and before the restore point is chosen.
@@ -110,7 +110,7 @@ class CheckpointCoordinator(Questions[S]):
         return self._stop(Order.SUSPEND, reason, detail)
 
     def shutdown(self, detail: str = "") -> list[Effect[S]]:
-        """Abort the pending checkpoints and start no more, because the job has ended."""
+        """Abort pending checkpoints, refuse queued and later requests, start no more: the job has ended."""
         return self._stop(Order.SHUTDOWN, CheckpointFailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN, detail)
 
     def end(self, end: JobEnd, detail: str = "") -> list[Effect[S]]:
@@ -156,7 +156,7 @@ class CheckpointCoordinator(Questions[S]):
         self._admission.cleaning_started()
 
     def cleaning_ended(self, now_ms: int) -> list[Effect[S]]:
-        """Note that a deletion begun with `cleaning_started` has ended, with or without success."""
+        """Count a deletion as ended, with or without success, and start checkpoints that waited for it."""
         self._admission.cleaning_ended()
         return self._then_admit([], now_ms)
 

@@ -117,7 +117,7 @@ class NotifyAbort:
 
 @dataclass(frozen=True, slots=True)
 class Discard(Generic[S]):
-    """Delete the files of these snapshots that no completed checkpoint uses: theirs will never complete.
+    """Delete files of snapshots whose checkpoint will not complete, but none that a completed one uses.
 
     `savepoint` is the id of the savepoint that they were taken for, whose files lie in its own folder.
     """
@@ -128,7 +128,7 @@ class Discard(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class Retire:
-    """Delete these completed checkpoints, which newer ones have replaced, but no file that those use.
+    """Delete these completed checkpoints, replaced by newer ones, but no file that the newer ones use.
 
     Of a savepoint among them (one that the job was stopped with) only the log entry goes.
     """

@@ -93,12 +93,12 @@ class FailureBudget:
         self.clear()
 
     def clear(self) -> None:
-        """Set the count to zero, as after the job was failed."""
+        """Set the count to zero, because the attempt stops or there were too many."""
         self._counted.clear()
         self._unnamed = 0
 
     def exceeded_by(self, checkpoint: CheckpointId | None, reason: CheckpointFailureReason) -> bool:
-        """Count one failure; return True, and set the count to zero, if it is one more than tolerated.
+        """Count one failure, if `reason` is counted; return True, and clear the count, if there are too many.
 
         A failure of a checkpoint that had no id yet (None) always counts.
         """

@@ -129,7 +129,7 @@ class PendingCheckpoint(Generic[S]):
         return tuple(f"hook {hook!r}" for hook in self._hooks) or tuple(map(str, self._waiting))
 
     def missing(self, label: Callable[[tuple[int, int]], str]) -> str:
-        """Return a text that names the hooks or tasks that have not answered; `label` names a task."""
+        """Return a text that names up to 10 hooks, or else tasks, without an answer; `label` names a task."""
         names = [f"hook {hook!r}" for hook in self._hooks] or [label(task) for task in self._waiting]
         more = f" and {len(names) - MISSING_NAMED} more" if len(names) > MISSING_NAMED else ""
         return ", ".join(names[:MISSING_NAMED]) + more

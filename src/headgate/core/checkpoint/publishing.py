@@ -37,7 +37,7 @@ class Publishing(Generic[S]):
         self.committing: PendingCheckpoint[S] | None = None  # the one in the log that is being committed
 
     def next(self) -> list[Effect[S]]:
-        """Return the effect to store the oldest acknowledged checkpoint; [] while another is published."""
+        """Begin to store the oldest fully acknowledged checkpoint; [] if none, or while one is published."""
         if self.committing is not None or self._ledger.storing is not None:
             return []
         for pending in self._ledger.pending.values():

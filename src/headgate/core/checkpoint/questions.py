@@ -33,7 +33,7 @@ class Questions(Generic[S]):
 
     @property
     def latest(self) -> CheckpointId | None:
-        """The newest completed checkpoint, or savepoint to stop the job with; None if there is none."""
+        """The newest completed checkpoint, or savepoint that stopped the job; None if there is none."""
         return self._ledger.retention.latest
 
     @property

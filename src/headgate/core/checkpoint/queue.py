@@ -60,7 +60,7 @@ class RequestQueue:
         return len(self._manual)
 
     def add(self, request: Request) -> Request | None:
-        """Queue `request`; return the request that a full queue drops for it, perhaps itself, or None."""
+        """Queue `request`; if too many wait, drop and return the newest manual, or else savepoint, one."""
         (self._savepoints if request.kind.is_savepoint else self._manual).append(request)
         return None if len(self) <= self.capacity else (self._manual or self._savepoints).pop()
 
@@ -83,7 +83,7 @@ class RequestQueue:
         return [*dropped, *self.drop_manual()]
 
     def tickets(self) -> set[int | None]:
-        """Return the tickets of all requests that wait."""
+        """Return the tickets of all requests that wait; None stands for requests without one."""
         return {each.ticket for each in (*self._savepoints, *self._manual)}
 
     def describe(self) -> tuple[Hashable, ...]:
@@ -128,14 +128,14 @@ class Tickets:
         self._open.add(request.ticket)
 
     def fulfil(self, request: Request, checkpoint: CheckpointId) -> list[RequestFulfilled]:
-        """Close the ticket of `request`, and return the answer that its `checkpoint` is complete."""
+        """Close the ticket of `request`; return the answer that `checkpoint` is complete ([]: no ticket)."""
         if request.ticket is None:
             return []
         self._close(request.ticket)
         return [RequestFulfilled(request.ticket, checkpoint)]
 
     def refuse(self, request: Request, reason: CheckpointFailureReason, detail: str = "") -> list[Answer]:
-        """Close the ticket of `request`, and return the answer that no checkpoint will be begun for it."""
+        """Close the ticket of `request`, if any; return the answer that no checkpoint is begun for it."""
         if request.ticket is None:
             return [RequestDeclined(request.kind, reason)]
         return list(self.fail(request, reason, detail, None))
@@ -143,7 +143,7 @@ class Tickets:
     def fail(
         self, request: Request, reason: CheckpointFailureReason, detail: str, checkpoint: CheckpointId | None
     ) -> list[RequestFailed]:
-        """Close the ticket of `request`, and return the answer that its checkpoint failed."""
+        """Close the ticket of `request`; return the answer that its checkpoint failed ([]: no ticket)."""
         if request.ticket is None:
             return []
         self._close(request.ticket)

@@ -130,7 +130,7 @@ class Requests:
             self._final_at_ms = now_ms + self._settings.final_retry_ms
 
     def resume(self, now_ms: int) -> None:
-        """Resume periodic checkpoints, as the stop with savepoint failed before a task heard of it."""
+        """Take requests again, and resume periodic ones unless a FINAL was requested: the stop failed."""
         self._stopping = False
         if not self._final_requested:
             self._schedule.arm(now_ms)

@@ -64,7 +64,7 @@ class Retention:
         return checkpoint in self._completed
 
     def add(self, checkpoint: CheckpointId, *, owned: bool = True) -> None:
-        """Add a completed checkpoint (a savepoint is not `owned`); older ones stay until `take_surplus`."""
+        """Add a completed checkpoint (a savepoint is not `owned`); InternalError unless it is the newest."""
         if self.latest is not None and checkpoint <= self.latest:
             raise InternalError(
                 f"checkpoint {checkpoint} completed after checkpoint {self.latest}; ids must grow"
@@ -72,11 +72,11 @@ class Retention:
         self._completed[checkpoint] = owned
 
     def hold(self, checkpoint: CheckpointId | None) -> None:
-        """Keep `checkpoint`, which is being read, and all later ones, until this is called with None."""
+        """Exempt `checkpoint`, which is being read, and later ones from `take_surplus`; None ends that."""
         self._held = checkpoint
 
     def take_surplus(self) -> tuple[CheckpointId, ...]:
-        """Remove and return the checkpoints older than the newest `num_retained` and a held one, in order."""
+        """Remove and return, oldest first, all older than the newest `num_retained` and than a held one."""
         owned = [checkpoint for checkpoint, mine in self._completed.items() if mine]
         if len(owned) < self.num_retained:
             return ()

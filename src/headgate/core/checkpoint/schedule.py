@@ -41,7 +41,7 @@ class PeriodicSchedule:
         return self._due_ms
 
     def arm(self, now_ms: int) -> None:
-        """Start the schedule, after a random delay, so that jobs started together do not keep in step."""
+        """Schedule a first checkpoint at random, from the minimum pause to the period after `now_ms`."""
         if self._period_ms is not None:
             delay = self._uniform(float(self._min_pause_ms), float(self._period_ms))
             self._due_ms, self._late_ms = now_ms + round(delay), None

@@ -51,7 +51,7 @@ class SlowestPath:
 
 
 def slowest_path(record: CheckpointRecord) -> SlowestPath:
-    """Return the barrier's path to the subtask that acknowledged last (if some did not: the most downstream).
+    """Return the barrier's path to the last subtask to acknowledge, or the most downstream one that did not.
 
     Example:
         >>> from headgate.core.checkpoint.history import Topology, VertexFacts

@@ -36,7 +36,7 @@ class CancelGang(Effect):
 
 @dataclass(frozen=True, slots=True)
 class AdmitWorker(Effect):
-    """Accept the connection `link` as the worker of `slot`."""
+    """Accept connection `link` as that of the worker in slot `slot` of gang `gang`."""
 
     gang: int
     slot: int
@@ -78,7 +78,7 @@ class BeginAttempt(Effect):
 
 @dataclass(frozen=True, slots=True)
 class Stop(Effect):
-    """Have the workers of a gang drop the subtasks of an attempt; the processes go on."""
+    """Have the workers of a gang drop the subtasks of an attempt; the processes stay, and report Idle."""
 
     gang: int
     attempt: int
@@ -86,7 +86,7 @@ class Stop(Effect):
 
 @dataclass(frozen=True, slots=True)
 class LetLeave(Effect):
-    """Have the worker processes of a gang exit in an orderly way, because they are not needed any more."""
+    """Have a gang's worker processes exit in an orderly way; `attempt` is the job's latest (0: none)."""
 
     gang: int
     attempt: int
@@ -138,7 +138,7 @@ class InterruptCommits(Effect):
 
 @dataclass(frozen=True, slots=True)
 class EndCheckpoints(Effect):
-    """Keep or delete the job's checkpoints after it ended as `how`, and answer all pending requests."""
+    """Keep or delete checkpoints, as settings say for a job that ended as `how`; answer pending requests."""
 
     how: JobEnd
 
@@ -286,7 +286,7 @@ class Repeats(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Rescaling(Fact):
-    """The job goes on with another plan, for which a running attempt ends."""
+    """The job goes on with another plan; an attempt that lives ends for it."""
 
     before: Plan
     plan: Plan

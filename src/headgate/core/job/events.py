@@ -117,7 +117,7 @@ class PointFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class StorageChanged(Event):
-    """What the job master's background work does on the job's storage changed: it is now `storage`."""
+    """The job's storage is now `storage`, as background work of the job master on it began or ended."""
 
     storage: Storage
 
@@ -146,7 +146,7 @@ class Fenced(Event):
 
 @dataclass(frozen=True, slots=True)
 class Cancel(Event):
-    """The job is to end now; `handed_over`: only in this driver, if another driver may continue the job."""
+    """The job is to end now; `handed_over`: in this driver only, but for good without high availability."""
 
     handed_over: bool = False
 

@@ -19,14 +19,14 @@ from headgate.core.job.table import Phase, Row
 
 
 def submit(job: Job) -> e.SubmitGang:
-    """Return the effect that starts a new gang for the present plan; the one before must have exited."""
+    """Replace the job's gang by a new one for the present plan, and return the effect that starts it."""
     job.gangs += 1
     job.gang = Gang(job.gangs, job.plan.slots)
     return e.SubmitGang(job.gangs, job.plan.slots)
 
 
 def register(job: Job, event: v.Registered, now_ms: int) -> e.AdmitWorker | e.CloseLink:
-    """Admit a worker to a free slot of the present gang; else, or after a loss, close its connection."""
+    """Admit a worker to a free slot, if the gang lost none and is asked for nothing; else close its link."""
     gang = job.gang
     fits = gang is not None and gang.number == event.gang and 0 <= event.slot < gang.slots
     free = gang is not None and event.slot not in gang.registered and not gang.lost
@@ -40,7 +40,7 @@ def register(job: Job, event: v.Registered, now_ms: int) -> e.AdmitWorker | e.Cl
 
 
 def lose(job: Job, slot: int) -> list[e.Effect]:
-    """Remove a lost worker from the present gang, and return the effect that closes its connection."""
+    """Remove the registered worker of `slot` from the gang, and return the effect that closes its link."""
     gang = job.gang
     assert gang is not None
     link = gang.registered.pop(slot)
@@ -55,7 +55,7 @@ def is_member(job: Job, gang: int, slot: int) -> bool:
 
 
 def exited(job: Job) -> None:
-    """Forget the present gang, because all its workers have exited, or are taken for exited."""
+    """Forget the present gang and watch no worker: all have exited, or are taken for exited."""
     _forget_beats(job)
     job.gang = None
 
@@ -85,7 +85,7 @@ def dismiss(job: Job, now_ms: int) -> list[e.Effect]:
 
 
 def cancel(job: Job, now_ms: int) -> list[e.Effect]:
-    """Cancel the gang's worker processes, unless that was requested before."""
+    """Unregister and cancel all worker processes of the gang, unless that was requested before."""
     gang = job.gang
     if gang is None or gang.asked is Asked.DIE:
         return []
@@ -115,7 +115,7 @@ def rested(job: Job) -> None:
 
 
 def beat(job: Job, event: v.Beat, now_ms: int) -> list[e.Effect]:
-    """Record a worker's heartbeat; return the answer to it, unless the worker was given up."""
+    """Record a heartbeat; return the answer to it, or [] if its worker was given up or is of another gang."""
     if not is_member(job, event.gang, event.slot):
         return []
     if not job.monitor.beat(event.slot, event.progress, now_ms):

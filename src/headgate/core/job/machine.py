@@ -68,7 +68,7 @@ Effects: TypeAlias = list[e.Effect]
 class JobMachine(Questions):
     """Decides the life of one job: takes events and the time, returns effects for the job master.
 
-    `fingerprint_of` returns what distinguishes the loss of a worker from other failures; it is called once
+    `fingerprint_of` returns what distinguishes the loss of a worker from other failures; it is called when
     the loss counts as the failure.
     """
 
@@ -248,7 +248,7 @@ def _stop_ended(job: Job, event: v.StopEnded, _now_ms: int) -> Effects:
 
 
 def _settled(job: Job, effects: Effects) -> Effects:
-    """Add the effects that follow once nothing is waited for any more: the next attempt, or the job's end."""
+    """Append what follows once nothing is waited for (restoring, or the job's end); return `effects`."""
     if job.phase is Phase.QUIESCING and _is_quiet(job):
         job.take(Row.QUIET)
         job.work = Work.FIND

@@ -31,7 +31,7 @@ _OVER = {
 
 
 def word(phase: Phase, cause: Cause, ends: OutcomeKind | None) -> JobState:
-    """Return the public job state for a phase, the next attempt's cause, and its end (None: undecided)."""
+    """Return the public state of a job: `cause` is of its next attempt, `ends` how it ends (None: open)."""
     if ends is not None:
         return (_OVER if phase is Phase.OVER else _LEAVING)[ends]
     return _WORDS.get(phase) or _BETWEEN.get(cause, JobState.RECOVERING)
@@ -81,7 +81,7 @@ class Questions:
 
     @property
     def goes_on(self) -> bool:
-        """Whether a job that ended in this driver goes on, or may go on, under another driver."""
+        """Whether the job, whose end here is decided, goes on, or may go on, under another driver."""
         outcome = self._job.outcome
         if outcome is None:
             return False
@@ -91,7 +91,7 @@ class Questions:
 
     @property
     def repeating(self) -> SameFailure | None:
-        """The failure that has occurred again and again; None if no failure has."""
+        """The last failure that occurred several times since the newest checkpoint; None: none did."""
         return self._job.same.repeating
 
     @property

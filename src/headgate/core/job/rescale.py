@@ -84,7 +84,7 @@ def saved(job: Job, event: v.Saved, _now_ms: int) -> Effects:
 
 
 def fits(job: Job, event: v.Fits, now_ms: int) -> Effects:
-    """Adopt a rescale's plan, which can restore the last checkpoint, and end the attempt; or refuse it."""
+    """Adopt a plan and end the attempt, if it fits the last checkpoint and no stop is pending; or refuse."""
     rescale = _at(job, event, Step.CHECKING)
     if rescale is None or rescale.plan is None:
         return []
@@ -106,13 +106,13 @@ def fits(job: Job, event: v.Fits, now_ms: int) -> Effects:
 
 
 def starting(job: Job, now_ms: int) -> None:
-    """Set the deadline by which an adopted plan must run, as its workers or subtasks are being started."""
+    """Set, once, the deadline by which an adopted plan (if any) must run: its attempt is being started."""
     if job.adopted and job.rescale is not None and job.rescale.due_ms is None:
         job.rescale.due_ms = now_ms + max(1, job.limits.rescale_ms)
 
 
 def running(job: Job) -> Effects:
-    """Answer the requester of an adopted rescale, because all subtasks of its plan run."""
+    """End an adopted rescale, all of whose subtasks run, and answer its requester; [] if there is none."""
     rescale = job.rescale
     if rescale is None or not job.adopted:
         return []

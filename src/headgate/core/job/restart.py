@@ -44,7 +44,7 @@ Effects = list[e.Effect]
 
 
 def attempt_failed(job: Job, event: v.AttemptFailed, now_ms: int) -> Effects:
-    """Handle a failure of the latest attempt: restart or end the job; a late one may only be reported."""
+    """Restart or end the job as its latest attempt failed; report a late failure, or end the job for it."""
     attempt = job.attempt
     if attempt is None or event.attempt != attempt.number:
         return []
@@ -60,7 +60,7 @@ def attempt_failed(job: Job, event: v.AttemptFailed, now_ms: int) -> Effects:
 
 
 def peer_lost(job: Job, event: v.PeerLost, now_ms: int) -> Effects:
-    """Suspect a failure, as a worker lost its link to another: it counts in 500 ms, unless explained."""
+    """Suspect a failure (if none is) as a worker lost a peer's link; it counts in 500 ms if unexplained."""
     attempt = _living(job, event.attempt)
     if attempt is not None and attempt.suspicion is None:
         job.take(Row.SUSPECTED, str(event.failure.what))
@@ -85,7 +85,7 @@ def link_lost(job: Job, event: v.LinkLost, now_ms: int) -> Effects:
 
 
 def lapsed(job: Job, slot: int, now_ms: int) -> Effects:
-    """Handle a worker that sent no heartbeat for too long: fail the attempt, or remove the worker."""
+    """Remove a worker found silent too long; fail the attempt if one lives, else call :func:`worker_left`."""
     assert job.gang is not None
     loss = Failure(Loss(LossKind.HEARTBEAT, job.gang.number, slot))
     if job.phase in LIVE:
@@ -106,7 +106,7 @@ def worker_left(job: Job, slot: int, loss: Failure, now_ms: int) -> Effects:
 
 
 def gang_exited(job: Job, event: v.GangExited, now_ms: int) -> Effects:
-    """Handle the exit of all workers of a gang: a living attempt fails, else the gang is forgotten."""
+    """Forget the present gang, whose workers have all exited, and fail the attempt if one lives."""
     if job.gang is None or job.gang.number != event.gang:
         return []
     gangs.exited(job)
@@ -195,7 +195,7 @@ def fail(job: Job, failure: Failure, now_ms: int) -> Effects:
 
 
 def end_attempt(job: Job) -> Effects:
-    """End the living attempt: return the effects that suspend checkpoints and close enumerators."""
+    """End the living attempt; return the effects that suspend checkpoints, close enumerators; [] if none."""
     attempt = job.attempt
     if attempt is None or attempt.ended:
         return []
@@ -204,7 +204,7 @@ def end_attempt(job: Job) -> Effects:
 
 
 def leave(job: Job, outcome: Outcome, now_ms: int) -> Effects:
-    """Begin the end of the job: end the attempt, dismiss the workers, refuse a pending rescale."""
+    """Begin the job's end: end the attempt, dismiss workers, refuse a rescale, forget pending stops."""
     job.outcome = outcome
     job.pause_until_ms = None
     job.stops.clear()
@@ -227,7 +227,7 @@ def _revert(job: Job, attempt: Attempt, failure: Failure, now_ms: int) -> Effect
 
 
 def _plan_of_before(job: Job, failure: Failure) -> Effects:
-    """Return effects that go back to the plan before a failed rescale, and answer it; [] without one."""
+    """Go back to the plan from before a failed rescale; return effects to adopt it and answer; [] if none."""
     rescale = job.rescale
     if rescale is None or rescale.before is None:
         return []

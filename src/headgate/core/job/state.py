@@ -231,7 +231,7 @@ class Job:
         return self.life.state
 
     def take(self, row: Row, detail: str = "") -> None:
-        """Change the phase by one row of the table; raise InternalError if the row is illegal now."""
+        """Record that `row` is taken, and change the phase by it; InternalError if it is illegal now."""
         self.life.move(row, detail)
         self.taken.append(row)
 

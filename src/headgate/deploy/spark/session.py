@@ -110,7 +110,7 @@ def session(slots: int = 3, name: str = "headgate") -> SparkSession:
 
 
 def sql_session(given: SparkSession | None) -> SparkSession:
-    """Return the given session, else the SQL session on top of the Spark context that runs already."""
+    """Return the given session, else that of the running Spark context; PySpark starts one if none runs."""
     from pyspark.sql import SparkSession
 
     found: SparkSession = SparkSession.builder.getOrCreate() if given is None else given
@@ -267,7 +267,7 @@ def _start_jvm(conf: SparkConf) -> None:
 def forwarded_output() -> Iterator[int]:
     """Yield a file descriptor for the output of Spark's JVM and Python workers, open until the block ends.
 
-    Each line goes to `sys.stderr`, so that a progress display can keep its line below it.
+    Each line but `NOISE` goes to `sys.stderr`, so that a progress display can keep its line below it.
     """
     reading, writing = os.pipe()
     thread = threading.Thread(target=_forward, args=(reading,), name="headgate-jvm-output", daemon=True)

@@ -69,7 +69,7 @@ def installed_roots(more: Iterable[Path] = ()) -> tuple[Path, ...]:
 
 
 def collect(modules: Mapping[str, ModuleType], installed: Iterable[Path]) -> dict[str, Path]:
-    """Return name in the archive -> file: Headgate, modules not below `installed`. UsageError: too large."""
+    """Map archive name to file: Headgate, modules not `installed`, script's folder; UsageError: too large."""
     installed = tuple(installed)
     found = dict(_below(_HEADGATE))
     for top in _tops(modules, installed):
@@ -128,7 +128,7 @@ def _is_installed(path: Path, installed: tuple[Path, ...]) -> bool:
 
 
 def _below(package: Path) -> Iterator[tuple[str, Path]]:
-    """Yield (name in the archive, file) for all files of a package, data files included."""
+    """Yield (name in the archive, file) for a package's files, also of data, but no hidden ones or caches."""
     for path in package.rglob("*"):
         parts = path.relative_to(package.parent).parts
         hidden = any(part.startswith(".") or part in _LEFT_OUT for part in parts)

@@ -47,7 +47,7 @@ def task_slots(context: SparkContext) -> int:
 
 
 def wait_for_slots(context: SparkContext, need: Need, come_within_s: float) -> int:
-    """Return the number of slots, once they suffice or no more executors can be expected.
+    """Wait until the slots suffice or no more executors can be expected; return the number of slots.
 
     Executors may take `come_within_s` to register, counted from the application's start.
     """
@@ -58,7 +58,7 @@ def wait_for_slots(context: SparkContext, need: Need, come_within_s: float) -> i
 
 
 def held(application: str) -> int:
-    """Return how many slots of a Spark application this process's Headgate jobs have taken together."""
+    """Return how many slots of a Spark application this process's jobs have taken, without reserved ones."""
     with _lock:
         return _held[application]
 
@@ -98,7 +98,7 @@ class Hold:
         )
 
     def resize(self, gang: int) -> None:
-        """Record that the job has `gang` workers from now on."""
+        """Record that the job has `gang` workers from now on, whether there are slots for them or not."""
         with _lock:
             _held[self._application] += gang - self.need.gang
             self.need = Need(gang, self.need.reserved)

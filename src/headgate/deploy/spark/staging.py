@@ -173,7 +173,7 @@ def staged(
 
 @contextmanager
 def outputs_ready(job: JobSpec, outputs: list[DataFrameConnector], root: Path) -> Iterator[None]:
-    """Make folders for DataFrames that the program gets; kept until the process ends, or the job fails."""
+    """Make folders for DataFrames that the program gets; removed at process end, or if the block raises."""
     if not outputs:
         yield
         return
@@ -192,7 +192,7 @@ def outputs_ready(job: JobSpec, outputs: list[DataFrameConnector], root: Path) -
 
 
 def staging_root(job: JobSpec, local: bool) -> Path:
-    """Return the folder for staged rows: as set, or the checkpoints', or temp; UsageError: not `local`."""
+    """Return the folder for staged rows: as set, or the checkpoints', or if `local` temp; else UsageError."""
     asked = job.config.get(o.SPARK_STAGING_DIR)
     if asked is not None:
         return Path(local_path(asked)).absolute()

@@ -61,7 +61,7 @@ class Streams:
         self._folder: Path | None = None
 
     def make_ready(self, job_id: str) -> None:
-        """Set the folders where sources stage each epoch's rows; this driver leads, no worker runs yet."""
+        """Prepare the sources' folders, remove old drivers' epochs; call it as leader, before workers run."""
         lasts = self._root != Path(tempfile.gettempdir())
         self._folder = self._folder_of(job_id) if lasts else self._root / f"{FOLDER}-{secrets.token_hex(6)}"
         for number, source in enumerate(self._sources):

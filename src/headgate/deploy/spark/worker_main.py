@@ -109,7 +109,7 @@ class MessageReceiver(Protocol):
 
 @contextmanager
 def limits_reverted() -> Iterator[None]:
-    """Run a task with the resource limits of Spark's daemon, and restore them after it.
+    """Run the block with the resource limits of Spark's daemon, and restore these after it.
 
     Spark's Python workers serve one job after the other: what user code does to its process must not affect
     the next job. Where limits cannot be reverted, Spark is made not to use the process again.

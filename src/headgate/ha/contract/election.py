@@ -44,13 +44,13 @@ class Election(Protocol):
         """Whether a driver whose lease has expired may win again while no other one has: :meth:`regain`."""
 
     def campaign(self) -> Candidacy:
-        """Try to win the election; return when it was won, who leads, or that the job was ended meanwhile."""
+        """Try once to win the election; return whether it is won, who leads, or that the job has ended."""
 
     def regain(self) -> Candidacy:
         """Try to win again at once, after the lease has expired; LostLeadershipError where another won."""
 
     def renew(self) -> None:
-        """Prove that this driver leads, for a new lease; LostLeadershipError if not; others: unknown."""
+        """Prove that this driver leads, for a new lease; LostLeadershipError if not; other error: unknown."""
 
     def end(self) -> None:
         """Record that the job has ended, while this driver leads it: no other driver goes on with this run.

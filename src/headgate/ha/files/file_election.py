@@ -83,7 +83,7 @@ class FileElection:
         return None if beat is None else Sign(beat.who, beat.run, beat.released, term, beat.count)
 
     def campaign(self) -> Candidacy:
-        """Try to win the next term if the last is over; return when won, who leads, or that the job ended."""
+        """Try to win the next term if the last is over; return whether won, who leads, or the job's end."""
         looked_ms = self._clock.monotonic_ms()
         last = self._last()
         beat = self._read(last) if last else None
@@ -111,7 +111,7 @@ class FileElection:
         return self._try_to_win(last + 1, looked_ms)
 
     def _last(self) -> int:
-        """Return the number of the newest term; 0 if there was none."""
+        """Return the newest term's number, 0 if there was none; StorageError if one seen before is gone."""
         last = max(self._terms(), default=0)
         if last < self._highest:
             raise StorageError(
@@ -162,7 +162,7 @@ class FileElection:
             return None
 
     def _lapsed(self, term: int, beat: _Beat | None, looked_ms: int) -> bool:
-        """Return whether the last term's leader released it, or left its beat unchanged for a lease."""
+        """Note the beat; return whether it releases the last term, or was seen here unchanged for a lease."""
         if beat is not None and beat.released:
             return True
         self._watched_a_leader = True
@@ -209,7 +209,7 @@ class FileElection:
         return [int(name) for name in names if len(name) == 19 and name.isascii() and name.isdigit()]
 
     def _clean_up(self) -> None:
-        """Delete the files of earlier terms, as far as that is possible."""
+        """Delete the files of earlier terms, as far as possible; list unfinished ones, to delete later."""
         own = self._name(self._term)
         with suppress(StorageError):
             for name in self._disk.list(self._folder):

@@ -140,7 +140,7 @@ class ZooKeeperCheckpointStore:
         self._owned = self._unsure = None
 
     def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
-        """Complete a checkpoint by its entry; its file `metadata` (digest `sha256`) must be durable."""
+        """Complete a checkpoint by its entry; its file `metadata` (digest `sha256`) is durable already."""
         self._resolve(permit)
         self._require(permit)
         if checkpoint <= self._newest:

@@ -91,7 +91,7 @@ class KazooNodes:
             return []
 
     def change(self, changes: Sequence[Change]) -> list[str]:
-        """Carry out all changes in one transaction, or none (RejectedError); return each one's node path."""
+        """Carry out all changes or none (RejectedError; UnsureWriteError: unknown); return the paths."""
         request = self._client.transaction()
         for change in changes:
             if isinstance(change, Create):
@@ -153,7 +153,7 @@ class KazooNodes:
             ) from error
 
     def _note_agreed_timeout(self) -> None:
-        """Watch the client's handshake for the session timeout that the server granted."""
+        """Have each handshake of the client set `session_ms` to the timeout that the server grants."""
 
         def listened_to(invoke: Callable[P, T]) -> Callable[P, T]:
             def invoked(*args: P.args, **named: P.kwargs) -> T:

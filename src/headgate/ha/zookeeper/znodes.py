@@ -85,7 +85,7 @@ class ZNodes(Protocol):
         """Return the sorted names of a node's children; empty when there is no such node."""
 
     def change(self, changes: Sequence[Change]) -> list[str]:
-        """Carry out all changes in one transaction, or none (RejectedError); return each one's node path."""
+        """Carry out all changes or none (RejectedError; UnsureWriteError: unknown); return the paths."""
 
     def ensure(self, path: str) -> None:
         """Create a node and its parents where they are missing."""

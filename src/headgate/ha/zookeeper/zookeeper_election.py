@@ -47,7 +47,7 @@ class ZooKeeperElection:
         raise self._expired()
 
     def campaign(self) -> Candidacy:
-        """Enter the election if needed; return when it was won, who leads, or that the job has ended."""
+        """Enter the election if needed; return whether it is won, who leads, or that the job has ended."""
         if self._first_run is None:
             self._nodes.ensure(self._folder)
         if not self._own and not self._enter():
@@ -71,7 +71,7 @@ class ZooKeeperElection:
         return Candidacy(sent_ms, self._who.decode(), run=run)
 
     def renew(self) -> None:
-        """Prove the leadership by a write to this driver's node; LostLeadershipError if that was removed."""
+        """Prove leadership by writing one's node; LostLeadershipError if it is gone; other error: unknown."""
         if not self._prove():
             raise self._expired()
         if self._nodes.session_ms < self.lease_ms:
@@ -90,7 +90,7 @@ class ZooKeeperElection:
         self._ended = True
 
     def resign(self) -> None:
-        """Remove this driver's node, so that the next candidate leads at once."""
+        """Remove this driver's node, so that the next one leads at once; after `end` note that it left."""
         if self._own:
             counted = [SetData(self._folder, str(self._led_run + 1).encode())] if self._ended else []
             self._nodes.change([*counted, Delete(self._own)])
@@ -111,7 +111,7 @@ class ZooKeeperElection:
         return True
 
     def _prove(self) -> bool:
-        """Write to this driver's node; return False if the node does not exist any more."""
+        """Write to this driver's node; return False, and forget the node, if it does not exist any more."""
         try:
             self._nodes.change([SetData(self._own, self._who)])
         except RejectedError:

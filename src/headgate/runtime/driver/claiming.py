@@ -28,7 +28,7 @@ def refuse_in_use(config: Config, point: RestorePoint | None, job: JobId, disks:
 
 
 def keeps(config: Config, point: RestorePoint, job: JobId) -> bool:
-    """Return whether `job` starts, without a claim, from another job's checkpoint, which that may delete."""
+    """Return whether `job` starts, without a claim, from a checkpoint that another job may delete."""
     other = point.storage is not None and point.checkpoint.job != job
     return other and point.checkpoint.kind != SAVEPOINT and not _claims(config)
 
@@ -63,7 +63,7 @@ def check_claim(
 def taken_over(
     config: Config, service: CheckpointService | None, point: RestorePoint | None, disks: Disks = open_disk
 ) -> RestorePoint | None:
-    """Claim `point` if the mode is CLAIM; return it, `claimed` unless it is this job's newest checkpoint."""
+    """Claim `point` in mode CLAIM, which may fence its job; return it, `claimed` unless this job's newest."""
     if point is None or service is None or not _claims(config):
         return point
     if continues_as(service.disk, point.storage or "", point.checkpoint) == service.job:

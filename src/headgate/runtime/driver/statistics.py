@@ -22,7 +22,7 @@ _PASSED_ON: Final = (
 
 
 class JobStatistics(JobListener):
-    """A job listener that counts records and checkpoints for the job's result and passes all reports on."""
+    """A job listener that counts records and checkpoints, shows printed lines, and passes all reports on."""
 
     def __init__(
         self, plan: PhysicalPlan, listener: JobListener, told: Callable[[str, int, bytes], None] | None = None

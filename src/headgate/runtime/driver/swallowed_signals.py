@@ -43,7 +43,7 @@ class Interrupts:
 
     @contextmanager
     def remembered(self) -> Iterator[None]:
-        """Remember what signal handlers raise in the `with` block; only in the main thread, else nothing."""
+        """Remember what handlers of SIGINT, SIGTERM, SIGHUP raise in the `with` block; main thread only."""
         before: dict[signal.Signals, Handler] = {}
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:

@@ -39,7 +39,7 @@ _FRAME: Final = re.compile(r'  File "(?P<file>[^"]*)", line \d+ in .*')
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """The contents of a dead worker's black box."""
+    """The contents of a worker's black box, as the driver has read them."""
 
     at_work: str = ""  # the subtask that ran last
     errors: str = ""  # the last lines on standard error
@@ -69,7 +69,7 @@ class BlackBox:
         self._put(_AT_WORK, _ERRORS, self._errors)
 
     def say(self, words: str) -> None:
-        """Record the reason why this process is about to exit."""
+        """Record why this process is about to exit, in place of a reason recorded before."""
         self._put(_AT_WORK + _ERRORS, _WORDS, words.encode(errors="replace")[: _WORDS - 1])
 
     @property
@@ -78,13 +78,13 @@ class BlackBox:
         return self._map[_AT_WORK + _ERRORS] != 0
 
     def remove(self) -> None:
-        """Delete the file, which no process will read; from any thread, and also before :meth:`close`."""
+        """Delete the file, read or not; from any thread, also before :meth:`close`; not in a forked child."""
         if self._process.is_here:
             with suppress(OSError):
                 unlink(self.path)
 
     def close(self) -> None:
-        """Close and delete the file, because this process exits normally."""
+        """Close and delete the file, however the `with` block of :func:`black_box` ends."""
         if self._process.is_here:
             self.remove()
             with suppress(OSError):
@@ -105,8 +105,8 @@ class BlackBox:
 
 @contextmanager
 def black_box() -> Iterator[BlackBox | None]:
-    """Open a black box for the `with` block, which records standard error, `os._exit` and fatal signals.
-    Yields None where no file can be created; the worker then runs without a black box.
+    """Open a black box that records standard error, `os._exit` (both are replaced in the `with` block) and
+    fatal signals; first delete abandoned ones. Yields None, and replaces nothing, if no file can be created.
     """
     folder = Path(tempfile.gettempdir())
     remove_abandoned(folder)
@@ -171,7 +171,7 @@ class _Copied:
 
 
 def has_words(path: str) -> bool:
-    """Return whether the process whose black box is at `path` has recorded why it exits."""
+    """Return whether a process's black box at `path` says why it exits; False also if it cannot be read."""
     with suppress(OSError), Path(path).open("rb") as file:
         file.seek(_AT_WORK + _ERRORS)
         return file.read(1) not in (b"", b"\0")
@@ -179,7 +179,7 @@ def has_words(path: str) -> bool:
 
 
 def remains_of(path: str) -> Remains | None:
-    """Read and delete a dead process's black box; None: `path` is no readable box in the temp folder."""
+    """Read and delete a process's box, dead or alive; None: `path` is no readable box in the temp folder."""
     place = Path(path)
     if _NAME.fullmatch(place.name) is None or place.parent != Path(tempfile.gettempdir()):
         return None
@@ -217,7 +217,7 @@ def _fatal(text: str) -> str:
 
 
 def _innermost_users(frames: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the innermost run of frames in the user's files; `frames` are (file, text), innermost first."""
+    """Return the texts of the innermost adjacent frames in user files, of (file, text), innermost first."""
     users: list[str] = []
     for file, frame in frames:
         ours = file.startswith("<") or not is_users_file(file)
@@ -229,7 +229,7 @@ def _innermost_users(frames: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def remove_abandoned(folder: Path, older_than_s: float = _ABANDONED_S) -> None:
-    """Delete from `folder` dead processes' black boxes older than `older_than_s`, which no driver reads."""
+    """Delete dead processes' black boxes in `folder` older than `older_than_s`, read by a driver or not."""
     for path in folder.glob(f"{PREFIX}*"):
         match = _NAME.fullmatch(path.name)
         with suppress(OSError):

@@ -21,7 +21,7 @@ class JobListener:
         """Report that the job is about to be submitted; any thread can control it through `control`."""
 
     def gang_submitted(self, gang: int, slots: int) -> None:
-        """Report that `slots` worker processes were requested from the executor, as gang number `gang`."""
+        """Report that gang number `gang`, `slots` worker processes in all, was requested from the cluster."""
 
     def worker_registered(self, slot: int, pid: int, host: str) -> None:
         """Report that the worker process of a slot has connected."""

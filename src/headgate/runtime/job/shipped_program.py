@@ -69,11 +69,11 @@ def shipped(thing: T, code: UserCode = SAME_INTERPRETER) -> bytes:
 
 
 def program_from_bytes(data: bytes, code: UserCode = SAME_INTERPRETER) -> Program:
-    """Return the program that :meth:`Program.to_bytes` pickled; bytes must be of an authenticated driver."""
+    """Unpickle the program that :meth:`Program.to_bytes` pickled; the caller has authenticated the driver."""
     program: Program = received(data, code)
     return program
 
 
 def received(data: bytes, code: UserCode = SAME_INTERPRETER) -> Any:
-    """Return the object that :func:`shipped` pickled; the bytes must be of an authenticated process."""
+    """Unpickle the object that :func:`shipped` pickled; the caller has authenticated the sender."""
     return code.load(data)

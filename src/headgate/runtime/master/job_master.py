@@ -129,7 +129,7 @@ class JobMaster(JobView):
         self._settle()
 
     def link_lost(self, link: Link, reason: str) -> None:
-        """Process the loss of a connection; one to the gang counts as the end of that worker's process."""
+        """Process the loss of a connection; if it is a gang member's, its process counts as ended."""
         self._messages.link_lost(link, reason)
         self._settle()
 

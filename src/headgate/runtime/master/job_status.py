@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from headgate.api.jobs.executor_contract import JobStatus, StuckCall, VertexStatus
-from headgate.common.time import WATERMARK_MIN
 from headgate.core.checkpoint.history import CheckpointRecord
 from headgate.graph.physical import Vertex
+from headgate.metrics import metric_table as table
 from headgate.runtime.master.job_master import JobMaster
 from headgate.runtime.protocol.messages import Counters
 
@@ -19,7 +19,7 @@ class HasPages(Protocol):
 
     @property
     def links(self) -> Mapping[str, str]:
-        """Addresses of these pages, by their names for people."""
+        """URLs of the gang's web pages, by their names for people."""
         ...
 
 
@@ -65,14 +65,14 @@ def _duration_ms(records: Sequence[CheckpointRecord], latest: int | None) -> int
 
 def _vertex(vertex: Vertex, counters: Sequence[Counters]) -> VertexStatus:
     mine = [each for each in counters if each.vertex == vertex.id]
-    marks = [each.watermark for each in mine if each.watermark is not None]
+    mark = table.WATERMARK.merged(each.watermark for each in mine if each.watermark is not None)
     return VertexStatus(
         name=vertex.name,
         uids=[node.uid or f"node-{node.id}" for node in vertex.chain],
         parallelism=vertex.parallelism,
-        records_in=sum(each.records_in for each in mine),
-        records_out=sum(each.records_out for each in mine),
-        busy_ms=sum(each.busy_ms for each in mine),
-        backpressured_ms=sum(each.backpressured_ms for each in mine),
-        watermark=min((mark for mark in marks if mark != WATERMARK_MIN), default=None),
+        records_in=table.RECORDS_IN.merged(each.records_in for each in mine),
+        records_out=table.RECORDS_OUT.merged(each.records_out for each in mine),
+        busy_ms=table.BUSY.merged(each.busy_ms for each in mine),
+        backpressured_ms=table.BACKPRESSURED.merged(each.backpressured_ms for each in mine),
+        watermark=None if mark == table.WATERMARK.unknown else mark,
     )

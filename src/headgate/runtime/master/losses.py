@@ -29,7 +29,7 @@ class Losses:
             remains_left(member)
 
     def error(self, failure: Failure) -> HeadgateError:
-        """Return the error to report for a failure; for a lost worker an explanation of its end."""
+        """Return a failure's error to report; a loss's first call may read and delete black boxes."""
         if isinstance(failure.what, HeadgateError):
             return failure.what
         assert isinstance(failure.what, Loss)
@@ -38,7 +38,7 @@ class Losses:
         return self._errors[failure.what]
 
     def fingerprint(self, loss: Loss) -> Fingerprint | None:
-        """Return a key that losses of a worker by the same cause share; None: the cause is unknown."""
+        """Return a key that losses by one cause share; None: unknown. Has the effects of :meth:`error`."""
         return fingerprint_of(self.error(Failure(loss)))
 
     def stuck(self, slot: int, still_ms: int) -> str:

@@ -64,7 +64,7 @@ class Rescaling:
     def perform(
         self, effect: e.MakePlan | e.CountSlots | e.TakeCheckpoint | e.CheckFit | e.AdoptPlan
     ) -> None:
-        """Perform one step of a rescale; its outcome is an event in the outbox, now or later."""
+        """Perform one step of a rescale; its outcome, if any, is an event in the outbox, now or later."""
         match effect:
             case e.MakePlan(ticket, parallelism):
                 self._outbox.put(self._make(ticket, parallelism))

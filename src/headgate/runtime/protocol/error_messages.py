@@ -17,7 +17,7 @@ def rebuild_error(kind: str, arguments: Sequence[Plain]) -> errors.HeadgateError
 
 
 def describe_error(error: BaseException) -> tuple[str, list[Plain]]:
-    """Return an error as (its class's name in `common.errors`, arguments); InternalError for other errors."""
+    """Return an error as (name of its nearest class in `common.errors`, arguments); others: InternalError."""
     if isinstance(error, errors.UserFunctionError):
         return "UserFunctionError", list(error.args)
     for cls in type(error).__mro__:

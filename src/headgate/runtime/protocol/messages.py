@@ -6,11 +6,24 @@ heartbeats and printed lines. User code is pickled inside :class:`Deploy`; only 
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from headgate.common.plain_data import Description, Plain
 from headgate.core.alignment.barriers import SavepointOrder as SavepointOrder
+from headgate.metrics import metric_table as table
+from headgate.metrics.histograms import Histogram
 from headgate.state.snapshots import InFlightShare, OperatorSubtaskState, SubtaskSnapshot
+
+_RECORDS_IN: Final = table.NUMBERS.index(table.RECORDS_IN.at())
+_RECORDS_OUT: Final = table.NUMBERS.index(table.RECORDS_OUT.at())
+_SKIPPED: Final = table.NUMBERS.index(table.BAD_RECORDS.at())
+_WATERMARK: Final = table.NUMBERS.index(table.WATERMARK.at("input"))
+_BUSY: Final = table.NUMBERS.index(table.BUSY.at())
+_BACKPRESSURED: Final = table.NUMBERS.index(table.BACKPRESSURED.at())
+_LONGEST_STEP: Final = table.NUMBERS.index(table.LONGEST_STEP.at())
+_STEPS: Final = table.HISTOGRAMS.index(table.STEPS.at())
 
 
 class _OfAttempt(msgspec.Struct, frozen=True):
@@ -50,6 +63,8 @@ class Deploy(_OfAttempt, frozen=True, tag="deploy"):
     restored_storage: str | None  # URI to which names of restored files are relative, or None
     storage: str | None  # URI of the checkpoint directory; None: state goes into acknowledgements
     marker: str | None  # token of a file that the worker must see in that directory
+    numbers: list[str]  # series of metrics (`metrics.metric_table`), in the order of `Counters.values`
+    histograms: list[str]  # series of metrics, in the order of `Counters.histograms`
     # (vertex, subtask) -> in-flight records, to be processed before all others
     in_flight: list[tuple[int, int, list[InFlightShare]]] = []
     finished: list[tuple[int, int]] = []  # (vertex, subtask) of readers that had read all input
@@ -106,18 +121,57 @@ class AssignSplits(_OfSubtask, frozen=True, tag="assign-splits"):
     splits: list[tuple[str, Plain]] | None
 
 
-class Counters(msgspec.Struct, frozen=True):
-    """Running totals of one subtask since the attempt began."""
+class Counters(msgspec.Struct, frozen=True, array_like=True):
+    """The metrics of one subtask since the attempt began, as whole numbers in the order of `Deploy`'s series.
+
+    The properties are for the driver, whose series come in the order of `metrics.metric_table`.
+    """
 
     vertex: int
     subtask: int
-    records_in: int
-    records_out: int
-    skipped: int  # bad records
-    watermark: int | None
-    busy_ms: int
-    backpressured_ms: int
-    longest_step_ms: float
+    values: list[int]
+    histograms: list[list[int]]  # cells and their counts, as `Histogram.sparse` gives them
+
+    @property
+    def records_in(self) -> int:
+        """Records that the subtask has processed, or as a source has read."""
+        return self.values[_RECORDS_IN]
+
+    @property
+    def records_out(self) -> int:
+        """Records that the subtask has emitted, or as a sink has written."""
+        return self.values[_RECORDS_OUT]
+
+    @property
+    def skipped(self) -> int:
+        """Bad records that the source has left out."""
+        return self.values[_SKIPPED]
+
+    @property
+    def watermark(self) -> int | None:
+        """Event time of the input in ms; None: not known."""
+        mark = self.values[_WATERMARK]
+        return None if mark == table.WATERMARK.unknown else mark
+
+    @property
+    def busy_ms(self) -> int:
+        """Time in which the subtask has worked."""
+        return self.values[_BUSY]
+
+    @property
+    def backpressured_ms(self) -> int:
+        """Time in which the subtask had work and could not emit."""
+        return self.values[_BACKPRESSURED]
+
+    @property
+    def longest_step_ms(self) -> float:
+        """The longest time for which the subtask has held up its worker's loop."""
+        return self.values[_LONGEST_STEP] / 1000
+
+    @property
+    def steps(self) -> Histogram:
+        """The times for which the subtask has held up its worker's loop, step by step, in microseconds."""
+        return Histogram(self.histograms[_STEPS])
 
 
 class DataEnded(_OfSubtask, frozen=True, tag="data-ended"):

@@ -116,7 +116,7 @@ class UndeclaredRows:
             self._report(name, pickled)
 
     def decode(self, payload: memoryview, count: int) -> list[Any]:
-        """Return the `count` records of an encoded batch; unpickles, so only from authenticated workers."""
+        """Return the `count` records of a batch. May unpickle: the caller has authenticated the sender."""
         form, length = _HEAD.unpack_from(payload)
         body = payload[_HEAD.size :]
         if form == _PICKLED:

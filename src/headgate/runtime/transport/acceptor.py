@@ -34,10 +34,10 @@ class _Pending:
 
 
 class Acceptor:
-    """Accepts connections on a listener, in a thread of its own that also calls the callbacks; none may
+    """Accepts connections on a listener, in a thread started at once that also calls the callbacks; none may
     block.
 
-    `admit` gets the blocking socket of a welcome peer, right after `judge` and before any other `judge`.
+    `admit` takes over a welcome peer's blocking socket, before `judge` runs again, or drops it by raising.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Acceptor:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop accepting, drop pending handshakes and end the thread. Can be called twice."""
+        """Stop accepting, close the listener, drop pending handshakes, end the thread. Can be repeated."""
         with self._close_lock:
             if self._closing:
                 return

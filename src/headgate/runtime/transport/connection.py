@@ -49,7 +49,7 @@ class Connection:
                     self.sock.shutdown(how)
 
     def close(self) -> None:
-        """Close the file handle, once no other thread uses the socket any more."""
+        """Close the socket's file handle; the caller knows that no other thread uses the socket any more."""
         with self._lock:
             self._closed = True
             self.sock.close()
@@ -102,7 +102,7 @@ class FrameSender:
 
     `establish` returns the connection; it runs in the thread, so that it may block. It gets a function that
     registers a connection not ready yet, so that :meth:`abort` reaches it. `on_end` is called once in the
-    thread when it ends: with None after :meth:`finish`, the reason given to :meth:`abort`, or the error.
+    thread at its end, the connection still open: with None after `finish`, `abort`'s reason, or the error.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class FrameSender:
         self._thread.start()
 
     def send(self, frame: Frame) -> None:
-        """Queue a frame; never blocks. Does nothing after :meth:`finish`, :meth:`abort` or an error."""
+        """Queue a frame; never blocks. Aborts if too many bytes are queued. Does nothing once it ended."""
         if self._ended:
             return
         if self._queued_bytes_max is not None:
@@ -147,7 +147,7 @@ class FrameSender:
         self._queue.put(None)
 
     def abort(self, reason: str | None = None) -> None:
-        """Drop the queued frames and end the thread at once; does not wait. `on_end` gets `reason`."""
+        """Drop queued frames, abort the connection, end the thread; does not wait. `on_end` gets `reason`."""
         with self._lock:
             self._ended = self._aborted = True
             self._reason = self._reason or reason
@@ -157,7 +157,7 @@ class FrameSender:
             connection.abort()
 
     def join(self, timeout_s: float | None = None) -> bool:
-        """Return True once the thread has ended, False after `timeout_s` (None: no limit) or in itself."""
+        """Wait for the thread's end, return True; False after `timeout_s`, before the start or in itself."""
         if self._thread is threading.current_thread() or self._thread.ident is None:
             return False
         self._thread.join(timeout_s)
@@ -196,7 +196,7 @@ class FrameSender:
                 return
 
     def _take_batch(self) -> tuple[list[Part], int, bool]:
-        """Return the next pieces to send, the bytes of their payloads, and whether the queue has ended."""
+        """Take queued frames, waiting for the first; return pieces, payload bytes, and if the queue ended."""
         parts: list[Part] = []
         size = count = 0
         frame = self._queue.get()

@@ -85,7 +85,7 @@ class SocketLink(Generic[M]):
             threading.Thread(target=self._abort_later, name=f"{self._thread.name}-abort", daemon=True).start()
 
     def wait_closed(self, timeout_s: float) -> bool:
-        """Wait, before the process exits, at most `timeout_s` until a closed link has ended; True: it has."""
+        """Wait at most `timeout_s` until a closed link has ended; return whether it has."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 

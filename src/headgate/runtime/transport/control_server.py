@@ -31,7 +31,7 @@ class WorkerKey(NamedTuple):
 
 
 class ControlServer:
-    """Accepts the control links of workers.
+    """Accepts the control links of workers, from its creation until :meth:`close`.
 
     Callbacks run in the receiving thread of the worker's link, in the order connected, messages, lost; they
     must not block for long, and may use any link. A callback that raises ends its link.

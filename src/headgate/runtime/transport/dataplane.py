@@ -34,7 +34,7 @@ _JOIN_TIMEOUT_S: Final = 2.0
 
 
 class _Key(NamedTuple):
-    """A peer in one attempt; sorts by age of the attempt."""
+    """A peer in one attempt; keys sort by generation and attempt, oldest first."""
 
     generation: int
     attempt: int
@@ -112,7 +112,7 @@ class SocketDataPlane:
             sender.start()
 
     def send(self, slot: int, frame: Frame) -> None:
-        """Queue a frame for the worker of `slot`, to be sent by a thread. Does nothing once it is lost."""
+        """Queue a frame for the worker of `slot`; never blocks. Does nothing once sending to it failed."""
         sender = self._outgoing.get(slot)
         if sender is None:
             raise InternalError(f"a frame was sent to slot {slot}, which is no open peer of {self._fence}")

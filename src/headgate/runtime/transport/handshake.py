@@ -60,7 +60,7 @@ class Refusal(NamedTuple):
 
 
 MAGIC: Final = b"HGHS"
-VERSION: Final = 1
+VERSION: Final = 2  # of what is said on a connection, the handshake itself and the messages after it
 NONCE_SIZE: Final = 32
 PROOF_SIZE: Final = 32
 TEXT_SIZE_MAX: Final = 4096

@@ -246,7 +246,7 @@ class FrameReceiver:
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
 
     def receive(self) -> list[tuple[FrameHeader, Frame]]:
-        """Return the next frames, at least one, with their headers; [] if the peer closed between two frames.
+        """Wait for the next frames, at least one, with headers; return [] if the peer closed between frames.
 
         Raises ProtocolError: the bytes are not valid frames, or end inside one; OSError: connection broken.
         """

@@ -35,6 +35,7 @@ from headgate.runtime.worker.operators.operator_contract import Receiver
 from headgate.runtime.worker.snapshot.finishing import AttemptServices
 from headgate.runtime.worker.task.chain_runner import ChainRunner, CollectedOutput, OnThread
 from headgate.runtime.worker.task.gate_task import GateTask, InputChannel
+from headgate.runtime.worker.task.measuring import Wanted
 from headgate.runtime.worker.task.source_task import SourceTask
 from headgate.runtime.worker.task.step_budget import StepBudget
 from headgate.runtime.worker.task.task import Task, TaskParts
@@ -47,7 +48,7 @@ _CREDIT = struct.Struct("<I")
 
 @dataclass(slots=True)
 class LocalLane:
-    """The send queue to a subtask in the same process: nothing is encoded, but mutable rows are copied."""
+    """The send queue to input `channel` of `task`, in this process: encodes nothing, copies mutable rows."""
 
     task: GateTask
     channel: int
@@ -67,7 +68,7 @@ class Exchange:
     incoming: dict[ChannelId, tuple[GateTask, int, ElementCodec]] = field(default_factory=dict)
 
     def arrived(self, slot: int, frame: Frame) -> None:
-        """Give a frame from the worker of `slot` to its channel; ProtocolError if they share no channel."""
+        """Give records, events or credit of `slot`'s worker to their channel; ProtocolError: not its own."""
         channel = ChannelId(EdgeId(frame.edge), SubtaskIndex(frame.sender), SubtaskIndex(frame.receiver))
         if frame.kind is FrameKind.CREDIT:
             output = self.outgoing.get(channel)
@@ -96,7 +97,7 @@ class Assembly:
 class Assembler:
     """Builds the subtasks of one worker: subtask number `slot` of every vertex that has one.
 
-    `deploy` has the attempt and the restored state, whose files are on `disk`.
+    `deploy` has the attempt and the restored state, whose files are on `disk` (None: it has no files).
     """
 
     def __init__(
@@ -134,6 +135,7 @@ class Assembler:
         )
         types = program.record_types
         self._codecs = {e.id: ElementCodec(types.get(e.id), undeclared) for e in self._plan.edges}
+        self._wanted = Wanted(deploy.numbers, deploy.histograms)
         self._tasks: dict[SubtaskId, Task] = {}
         self._exchange = Exchange()
 
@@ -167,7 +169,8 @@ class Assembler:
         )
         recovered = self._recovered_input(shares, lambda uid: chain.places[nodes[uid]])
         services, target_ms = self._services, settings.step_target_ms
-        parts = TaskParts(self._id(vertex), chain.operators, outputs, services, target_ms, recovered, runner)
+        made = self._id(vertex), chain.operators, outputs, services, target_ms, recovered, runner
+        parts = TaskParts(*made, self._wanted)
         senders = self._senders(vertex)
         if not senders:
             finished = (vertex.id, self._slot) in self._deploy.finished
@@ -206,7 +209,7 @@ class Assembler:
     def _receivers(
         self, vertex: Vertex, outputs: Outputs
     ) -> tuple[Receiver, dict[tuple[int, str], Receiver]]:
-        """Create the vertex's output edges; return the receivers of its main output and its side outputs."""
+        """Add the vertex's edges to `outputs`; return the receivers of its main output and side outputs."""
         mains: list[OutputEdge] = []
         sides: dict[tuple[int, str], list[OutputEdge]] = {}
         for edge in self._plan.outputs(vertex.id):

@@ -65,7 +65,7 @@ class LocalRecovery:
             background.submit(lambda: copies.completed(checkpoint), _note_failure)
 
     def close(self, background: Background, *, job_over: bool) -> None:
-        """End with the worker; if the job is over, delete the copies, after all pending writing."""
+        """Stop using the copies; if the job is over, delete them in the background, after pending writing."""
         copies, self._copies = self._copies, None
         if copies is not None and job_over:
             background.submit(copies.remove, _note_failure)

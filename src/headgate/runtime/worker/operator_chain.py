@@ -76,8 +76,8 @@ def build_chain(
     """Create the operators of one subtask, linked to each other and to its outputs; not opened yet.
 
     `main` receives the last operator's output, `sides` side outputs, by (index of the node, tag). `entries`
-    are nodes that receive restored in-flight records; `refuse` raises for records that must not leave user
-    code.
+    are indexes of nodes that receive restored in-flight records, at which an operator has to begin. `refuse`
+    raises for records that must not leave user code; None: all may.
     """
     operators: list[Operator] = []
     places: dict[int, int] = {}

@@ -116,7 +116,7 @@ class WorkersStream(io.TextIOBase):
         return self.take(text, sys._getframe(1))
 
     def take(self, text: str, caller: FrameType) -> int:
-        """Write `text`, printed by frame `caller`: complete lines to its worker's outlet, if it has one."""
+        """Give complete lines of `text`, printed by `caller`, to the worker's outlet, else to `beneath`."""
         context = task_context()
         key = f"{context.job}/{context.subtask}"
         key = key if key in self.outlets else ""
@@ -249,10 +249,10 @@ def _uninstall() -> None:
 def printing_to(
     outlet: LogOutlet | None, job: str, slot: int, *, alone: bool, box: BlackBox | None = None
 ) -> Iterator[None]:
-    """Send the lines that user code of worker `slot` of `job` prints in the `with` block to `outlet`. Without
-    an outlet they go to the standard streams of this process, with their places. If the worker is `alone` in
-    its process, lines of every thread count as its own. `box` records the last lines on standard error, to
-    explain why the process ended.
+    """Send lines that user code of worker `slot` of `job` prints in the `with` block to `outlet`, then close
+    it. Without an outlet they go to the standard streams of this process, with their places. If the worker is
+    `alone` in its process, lines of every thread count as its own. `box` records the last lines on standard
+    error, to explain why the process ended.
     """
     key = "" if alone else f"{job}/{slot}"
     with _lock:

@@ -30,7 +30,7 @@ def standstill_of(task: Task, thread: int, still_ms: int) -> m.Standstill:
 
 
 def _users_stack(frames: Sequence[FrameType]) -> str:
-    """Return the user's frames as a traceback shows them, innermost last; else the innermost frame of all."""
+    """Return traceback lines of the innermost user frames in a row, or of the innermost frame of all."""
     users: list[FrameType] = []
     for frame in frames:
         if is_users_file(frame.f_code.co_filename):

@@ -4,7 +4,7 @@ It is passive: the owner of the process calls `handle` for each message, `step` 
 and otherwise waits until `next_wakeup` or a wake-up call. Production and simulator drive it in the same way.
 
     state       on                    next state
-    idle        Deploy                running (or failed)
+    any         Deploy, if newer      running (or failed)
     running     Stop                  idle
     running     a subtask raises      failed: nothing runs, the job master has the error
     running     a peer is lost        failed
@@ -175,7 +175,7 @@ class Worker:
         self._report_idle()
 
     def _report_idle(self) -> None:
-        """Report that the subtasks have ended and which user code runs on; blocking calls get time before."""
+        """Send Idle once per Stop, with the user code that runs on; blocking calls first get `LEAVING_MS`."""
         if self._idle_until is None:
             return
         self._left_behind = [task for task in self._left_behind if task.left_behind]
@@ -266,7 +266,7 @@ class Worker:
         return bool(frames)
 
     def _guarded(self, action: Callable[[], bool | None], subtask: SubtaskId | None) -> bool:
-        """Run part of an attempt so that an exception fails the attempt, not the worker."""
+        """Run `action`; return whether it did anything. If it raises, fail the attempt and return True."""
         try:
             return bool(self._process.call(self.ports.code.call, action))
         except BaseException as error:
@@ -286,7 +286,7 @@ class Worker:
         self._dispose()
 
     def _named(self, error: BaseException, subtask: SubtaskId | None) -> BaseException:
-        """Return an error of user code that names no operator with that of the chain's head, if known."""
+        """Return Headgate's own errors as they are, others as one that names the chain's head, if known."""
         if isinstance(error, errors.HeadgateError):
             return error
         if self._assembly is not None and subtask is not None:
@@ -296,7 +296,7 @@ class Worker:
         return errors.UserFunctionError("code of the program", no_record, trace, self.attempt, kind, line)
 
     def standstills(self, loop: int) -> list[m.Standstill]:
-        """Return the subtasks' steps and calls of user code that last for a second, with operator and stack.
+        """Return the steps and calls of user code that have run for 1 s or more, with operator and stack.
 
         Called in the heartbeat's thread; `loop` is the id of the thread that all subtasks here share.
         """

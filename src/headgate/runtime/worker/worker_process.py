@@ -83,8 +83,8 @@ def run_worker(
 ) -> None:
     """Run the worker of slot `slot` of gang number `gang` in this process until the job ends.
 
-    `abandon` is called, possibly in another thread, when this worker must not continue; by default the
-    process exits at once. `code` finds the modules of user code here; `threads` lists the threads of worker
+    `abandon` is called, perhaps repeatedly and in another thread, when this worker must not continue; by
+    default the process exits. `code` finds the modules of user code here; `threads` lists threads of worker
     and user code. Raises OperatingError: the job master cannot be reached; ProtocolError: it did not prove
     the job's secret, or refused this worker; FencedError: the worker's generation was replaced.
     """
@@ -98,8 +98,8 @@ def run_worker(
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Run the garbage collector less often within the `with` block, while this process is a worker. A batch
-    makes thousands of tuples and frees them at its end; Python's own threshold looks at them before.
+    """Run the garbage collector less often in the `with` block, unless it is off or runs as rarely already. A
+    batch makes thousands of tuples and frees them at its end; Python's own threshold looks at them before.
     """
     before = gc.get_threshold()
     if 0 < before[0] < YOUNG_OBJECTS:  # 0 means that it is off
@@ -200,19 +200,19 @@ class _Process:
             mailbox.wait(wait_ms)
 
     def _received(self, message: m.ToWorker) -> None:
-        """Process a message of the job master; called in the link's thread."""
+        """Have the loop handle a message, or renew the lease at once; called in the link's thread."""
         if isinstance(message, m.HeartbeatSeen):
             self._lease.renewed(message.sent_ms)
         else:
             self._mailbox.post(lambda: self._worker.handle(message))
 
     def _link_lost(self, reason: str) -> None:
-        """Exit, since this worker would no longer learn that it was replaced; called in the link's thread."""
+        """Exit, unless ending anyway, as no news of a replacement would come; called in the link's thread."""
         if not self._over.is_set():
             self._give_up(f"the connection to the job master ended ({reason})", unheard=True)
 
     def _beat(self) -> None:
-        """Send heartbeats, in a thread of their own; exit if that fails, as this process may be replaced."""
+        """Send heartbeats until the end; exit if that fails, the lease expires or the parent has ended."""
         try:
             self._beat_until_over()
         except Exception as error:
@@ -239,7 +239,7 @@ class _Process:
 
     @contextmanager
     def _threads_watched(self) -> Iterator[None]:
-        """Exit if a thread of Headgate failed as user code closed its files; else report failed threads."""
+        """Exit if a thread of Headgate fails in the `with` block after its files were closed by user code."""
         before = threading.excepthook
 
         def ended(what: threading.ExceptHookArgs) -> None:
@@ -257,7 +257,7 @@ class _Process:
             threading.excepthook = before
 
     def _give_up(self, reason: str, unheard: bool = False) -> None:
-        """Exit this process; `unheard`: no driver would read the reason, so the black box is deleted."""
+        """Call `abandon`, by default to exit; `unheard`: delete the black box, which no driver would read."""
         if self._box is not None:
             self._giving_up.acquire()  # never released: a later reason adds nothing
             closed = descriptors_closed()
@@ -275,7 +275,7 @@ class _Process:
 
 
 def load_probe(path: str | None) -> Probe:
-    """Return the probe that a test injects faults by, named "module:attribute"; None: one without effect."""
+    """Return a probe made by the factory `path`, "module:attribute", for tests; None: one without effect."""
     if path is None:
         return NoProbe()
     probe: Probe = pkgutil.resolve_name(path)()

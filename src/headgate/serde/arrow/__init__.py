@@ -1,1 +1,1 @@
-"""Converts values to Arrow columns without loss, and back. Tables and files are in `state`."""
+"""Converts values to Arrow columns without loss, and back; package `state` writes columns to files."""

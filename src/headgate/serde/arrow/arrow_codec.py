@@ -1,7 +1,7 @@
 """Codecs between plain (msgpack) values of one description and an Arrow array; here for single values.
 
 A codec exists only where nothing is lost: text and integers stay exact, a float keeps its bits, a moment
-keeps its wall clock, fold and zone. Null stands for None and for nothing else.
+keeps its wall clock, fold and zone. Null stands for None (or a TypedDict's missing key), for no other value.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SECOND: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Codec(Generic[V]):
-    """Converts plain values (as msgpack stores them) to arrays of one Arrow type, and back."""
+    """Converts plain values (msgpack's) to arrays of one Arrow type, and back; callers must check `fits`."""
 
     type: pa.DataType
     to_array: Callable[[Sequence[V | None]], pa.Array]  # of plain values; None is null
@@ -41,7 +41,7 @@ def _direct(type_: pa.DataType, *, fits: Callable[[V], bool] | None = None, tota
 
 
 def _counted(storage: pa.DataType, type_: pa.DataType) -> Codec[int]:
-    """Return the codec of integers that are times or durations: stored as `storage`, seen as `type_`."""
+    """Return the codec of ints seen as times or durations, Arrow's `type_`, of the same bits as `storage`."""
     return Codec(
         type_,
         lambda values: pa.array(values, storage).view(type_),
@@ -95,7 +95,7 @@ def _days(micros: int) -> tuple[int, int, int]:
 
 
 def _moment(wall: Codec[int]) -> Codec[Moment]:
-    """Return the codec of a wall-clock time and its zone: by name, by a fixed offset, by both, or none."""
+    """Return the codec of wall-clock times (stored by `wall`) with zones: a name, an offset, both or none."""
     fold: Codec[bool] = _direct(pa.bool_())
     parts: dict[str, Codec[Any]] = {"wall": wall, "fold": fold, "zone": STRING, "utc_offset": _MICROSECONDS}
     return struct_codec(parts, _moment_row, _moment_plain)
@@ -164,7 +164,7 @@ _NUMPY: Final[dict[str, pa.DataType]] = {
 
 
 def numpy_codec(dtype: str) -> Codec[bytes] | None:
-    """Return the codec of NumPy scalars, whose plain values are bytes; None for dtypes that Arrow lacks."""
+    """Return the codec of NumPy scalars of a dtype such as "<i4", as bytes; None for float16 and complex."""
     if dtype == "|b1":
         return Codec(
             pa.bool_(),

@@ -54,7 +54,7 @@ class ArrowColumn:
         return [typed, pa.array([None if fit else _cell(value) for value, fit in pairs], pa.binary())]
 
     def values(self, columns: Mapping[str, pa.Array]) -> list[Any]:
-        """Return the plain values held by arrays, given by column name; StorageError if they are invalid."""
+        """Return the plain values (or `Beyond`) in `columns`: name -> array; StorageError if damaged."""
         raw = columns.get(self.name + RAW)
         try:
             codec = self._codec

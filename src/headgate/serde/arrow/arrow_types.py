@@ -33,7 +33,7 @@ _ABSENT: Final[Any] = object()
 
 
 def arrow_type(stored: Description) -> pa.DataType | None:
-    """Return the Arrow type of a description's values; None where no type holds them completely.
+    """Return the type of the typed column of a description's values; None if bytes alone can hold them.
 
     Example:
         >>> from headgate.serde.resolve import serializer_for
@@ -47,7 +47,7 @@ def arrow_type(stored: Description) -> pa.DataType | None:
 
 
 def codec_of(stored: Description) -> Codec[V] | None:
-    """Return the codec between a description's plain values and Arrow; None where something would be lost."""
+    """Return the codec between a description's plain values and Arrow; None if bytes alone can hold them."""
     kind = text_in(stored, "kind")
     if kind in SINGLE:
         return SINGLE[kind]
@@ -251,7 +251,7 @@ def _slices(array: pa.Array, flat: Sequence[V]) -> list[Sequence[V] | None]:
 
 
 def _union_codec(stored: Description) -> Codec[V] | None:
-    """Return the codec of ``X | None``, or None for other unions, whose members have no common type."""
+    """Return the codec of ``X | None``; None where X has no codec, and for unions without a common type."""
     member = optional_of(stored)
     codec: Codec[V] | None = None if member is None else codec_of(member)
     if codec is None:

@@ -57,7 +57,7 @@ def foreign_form(cls: type) -> Form | None:
 
 
 def array_form(hint: Hint) -> Form | None:
-    """Return the codec of ``NDArray[X]`` and ``np.ndarray[shape, np.dtype[X]]``; None for other types."""
+    """Return the codec of ``NDArray[X]`` or ``np.ndarray[...]``, else None; UsageError for an unfit dtype."""
     origin = get_origin(hint)
     if not isinstance(origin, type) or (origin.__module__, origin.__name__) != ("numpy", "ndarray"):
         return None
@@ -101,7 +101,7 @@ def _scalar_reader(dtype: np.dtype[T]) -> Callable[[bytes], T]:
 
 
 def _exact_dtype(cls: type[np.generic]) -> np.dtype[np.generic] | None:
-    """Return the little-endian dtype of a scalar class; None where the class leaves it open."""
+    """Return a scalar class's little-endian dtype; None unless it is a bool or number of a portable size."""
     import numpy as np
 
     if any(vars(np)[name] is cls for name in _ABSTRACT):
@@ -117,7 +117,7 @@ def _exact_dtype(cls: type[np.generic]) -> np.dtype[np.generic] | None:
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec:
-    """Constraints that an annotation puts on NumPy arrays; None allows anything."""
+    """Constraints that an annotation puts on NumPy arrays; None allows whatever can be stored."""
 
     dtype: str | None = None  # exact, as NumPy writes it
     kind: str | None = None  # NumPy's letter of dtypes whose width or unit is left open

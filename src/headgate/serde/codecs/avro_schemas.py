@@ -35,7 +35,7 @@ Schema: TypeAlias = "str | list[Schema] | Definition"
 
 
 def canonical(text: str) -> Schema:
-    """Return the canonical form of a schema given as JSON text; UsageError if the text is no valid schema."""
+    """Return the canonical form of a schema in JSON text; UsageError if it is invalid or cannot be stored."""
     fastavro = _fastavro()
 
     def parsed(schema: Schema) -> Schema:
@@ -60,7 +60,7 @@ def canonical(text: str) -> Schema:
 
 
 def expanded(schema: Schema) -> Schema:
-    """Return a schema with names replaced by definitions; UsageError if a type contains itself."""
+    """Return a schema with definitions for names; UsageError for recursion, and array items of no bytes."""
     return _expand(schema, {}, ())
 
 
@@ -97,7 +97,7 @@ def logical_of(schema: Schema) -> tuple[Json, ...]:
 
 
 def hinted(schema: Schema) -> Definition:
-    """Return a schema as the one field of a record, which fastavro takes without parsing it again.
+    """Return an expanded schema as the one field of a record, which fastavro takes without parsing it again.
 
     A record is encoded as its fields one after the other, so the bytes are those of the value itself.
     """
@@ -127,7 +127,7 @@ def fits(schema: Definition, value: T) -> bool:
 
 
 def read(data: bytes, writer: Definition, reader: Definition | None = None) -> Any:
-    """Return the value of bytes of schema `writer`, as `reader` if given (both hinted); else ValueError."""
+    """Return the one value of bytes written by `writer`, read as `reader` (both hinted); else ValueError."""
     source = io.BytesIO(data)
     try:
         value = _fastavro().schemaless_reader(source, writer, reader)["value"]
@@ -193,7 +193,7 @@ def _reduced_field(field: Definition, namespace: str) -> Definition:
 
 
 def _logical_type(parsed: Definition) -> Definition:
-    """Return a type's logical type and its parameters; empty where fastavro knows none, as Avro demands."""
+    """Return a logical type and its parameters; empty for one that fastavro lacks: Avro has those ignored."""
     if f"{parsed['type']}-{parsed.get('logicalType')}" not in _fastavro().read.LOGICAL_READERS:
         return {}
     return {name: parsed[name] for name in LOGICAL if name in parsed}
@@ -260,7 +260,7 @@ _LOGICAL_CLASSES: Final[dict[str, type]] = {
 
 
 def avro_form(hint: Hint, schema_text: str) -> Form:
-    """Return the codec (:class:`Form`) of values annotated as ``Annotated[hint, hg.avro(schema)]``."""
+    """Return the codec of ``Annotated[hint, hg.avro(schema)]``; UsageError if hint and schema disagree."""
     schema = canonical(schema_text)
     tree = expanded(schema)
     classes = _classes(tree)

@@ -43,7 +43,7 @@ def _wire(cls: type, element: Form) -> Hint:
 
 
 def each(cls: Callable[[Iterable[V]], Collection[V]], convert: Convert | None) -> Convert:
-    """Return a function that converts the elements of a sequence and makes a `cls` of them."""
+    """Return a function that makes a `cls` of a sequence's elements, each converted (None: as they are)."""
     if convert is None:
         return lambda values: cls(values)
     if cls is list:
@@ -69,7 +69,7 @@ def tuple_form(elements: list[Form]) -> Form:
 
 
 def row_converter(converts: list[Convert | None]) -> Callable[[Sequence[V]], tuple[V, ...]]:
-    """Return a function that converts a row of values position by position and refuses other lengths."""
+    """Return a function that converts a row by position (None: not); ValueError for another length."""
     size = len(converts)
     todo = [(place, convert) for place, convert in enumerate(converts) if convert is not None]
 

@@ -63,7 +63,7 @@ def to_tagged(value: T) -> Tagged:
 
 
 def encode_tagged(value: T) -> bytes:
-    """Return the msgpack bytes of one plain value, or of a structure that :func:`to_tagged` made."""
+    """Return the msgpack bytes of a plain value, or of what `to_tagged()` made; UsageError for a cycle."""
     try:
         return _encode(to_tagged(value))
     except RecursionError:
@@ -71,7 +71,7 @@ def encode_tagged(value: T) -> bytes:
 
 
 def as_plain(value: Any) -> Any:
-    """Return the plain value that msgspec stores for a value, as the value of an Enum's member."""
+    """Return the plain data that msgspec makes of a value (Enum members: their value); else TypeError."""
     kind = type(value)
     if kind in (list, tuple, set, frozenset):
         return kind(as_plain(part) for part in value)
@@ -101,7 +101,7 @@ def encode_tagged_each(values: Sequence[Any]) -> list[bytes]:
 
 
 def untag(code: int, data: memoryview) -> Any:
-    """Return the value of msgpack's extension type `code` with this `data`; `ext_hook` of every decoder."""
+    """Return the value of an extension type, as decoders' `ext_hook`; StorageError for an unknown `code`."""
     reader = _UNTAGGERS.get(code)
     if reader is None:
         raise StorageError(f"stored bytes hold extension type {code}; expected 1 to {len(_UNTAGGERS)}")
@@ -214,7 +214,7 @@ class DynamicSerializer(TypeSerializer[Any]):
         return bytes((_MODE_VALUES,)) + encode_tagged(list(values)) if fast is None else fast
 
     def encode_scalars(self, values: Sequence[Any]) -> bytes | None:
-        """Encode scalars, or tuples of scalars, at msgspec's speed; None where a value is something else."""
+        """Return a batch if msgspec alone can hold it (scalars, or tuples or dicts of these), else None."""
         try:
             mode = _fast_mode(values)
             return None if mode is None else with_mode(mode, values)

@@ -22,13 +22,13 @@ Make = Callable[[Rows], list[Any]]
 
 
 class FieldRows:
-    """Converts records of one class to rows and back; `make` makes them without running its code again."""
+    """Converts records of one class to rows and back; `make` makes them, running none of the class's code."""
 
     def __init__(self, names: Sequence[str], make: Make) -> None:
         self._read, self._make = _reader(names), make
 
     def encode(self, records: Sequence[T]) -> bytes | None:
-        """Return the bytes of records of the class; None where a value is no scalar or a field is not set."""
+        """Return the bytes of records of the class (unchecked); None if a field is unset or no scalar."""
         try:
             return _codec.encode_scalars(self._read(records))
         except AttributeError:
@@ -68,7 +68,7 @@ def _reader(names: Sequence[str]) -> Callable[[Sequence[T]], Rows]:
 
 
 def _attributes(cls: Any, names: list[str]) -> tuple[list[str], Make]:
-    """Return the names, and a generated function that makes objects of rows by setting their attributes."""
+    """Return the names, and a generated function that makes objects of rows without calling `__init__`."""
     if not names:
         return names, lambda rows: [cls.__new__(cls) for _ in rows]
     assign = "one.{0} = field_{0}" if cls.__setattr__ is object.__setattr__ else "put(one, {0!r}, field_{0})"

@@ -55,7 +55,7 @@ _TEXT_KEYS: Final = frozenset({"str", "any", "enum"})
 
 
 def json_form(inner: Form) -> Form:
-    """Return the codec (:class:`Form`) of values annotated as ``Annotated[T, hg.json]``."""
+    """Return the codec of ``Annotated[T, hg.json]``; `inner` is T's. UsageError if JSON cannot hold T."""
     shape = _shape(inner.description)
     to_inner = keep if inner.to_plain is None else inner.to_plain
     return Form(
@@ -73,7 +73,7 @@ def json_form(inner: Form) -> Form:
 
 
 def evolve_json(stored: Description, new: Form, evolve: Callable[[Description, Form], Reading]) -> Reading:
-    """Return how JSON text described as `stored` is read as `new`; `evolve` does that for the inner type."""
+    """Return how JSON text of `stored` is read as `new`, inner types by `evolve`; Refused if it cannot be."""
     if new.description["kind"] != JSON:
         raise Refused(f"was JSON text and is {new.name}; keep hg.json in the annotation")
     of = mapping_in(stored, "of")

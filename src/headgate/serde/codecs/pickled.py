@@ -37,7 +37,7 @@ class ClassNames(Protocol):
     """Names for classes that the receiver cannot import, such as those of the running script."""
 
     def name_of(self, cls: type) -> str | None:
-        """Return the name of a class that every worker of the job knows; None for every other class."""
+        """Return a name by which every worker of the job finds the class; None for a class without one."""
 
     def class_of(self, name: str) -> type:
         """Return the class of a name; a `LookupError` says that no such class came with the program."""
@@ -92,7 +92,7 @@ class OwnClasses:
 
 
 def encode_rows(rows: Sequence[V], names: ClassNames | None = None) -> bytes:
-    """Pickle rows that no serializer holds; `names` names the classes that the receiver cannot import."""
+    """Return rows pickled (else UsageError); `names` names the classes that the receiver cannot import."""
     out = io.BytesIO()
     try:
         _RowPickler(out, names).dump(list(rows))
@@ -105,7 +105,7 @@ def encode_rows(rows: Sequence[V], names: ClassNames | None = None) -> bytes:
 
 
 def decode_rows(data: bytes | memoryview, names: ClassNames | None = None) -> list[V]:
-    """Unpickle rows; the caller has authenticated the sender and verified the checksum."""
+    """Unpickle rows, which runs code of the bytes: first authenticate the sender, and verify a checksum."""
     rows: list[V] = _RowUnpickler(io.BytesIO(data), names).load()
     return rows
 
@@ -116,13 +116,13 @@ def encode_class(cls: type, names: ClassNames | None = None) -> bytes:
 
 
 def decode_class(data: bytes, names: ClassNames | None = None) -> type:
-    """Return the class that a reference names; the caller has authenticated the sender."""
+    """Return the class that a reference names, which unpickling may import: first authenticate the sender."""
     classes: list[type] = decode_rows(data, names)
     return classes[0]
 
 
 def _shipped_class(name: str) -> type:
-    """Marks a shipped class in pickled rows; :class:`_RowUnpickler` looks the class up, calling nothing."""
+    """Mark a shipped class in pickled rows; raise if called, as :class:`_RowUnpickler` never does."""
     raise pickle.UnpicklingError(f"class {name!r} can be found by the workers of its job only")
 
 
@@ -154,7 +154,7 @@ class _RowUnpickler(pickle.Unpickler):
 
 
 def dump_value(value: V, declared: type) -> bytes:
-    """Return the pickle of one value of state.
+    """Return the pickle of one value of state; ValueError if it cannot be pickled.
 
     The bytes refer to the declared class as that and not by its module, which is another one when the
     program's file is run instead of imported.
@@ -235,7 +235,7 @@ def pickled_form(hint: Hint) -> Form:
 
 
 def evolve_pickled(stored: Description, new: Form) -> Reading:
-    """Raise Refused always: values pickled as another class or by another Python version cannot be read."""
+    """Raise Refused always: this is called where class or Python changed, and such pickles are not read."""
     now, was = new.description, text_in(stored, "name")
     if now["kind"] != PICKLE or was != now["name"]:
         current = f"pickled {now['name']!s}" if now["kind"] == PICKLE else new.name

@@ -63,7 +63,7 @@ def message_form(cls: type) -> Form | None:
 
 
 def reader(cls: Any, keep_unknown: bool) -> Callable[[bytes], _Message]:
-    """Return a function that makes messages of bytes; `keep_unknown` keeps fields unknown to the class."""
+    """Return a function that reads messages of `cls`; fields it lacks are dropped unless `keep_unknown`."""
 
     def read(plain: bytes) -> _Message:
         try:
@@ -85,7 +85,7 @@ def _write(message: _Message) -> bytes:
 
 
 def _collect(descriptor: Any, messages: Messages, enums: dict[str, Plain]) -> None:
-    """Add the descriptions of a message and of every type that its fields name, each once."""
+    """Add to `messages` and `enums`, by full name, a message and all types that can be reached from it."""
     fields: list[dict[str, Plain]] = []
     messages[descriptor.full_name] = fields
     for number in sorted(descriptor.fields_by_number):

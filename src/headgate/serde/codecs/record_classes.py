@@ -124,7 +124,7 @@ def _reader(names: list[str]) -> Convert:
 
 
 def _filler(cls: type[T], names: list[str]) -> Callable[[Iterable[V]], T]:
-    """Return a function that builds an instance of a row of values without running its initialiser again."""
+    """Return a function that makes an instance of `cls` of a row of values without calling its `__init__`."""
     put = object.__setattr__
 
     def fill(row: Iterable[V]) -> T:
@@ -233,7 +233,7 @@ Defaults = dict[str, Any]
 
 
 def defaults_of(kind: str, cls: type) -> Defaults:
-    """Return the defaults of a record class's fields; `kind` is of its description, not "typeddict"."""
+    """Return the defaults of a class's fields; `kind` is "dataclass", "attrs", "struct" or "namedtuple"."""
     return _DEFAULTS[kind](cls)
 
 

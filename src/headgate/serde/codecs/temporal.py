@@ -57,7 +57,7 @@ def timedelta_from_plain(plain: tuple[int, int, int]) -> dt.timedelta:
 
 
 def _zone_to_plain(zone: dt.tzinfo | None) -> Zone:
-    """Return None, a fixed offset in microseconds, one with its name, or the key of a `ZoneInfo`."""
+    """Return None, an offset in microseconds, one with its name, or a `ZoneInfo`'s key; else UsageError."""
     if zone is None:
         return None
     if type(zone) is ZoneInfo and zone.key is not None:

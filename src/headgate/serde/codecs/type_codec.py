@@ -145,7 +145,7 @@ class FormSerializer(TypeSerializer[T]):
         return values
 
     def encode_checked(self, values: Sequence[T]) -> bytes:
-        """Return the bytes of a batch after checking that the values are of the type; else UsageError."""
+        """Return the bytes of a batch (else UsageError): scalars are checked by class, others by decoding."""
         if self.form.description["kind"] in _EXACT:
             classes = self.form.classes | self.form.guests
             if set(map(type, values)) <= classes:

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def union_form(members: Sequence[Form]) -> Form:
-    """Return the codec of ``X | Y | None``; the order of the alternatives is part of the bytes."""
+    """Return the codec of ``X | Y | None``; bytes may depend on order; UsageError if two share a class."""
     name = " | ".join(member.name for member in members)
     immutable = all(member.immutable for member in members)
     wire, to_plain, from_plain = _layout(members, name)
@@ -137,7 +137,7 @@ def _places(members: Sequence[Form], name: str) -> dict[type, int]:
 
 
 def literal_form(values: Sequence[T], scalars: Sequence[Form]) -> Form:
-    """Return the codec of ``Literal[*values]`` by the codecs `scalars` of their types; it takes no others."""
+    """Return the codec of ``Literal[*values]`` by codecs `scalars` of their types; it writes no others."""
     base = scalars[0] if len(scalars) == 1 else union_form(scalars)
     allowed = {(type(value), value) for value in values}
     convert = base.to_plain

@@ -94,7 +94,7 @@ def snapshot_classes(snapshot: TypeSerializerSnapshot[T]) -> tuple[SnapshotClass
 
 
 def reader_of_stored(stored: Description, current: TypeSerializer[T]) -> Reader:
-    """Return a function that decodes batches of a stored description for `current`; else UsageError."""
+    """Return a function (bytes, count) that decodes stored batches for `current`; UsageError if none can."""
     old_snapshot = stored_snapshot(stored, current)
     judged = judge_snapshot(old_snapshot, current, writer_of(stored))
     if isinstance(judged.verdict, Incompatible):

@@ -29,7 +29,7 @@ Evolve = Callable[[Description, Form], Reading]
 
 
 def evolve_record(stored: Description, new: Form, evolve: Evolve) -> Reading:
-    """Return how records of a stored description are read as `new`, their fields by `evolve`; or Refused."""
+    """Return how stored records are read as `new`, their fields by `evolve`; Refused if they cannot be."""
     record = _as_dict(stored) if new is ANY and stored["kind"] == "typeddict" else new.record
     name = text_in(stored, "name")
     if record is None:
@@ -58,7 +58,7 @@ def evolve_record(stored: Description, new: Form, evolve: Evolve) -> Reading:
 
 
 def _as_dict(stored: Description) -> Record:
-    """Return what is known of a class's fields (Record) to read a stored TypedDict as a plain dict."""
+    """Return the Record by which a stored TypedDict is read as a plain dict, each field as type Any."""
     names, required = list(mapping_in(stored, "fields")), texts_in(stored, "required")
     fields = tuple(Field(name, ANY, default=None if name in required else absent) for name in names)
     return Record((text_in(stored, "name"),), fields, dict_builder(names))

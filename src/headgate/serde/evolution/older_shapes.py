@@ -52,7 +52,7 @@ _PARTS: Final[dict[str, tuple[str, ...]]] = {"list": ("of",), "dict": ("key", "v
 
 @stored_description()
 def judge_description(stored: Description, current: TypeSerializer[T]) -> Compatibility:
-    """Return the verdict on reading values of one built-in serializer as those of another, `current`."""
+    """Return the verdict on reading values, described as `stored`, as those of `current`, also built-in."""
     try:
         return evolve(stored, form_of(current)).verdict
     except Refused as refused:
@@ -60,7 +60,7 @@ def judge_description(stored: Description, current: TypeSerializer[T]) -> Compat
 
 
 def reading_serializer(stored: Description, current: TypeSerializer[T]) -> TypeSerializer[T]:
-    """Return a serializer that decodes described values as those of `current`; UsageError if none can."""
+    """Return a serializer, to decode only, of described values as `current`'s; UsageError if none can."""
     try:
         reading = evolve(stored, form_of(current))
     except Refused as refused:
@@ -101,7 +101,7 @@ def evolve(stored: Description, new: Form) -> Reading:
 
 
 def _plain(stored: Description) -> Reading:
-    """Return how stored values are read as plain ones of type Any; the caller adds the change's verdict."""
+    """Return how stored values are read as type Any, Refused for classes; the caller replaces the verdict."""
     if stored["kind"] == "union":
         return _from_union(stored, ANY)
     return evolve(mapping_in(stored, "of"), ANY) if stored["kind"] == "literal" else _single(stored, ANY)
@@ -228,7 +228,7 @@ def _dict(stored: Description, new: Form) -> Reading:
 
 
 def _all_apart(make: Convert) -> Convert:
-    """Return a conversion that refuses elements that differed and became equal, so that none is lost."""
+    """Return `make`, checked: UsageError where elements that differed became equal, so that none is lost."""
 
     def checked(plain: Sized) -> Sized:
         made: Sized = make(plain)

@@ -31,7 +31,7 @@ class PartRefused(Refused):
 
 
 def prefixed(where: str, judge: Callable[[], Reading]) -> Reading:
-    """Return the reading of a part that `judge` gives; its changes or refusal begin with `where` it is."""
+    """Return a part's reading from `judge()`, changes put after `where`; Refused becomes PartRefused."""
     try:
         reading = judge()
     except Refused as refused:
@@ -50,7 +50,7 @@ def stored_sources(
     """Return the stored field of each new field, given by its name and its aliases; None for an added one.
 
     An alias counts where the new name is not stored. The old name may have been given to another
-    field since, which is an added one then. PartRefused, naming `owner`, if two fields have one alias.
+    field since, which is an added one then. PartRefused, naming `owner`, if two fields claim one stored.
     """
     names: list[str] = []
     claimed: dict[str, str] = {}

@@ -105,7 +105,7 @@ def parents_with_hook(cls: type, by_reference: Callable[[type], bool]) -> tuple[
 
 
 def make_without_hooks(make: Callable[..., type], arguments: tuple[V, ...], hooked: tuple[type, ...]) -> type:
-    """Make a class without calling `__init_subclass__` of its shipped parents a second time."""
+    """Return the class `make(*arguments)`, for which `__init_subclass__` is taken off `hooked` meanwhile."""
     with _creating:
         hooks = [(base, vars(base)["__init_subclass__"]) for base in hooked if _has_hook(base)]
         for base, _ in hooks:
@@ -221,7 +221,7 @@ def _new_member(cls: Any, made: _Made) -> Any:
 
 
 def _no_init(_: enum.Enum, *args: V) -> None:
-    """Stands in for the `__init__` of a member, which ran when the program defined the member."""
+    """Do nothing in place of a member's `__init__`, which ran when the program defined the member."""
 
 
 # -- structs

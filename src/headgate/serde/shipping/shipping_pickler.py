@@ -60,7 +60,7 @@ def shipping_pickler(pickler: Any) -> Any:
             self._cells = _Cells()
 
         def reducer_override(self, obj: Any) -> Any:
-            """Return how to rebuild what cloudpickle would lose or refuse; see `pickle.Pickler`."""
+            """Return how to rebuild `obj` (see `pickle.Pickler`); note names and types on script classes."""
             if isinstance(obj, _MARK_TYPES) and obj in _MARKS:
                 return _MARKS[obj]
             if isinstance(obj, type) and not isinstance(obj, _GENERIC_ALIAS):
@@ -197,9 +197,9 @@ def _without_slots(attributes: Attributes, cls: type, declared: str | Iterable[s
 
 
 def _note_globals_of_classes(code: types.CodeType, names: dict[str, None]) -> None:
-    """Add the names that bodies of classes within a function load, to those of globals that travel with it.
+    """Add what class bodies within a function load to `names`, the globals that travel with the function.
 
-    `names` are what cloudpickle has found, and keeps for this function.
+    `names` is the dict in which cloudpickle keeps what it has found for this function.
     """
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
@@ -252,7 +252,7 @@ def _set_cached(made: Any, function: Callable[P, T]) -> None:
 
 
 def _resolve_annotations(cls: type) -> None:
-    """Replace textual annotations by what they name, as workers do not have the module that defines it."""
+    """Replace a class's textual annotations, if all are known, by what they name: workers lack its module."""
     written = inspect.get_annotations(cls)
     if not any(isinstance(hint, (str, ForwardRef)) for hint in written.values()):
         return

@@ -30,10 +30,10 @@ class SerializerRegistry:
         self._owners: dict[type, type] = {}
 
     def register(self, serializer: TypeSerializer[T], where: str) -> None:
-        """Raise UsageError if a later program could not read what a serializer, or one nested in it, writes.
+        """Check a serializer and those nested in it; UsageError if a later program cannot read their bytes.
 
         That is so if methods are missing, or the snapshot's class cannot be found again, serves another
-        serializer, too, or does not read what it wrote. `where` names the state and its place, for the error.
+        registered class, too, or does not read what it wrote. `where` names state and place, for errors.
         """
         check_is_serializer(serializer, where)
         for one in _with_nested(serializer, where):

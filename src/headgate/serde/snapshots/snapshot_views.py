@@ -42,7 +42,7 @@ class DataOutputView:
         self._parts: list[bytes] = []
 
     def write_boolean(self, value: bool) -> None:
-        """Write a boolean as one byte."""
+        """Write a value's truth as one byte."""
         self._pack(_BOOLEAN, value)
 
     def write_int(self, value: int) -> None:
@@ -214,7 +214,7 @@ def snapshot_to_bytes(snapshot: WritesItself) -> bytes:
 
 
 def write_versioned(out: DataOutputView, snapshot: WritesItself) -> None:
-    """Write class name, layout version and body of a snapshot; UsageError if the body holds a pickle."""
+    """Write a snapshot's class name, layout version and body; UsageError if that fails or holds a pickle."""
     name = logical_name(type(snapshot))
     body = DataOutputView()
     try:

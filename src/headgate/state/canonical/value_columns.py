@@ -36,7 +36,7 @@ VALUE: Final = "value"
 
 
 class ValueColumns(ABC, Generic[V]):
-    """Base of the layouts: each converts values to its Arrow columns `fields`, and back; here a row each."""
+    """Base of the layouts: converts values to the Arrow columns `fields` and back; a row each by default."""
 
     fields: Sequence[pa.Field]
 
@@ -140,7 +140,7 @@ class _Spread(ValueColumns[V]):
         return [pa.array(positions, pa.int64()), *arrays]
 
     def starts(self, columns: Columns) -> list[int]:
-        """Return the rows in which values begin: at position 0, or without one if a value is empty."""
+        """Return the numbers of the rows in which values begin; StorageError: positions are not in order."""
         positions = columns[POSITION]
         places = positions.fill_null(0).to_numpy()
         starts = np.flatnonzero(places == 0)
@@ -247,7 +247,7 @@ class TableRows:
         return len(values) if sizes is None else sum(sizes)
 
     def pieces(self, values: Sequence[Any], rows: int) -> Iterator[slice]:
-        """Yield slices of `values`, one value for each of some keys, that take about `rows` rows each."""
+        """Yield slices of `values` that take at most `rows` rows each; a larger value is a slice alone."""
         sizes = self._values.sizes(values)
         if sizes is None:
             yield from (slice(start, start + rows) for start in range(0, len(values), rows))

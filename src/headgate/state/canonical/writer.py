@@ -72,7 +72,7 @@ class TablesWriter:
         self._timers: SpooledBlob | None = None
 
     def add(self, section: NewSection, entries: Iterable[Entries]) -> None:
-        """Write the table of a state; timers of both kinds wait, as they come to lie in one table."""
+        """Write and store the table of a state; timers wait for :meth:`finish`, as both kinds share one."""
         if section.name not in TIMER_SECTIONS:
             self._write(section.name, section.schema, _as_in_tables(section, entries))
             return
@@ -156,7 +156,7 @@ class TableWriter:
         self._last_group: int | None = None
 
     def add(self, part: Entries) -> None:
-        """Write entries of one key group, all or a batch of them, after those added before; groups ascend."""
+        """Write a batch of entries of one key group; the caller adds key groups in ascending order."""
         # Large values are taken fewer at a time, as far as their mean is known.
         fewer = 1 + part.size // BYTES_OF_GROUP
         rows = max(1, min(self._limit, self._rows.count(part.values) // fewer))
@@ -166,7 +166,7 @@ class TableWriter:
         self._flush_over(1)
 
     def add_rows(self, batch: pa.RecordBatch) -> None:
-        """Write rows in the table's own columns, in the order of key groups; a key's are in one batch."""
+        """Write rows with the table's columns; the caller adds them by key group, a key's in one batch."""
         groups = batch.column(0).to_numpy()
         borders = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(groups)]
         for start, stop in pairwise(borders):
@@ -194,7 +194,7 @@ class TableWriter:
             self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
 
     def finish(self) -> WrittenTable:
-        """Write the waiting rows and the end of the file, and return its length and checksum."""
+        """Write the waiting rows and the file's end; return the table's facts, its length and checksum."""
         self._flush()
         info = msgspec.structs.replace(self._info, rows=self._total)
         self._file.add_key_value_metadata({table_layout.METADATA_KEY: info.text()})
@@ -210,7 +210,7 @@ class TableWriter:
 
 
 class _Counted(io.RawIOBase):
-    """A file object that passes bytes on until it is dropped, and keeps their number and checksum."""
+    """A file object that passes bytes on until :meth:`drop`, and keeps the number and checksum of all."""
 
     def __init__(self, stream: SupportsWrite[memoryview]) -> None:
         self._stream: SupportsWrite[memoryview] | None = stream

@@ -33,8 +33,8 @@ class ChangelogBackend(BackendWrapper[TableBackend]):
     """The keyed state of one operator subtask, with a log of its changes for short checkpoints.
 
     A snapshot holds what was changed since the newest complete checkpoint, and refers to the files of that
-    one. Now and then it is complete by itself: then the log begins anew. How the backend inside writes a
-    complete snapshot is its own affair.
+    one. If it may not, or the log is too old, long or large, or too much changed, it is complete by itself
+    and the log begins anew. How the backend inside writes a complete snapshot is its own affair.
 
     `materialize_ms`: after so long, by the clock `now_ms`, the next snapshot is complete.
     `restored`: the checkpoint that will be restored, 0 for none.
@@ -72,7 +72,7 @@ class ChangelogBackend(BackendWrapper[TableBackend]):
         self._restored = restored
 
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
-        """Fix for `checkpoint` the entries changed since an earlier one, or all state; call between records.
+        """Take a snapshot, between records, of what changed since an earlier one or, if due, of all state.
 
         `completed`: newest complete checkpoint, which the snapshot may follow; 0: it must be complete by
         itself; None: it is a savepoint's, which the log leaves out of account.
@@ -129,7 +129,7 @@ class ChangelogBackend(BackendWrapper[TableBackend]):
         return PendingBase(self._backend.snapshot_sync(checkpoint, base), checkpoint, self._chain.stored)
 
     def restore(self, stored: Iterable[EarlierStates]) -> None:
-        """Fill the empty backend with stored state; a log is continued if its key groups are the same."""
+        """Fill the empty backend; continue the log if `stored` is one subtask's checkpoint, taken whole."""
         earlier = list(stored)
         self._backend.restore(earlier)
         self._waste.add(take_all(self._trackers))

@@ -89,7 +89,7 @@ class TrackedStore:
     changed: dict[Hashable, Any]
 
     def store(self) -> None:
-        """Put `value` into the table and into `changed`, if the table has another one."""
+        """Put `value` into the table and into `changed`, unless the table has that very object."""
         if self.table.get(self.key, self.default) is not self.value:
             self.changed[self.key] = self.value
             super().store()  # type: ignore[misc]
@@ -171,7 +171,7 @@ class TrackedTimerQueue(TimerQueue[K]):
         return removed
 
     def pop_due(self, up_to: int) -> Iterator[tuple[int, K]]:
-        """Remove and yield the timers up to `up_to`, in firing order, and remember them as changed."""
+        """Remove and yield the timers at or before `up_to`, in firing order; remember each as changed."""
         for timer in super().pop_due(up_to):
             self._changed.add(timer)
             yield timer

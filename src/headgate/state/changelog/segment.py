@@ -136,7 +136,7 @@ class PendingBase:
         return handle
 
     def store_with(self, new_writer: NewWriter) -> KeyedStateHandle:
-        """Store all state with another writer, as no new base of the log, then release the snapshot."""
+        """Store all state with another writer, then release the snapshot; it does not become a log's base."""
         return self.pending.store_with(new_writer)
 
     def release(self) -> None:
@@ -168,7 +168,7 @@ class PendingSegment:
         )
 
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
-        """Store the changes as a segment, or all state where the files of earlier ones may be deleted."""
+        """Store the changes, if any, as a segment; all state if `files` may not share what it follows."""
         try:
             follows = self.follows
             if not all(files.share(handle, follows.root) for handle in follows.handle.handles()):

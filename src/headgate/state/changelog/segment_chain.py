@@ -1,4 +1,4 @@
-"""Decides which stored state of an earlier checkpoint a segment of changes may follow, and its changes.
+"""Decides which stored state of an earlier checkpoint a segment may follow, and which changes it holds.
 
 A checkpoint is removed when a later one completes, and with it every file that the later one does not refer
 to. So a segment of checkpoint C follows what K stored, the newest complete one, only if every snapshot that
@@ -60,7 +60,7 @@ class Stored:
         return Stored(longer, checkpoint, self.base, replace(self, before=None, root=None))
 
     def unchanged(self, checkpoint: int) -> Stored:
-        """Return this stored state for a later `checkpoint`, if no entry was changed since."""
+        """Return this stored state as that of a later `checkpoint`; the caller knows that nothing changed."""
         return replace(self, reaches=checkpoint, before=None, root=None)
 
 
@@ -88,7 +88,7 @@ class Chain:
         self._stored[checkpoint] = stored
 
     def completed(self, checkpoint: int) -> Stored | None:
-        """Return the stored state of `checkpoint`, the newest complete one, if known; forget older ones."""
+        """Forget states older than `checkpoint`, the newest complete one; return its state, None: unknown."""
         # In place and one by one: the other thread adds to both meanwhile.
         for number in [number for number in list(self._stored) if number < checkpoint]:
             del self._stored[number]
@@ -133,7 +133,7 @@ class Epochs:
             self._epochs.append((checkpoint, changes))
 
     def since(self, checkpoint: int) -> Changes:
-        """Return the changes after `checkpoint` and before the last checkpoint closed, newer over older."""
+        """Return the closed changes after `checkpoint`, newer over older; do not change them in place."""
         found: Changes = {}
         for number, changes in self._epochs:
             if number > checkpoint:
@@ -142,7 +142,7 @@ class Epochs:
         return found
 
     def forget(self, checkpoint: int) -> None:
-        """Drop the changes up to `checkpoint`: no segment needs them any more."""
+        """Drop the changes up to and including `checkpoint`; the caller needs them for no segment."""
         self._epochs = [(number, changes) for number, changes in self._epochs if number > checkpoint]
 
 
@@ -168,7 +168,7 @@ class Waste:
         self._left: list[Changed] = []
 
     def add(self, changes: Changes) -> None:
-        """Take over changes, of which the caller keeps no reference, to free them."""
+        """Take over changes, which :meth:`settle` empties in place; the caller may not use them any more."""
         self._left += changes.values()
 
     def settle(self, budget: int) -> bool:

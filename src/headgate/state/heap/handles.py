@@ -24,7 +24,7 @@ class HeapTable(LayeredTable):
         self.entries.update(zip(keys, values, strict=True))
 
     def follow(self, handle: Any) -> None:
-        """Keep a handle's attribute `table` equal to `entries`, which is replaced now and then.
+        """Keep `table` of one handle, the last one given, equal to `entries`, which is replaced at times.
 
         Code generated for an operator reads it once per run of records, in which `entries` is not replaced.
         """
@@ -61,14 +61,14 @@ class ImmutableValueState(Generic[V]):
     bind = load
 
     def store(self) -> None:
-        """Put `value` into the table, or remove the entry if `value` is the default."""
+        """Put `value` into the table; if it is the very object `default`, remove the entry instead."""
         if self.value is self.default:
             self.table.pop(self.key, None)
         else:
             self.table[self.key] = self.value
 
     def clear(self) -> None:
-        """Remove the value of the current key."""
+        """Set `value` to the default, so that :meth:`store` removes the current key's entry."""
         self.value = self.default
 
 
@@ -112,7 +112,7 @@ class MutableValueState(_TableState, Generic[V]):
 
     @property
     def value(self) -> V:
-        """The current key's value."""
+        """The current key's value, else a new default; the program may change it in place."""
         value: V = self.table.own(self.key)
         if value is MISSING:
             value = self.make_default()
@@ -138,7 +138,7 @@ class ImmutableReducingState(ImmutableValueState[V]):
         self.reduce = reduce
 
     def add(self, value: V) -> None:
-        """Reduce `value` into the current key's value by the user's function, which may not return None."""
+        """Reduce `value` into the current key's value by the user's function; TypeError if it gives None."""
         reduced = value if self.value is MISSING else self.reduce(self.value, value)
         if reduced is None:
             raise _nothing_to_keep(self.reduce)
@@ -162,7 +162,7 @@ class ImmutableAggregatingState(ImmutableValueState[ACC], Generic[IN, ACC, OUT])
         self.function = function
 
     def add(self, value: IN) -> None:
-        """Add `value` to the current key's accumulator by the user's function, which may not return None."""
+        """Add `value` to the current key's accumulator by the user's function; TypeError if it gives None."""
         accumulator = self.function.create_accumulator() if self.value is MISSING else self.value
         accumulator = self.function.add(value, accumulator)
         if accumulator is None:
@@ -184,7 +184,7 @@ class MutableReducingState(_TableState, Generic[V]):
         self.reduce = reduce
 
     def add(self, value: V) -> None:
-        """Reduce `value` into the current key's value by the user's function, which may not return None."""
+        """Reduce `value` into the current key's value by the user's function; TypeError if it gives None."""
         before = self.table.own(self.key)
         reduced = value if before is MISSING else self.reduce(before, value)
         if reduced is None:
@@ -192,7 +192,7 @@ class MutableReducingState(_TableState, Generic[V]):
         self.table.put(self.key, reduced)
 
     def get(self) -> V | None:
-        """Return the current key's reduced value; None when no value was added."""
+        """Return the current key's reduced value, which may be changed in place; None: nothing was added."""
         # Owned even for reading: the program may change what it gets.
         value = self.table.own(self.key)
         return None if value is MISSING else value
@@ -208,7 +208,7 @@ class MutableAggregatingState(_TableState, Generic[IN, ACC, OUT]):
         self.function = function
 
     def add(self, value: IN) -> None:
-        """Add `value` to the current key's accumulator by the user's function, which may not return None."""
+        """Add `value` to the current key's accumulator by the user's function; TypeError if it gives None."""
         accumulator = self.table.own(self.key)
         if accumulator is MISSING:
             accumulator = self.function.create_accumulator()
@@ -256,7 +256,7 @@ class HeapListState(_TableState, Generic[V]):
             self.table.put(self.key, added)
 
     def get(self) -> list[V]:
-        """Return a copy of the elements; empty when there are none."""
+        """Return a new list of the elements themselves, not copied; empty when there are none."""
         return list(self._elements())
 
     def update(self, values: Iterable[V]) -> None:
@@ -308,7 +308,7 @@ class HeapMapState(Subscripts[MK, MV], _TableState):
         return len(self.table.entries.get(self.key, ()))
 
     def items(self) -> Iterable[tuple[MK, MV]]:
-        """Return the entries at this moment, in order of insertion."""
+        """Return a list of the entries of now, in order of insertion; their values are not copied."""
         return list(self._entries().items())
 
     def _entries(self) -> dict[MK, MV]:

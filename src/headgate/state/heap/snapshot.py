@@ -60,7 +60,7 @@ class StateView:
         return slices_of(self.layers, SLICE_ENTRIES)
 
     def taken(self) -> None:
-        """Release the fixed entries to their table, unless they can change in place; all slices were read."""
+        """Release the fixed entries to their table, if immutable; call it after the last slice."""
         if self.serializer.immutable:
             self.release()
 
@@ -89,7 +89,7 @@ class TimersView:
             yield keys, timestamps
 
     def taken(self) -> None:
-        """Release the fixed timers to their queue; all slices were read."""
+        """Release the fixed timers to their queue; call it after the last slice."""
         self.release()
 
     def ordered(self, keys: list[Hashable], values: list[Any]) -> Columns:
@@ -135,7 +135,7 @@ class PendingHeapSnapshot:
         self._views = []
 
     def write_to(self, writer: StateWriter) -> None:
-        """Add each state and each kind of timers to `writer` as a section."""
+        """Add each state and kind of timers to `writer` as a section, filtered by `keep`, and release it."""
         for view in self._views:
             encode = _encoder(view.name, view.serializer)
             writer.add(

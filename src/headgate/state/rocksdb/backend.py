@@ -59,7 +59,7 @@ class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
     `cache_entries`: keys of one state that are kept as live values at most.
     `eager_migration`: whether a restore rewrites all values of older types; else :meth:`settle` does.
     `timers_on_disk`: whether timers are in RocksDB, and only the next ones in memory too.
-    `map_entries`: whether each entry of a large map is stored by itself.
+    `map_entries`: whether each entry of a large map is stored by itself, if the type of its keys allows it.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
         return [migration.progress() for migration in self._migrations]
 
     def restore(self, stored: Iterable[Stored]) -> None:
-        """Fill the empty backend with stored state; one subtask's RocksDB files are continued if possible."""
+        """Fill the empty backend; continue RocksDB's files with most of the key groups, if formats allow."""
         self._check_empty(all(table.empty() for table in self._tables.values()))
         with open_restore(
             stored, self.targets, self.groups, self.max_parallelism, takes_native=True
@@ -211,7 +211,7 @@ class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
         self._migrate()
 
     def _attach_timers(self) -> None:
-        """Attach the timer queues to restored column families, or move the timers there into memory."""
+        """Attach the timer queues to restored column families, or move timers out of these into memory."""
         on_disk = self._timers_on_disk
         for kind, queue in self._timers.items():
             store = self._database.stores[kind]

@@ -59,7 +59,7 @@ class ColumnStore:
         return values
 
     def write(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Put entries, and delete those whose value is None, in one batch."""
+        """Put entries, and delete those whose value is None, in one batch; there is no write-ahead log."""
         batch, handle = WriteBatch(raw_mode=True), self._handle
         for key, value in entries:
             if value is None:

@@ -50,7 +50,7 @@ def storage_keys(keys: Sequence[Hashable], max_parallelism: int) -> list[bytes]:
 
 
 def groups_range(first: int, last: int) -> tuple[bytes, bytes]:
-    """Return the bytes at which the stored keys of some key groups begin, and those at which they end.
+    """Return the bytes from which (inclusive) to which (exclusive) stored keys of these key groups lie.
 
     Example:
         >>> [edge.hex() for edge in groups_range(64, 127)]
@@ -65,7 +65,7 @@ def group_of(stored: bytes) -> int:
 
 
 def prefix_length(stored: bytes) -> int:
-    """Return how many bytes of a stored key are those of :func:`storage_key`; a namespace may follow."""
+    """Return how many bytes of a stored key are those of :func:`storage_key`; a map's own key may follow."""
     length = _HEAD.size + int.from_bytes(stored[2:6], "big")
     if len(stored) < length:
         raise StorageError(
@@ -75,7 +75,7 @@ def prefix_length(stored: bytes) -> int:
 
 
 def key_of(stored: bytes) -> Hashable:
-    """Return the key that :func:`storage_key` encoded; a StorageError if the bytes are damaged."""
+    """Return the key, as :func:`one_form` gives it, of stored bytes; a StorageError if they are damaged."""
     try:
         _, length = _HEAD.unpack_from(stored)
         if len(stored) != _HEAD.size + length:

@@ -38,28 +38,28 @@ class LiveMap:
         self.changed: set[Hashable] = set()
 
     def grow(self) -> None:
-        """Make a small map that became too large a large one, with all its entries to be written."""
+        """Turn a small map that has become too large into a large one, with all its entries to be written."""
         small, self.small, self.whole = self.small or {}, None, True
         self.entries = {key: LiveEntry(place, key, small[key]) for place, key in enumerate(small)}
         self.count = self.next_place = len(small)
         self.changed = set(small)
 
     def lend(self, entries: dict[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return the map as a dict to be changed: of a large one, `entries`, all of them, to be rewritten."""
+        """Return the map's dict, to change in place; a large map becomes a small one of all its `entries`."""
         if self.small is None:
             self.small, self.cleared = entries, self.kept > 0
             self.entries, self.changed, self.whole = {}, set(), False
         return self.small
 
     def take_back(self) -> None:
-        """Count the entries of a dict that was lent and may have changed, and `grow` if there are many."""
+        """Count the entries of a lent dict, which may have changed; `grow` if there are over `SMALL_MAX`."""
         if self.small is not None:
             self.count = len(self.small)
             if self.count > SMALL_MAX:
                 self.grow()
 
     def put(self, key: Hashable, value: Any, before: Any) -> None:
-        """Set an entry of a large map; `before` is its entry so far, or MISSING."""
+        """Set an entry of a large map; `before`: its LiveEntry, to be changed in place, or MISSING."""
         if before is MISSING:
             self.entries.pop(key, None)  # a dict would keep the old one among equal keys
             self.entries[key] = LiveEntry(self.next_place, key, value)
@@ -70,7 +70,7 @@ class LiveMap:
         self.changed.add(key)
 
     def remove(self, key: Hashable) -> None:
-        """Remove an entry that a large map has."""
+        """Remove an entry that a large map has (not checked); without any it is a small map again."""
         self.count -= 1
         if not self.count:
             self.clear()
@@ -95,7 +95,7 @@ class LiveMap:
 
 
 def parts_of(live: LiveMap) -> list[dict[Hashable, Any]]:
-    """Return the dicts to be encoded when a map is written: all of it, or one for each changed entry."""
+    """Return the dicts to encode to write a map: all, or one per changed entry; the map may `grow` first."""
     live.take_back()
     if live.small is not None:
         return [live.small] if live.count else []

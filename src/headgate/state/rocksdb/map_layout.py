@@ -184,7 +184,7 @@ class MapEntries(VersionedValues):
 
 
 def entry(place: int, encoded: bytes) -> bytes:
-    """Return an entry's stored bytes: its type's number and a map of it alone, `encoded`, and its `place`."""
+    """Return an entry's stored bytes, with its `place`; `encoded`: its type's number, a map of it alone."""
     return encoded[:1] + _PLACE.pack(place) + encoded[1:]
 
 
@@ -276,7 +276,7 @@ def layout_of(name: str, target: Target, *, map_entries: bool = True) -> Version
 def transferred(
     theirs: VersionedValues, store: ColumnStore, mine: VersionedValues, groups: tuple[int, int]
 ) -> Stored:
-    """Yield entries of `groups` in `store`, converted to layout `mine`, for a family without their keys."""
+    """Yield entries of `groups` in `store` as layout `mine` stores new keys; it may take over their types."""
     if (theirs.format == MAP_ENTRIES) != (mine.format == MAP_ENTRIES):
         for row in theirs.rows(store, groups):
             yield from mine.entries(row.stored, row.value)

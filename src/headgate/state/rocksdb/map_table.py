@@ -68,7 +68,7 @@ class RocksMapTable:
     # -- what handles use
 
     def live(self, key: Hashable) -> LiveMap:
-        """Return the map of the stream's key `key`, out of the cache; use it until the next call of this."""
+        """Return the map of the stream's key `key`, cached or read; use it until the next call only."""
         self._make_room_if_full()
         found = self._maps.get(key)
         if found is None:
@@ -163,7 +163,7 @@ class RocksMapTable:
         return self._dict_of(live) or default
 
     def own(self, key: Hashable) -> Any:
-        """Return the map of `key` as a dict to be changed in place and written back; MISSING: none."""
+        """Return the map of `key` as a dict to be changed in place and rewritten whole; MISSING: none."""
         live = self._maps.get(key) or self.live(key)
         entries = live.lend(self._dict_of(live))
         if not entries:
@@ -172,7 +172,7 @@ class RocksMapTable:
         return entries
 
     def put(self, key: Hashable, value: Mapping[Hashable, Any]) -> None:
-        """Replace the map of `key`."""
+        """Replace the map of `key` by a copy of `value`."""
         live = self.live(key)
         self.clear(live)
         for each, content in value.items():
@@ -236,7 +236,7 @@ class RocksMapTable:
             raise UsageError(f"state {self.layout.versions.name!r} cannot be stored: {error}") from None
 
     def load(self, keys: Sequence[Hashable], values: Sequence[Mapping[Hashable, Any]]) -> None:
-        """Put the maps of a restore into RocksDB, past the cache."""
+        """Put the maps of a restore into RocksDB, past the cache, under keys that have none yet."""
         for stored, value in zip(storage_keys(keys, self._max_parallelism), values, strict=True):
             self._store.write(self.layout.entries(stored, value))
 
@@ -330,7 +330,7 @@ class RocksMapTable:
         return {each.key: each.value for each in self._all(live)}
 
     def _all(self, live: LiveMap) -> list[LiveEntry]:
-        """Return all entries of a large map, in order of insertion; many immutable ones are not cached."""
+        """Return all entries of a large map, in order of insertion; cache them unless many and immutable."""
         others = [] if live.whole else self._unused(live)
         found = [*live.in_use(), *others]
         if not live.whole and (live.count <= WHOLE_MAX or not self.immutable):
@@ -341,7 +341,7 @@ class RocksMapTable:
         return found
 
     def _unused(self, live: LiveMap) -> list[LiveEntry]:
-        """Return the stored entries of a large map that are not cached; migrated ones are cached now."""
+        """Return a large map's stored entries not cached yet, less those of older types: these it caches."""
         stored = list(islice(self._store.items(live.stored, behind(live.stored), ahead=False), 1, None))
         data = [each for _, each in stored]
         read = self.layout.read_entries([name for name, _ in stored], data)
@@ -354,7 +354,7 @@ class RocksMapTable:
         return [LiveEntry(*found) for found in read if found[1] not in live.entries]
 
     def _removed(self, live: LiveMap) -> list[Change]:
-        """Return the deletions of a map's stored entries, its head excepted; or delete them as a range."""
+        """Return the deletions of a map's stored entries but its head; delete many at once, return none."""
         if live.kept >= RANGE_MIN:
             self._store.delete_range(live.stored + b"\0", behind(live.stored))
             return []
@@ -411,7 +411,7 @@ class RocksMapState(Subscripts[MK, MV]):
         return live.count if live.small is None else len(live.small)
 
     def items(self) -> Iterable[tuple[MK, MV]]:
-        """Return the entries at this moment, in order of insertion."""
+        """Return a list of the entries of now, in order of insertion; their values are not copied."""
         return self.table.items(self._map())
 
     def _map(self) -> LiveMap:

@@ -55,7 +55,7 @@ class Migration:
         return MigrationProgress(self._layout.versions.name, done, about, self._rewritten, done / took)
 
     def _portion(self, until: float) -> bool:
-        """Rewrite a batch, or less when the time is up; True at the end."""
+        """Rewrite a batch, less if the clock reaches `until`; return True at the column family's end."""
         prefix, batch, size = self._layout.versions.prefix, list[tuple[bytes, bytes | None]](), 0
         ended = True
         for stored, data in self._store.items(self._next, ahead=False):

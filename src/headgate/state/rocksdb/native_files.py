@@ -46,7 +46,7 @@ def native_files(
     timers: Iterable[str],
     files: dict[str, StateHandle],
 ) -> NativeFiles:
-    """Return the metadata's description of a snapshot's RocksDB `files`, of states and kinds of `timers`."""
+    """Return, for the metadata, a snapshot's RocksDB `files` with formats and types of states, `timers`."""
     details = Details(
         checkpoint,
         {name: layout.format for name, layout in layouts.items()} | dict.fromkeys(timers, TIMERS),
@@ -112,7 +112,7 @@ class Uploads:
 
     def base(self, completed: int) -> tuple[dict[str, StateHandle], str | None]:
         """Return the files that a snapshot may refer to once `completed` is complete, and the root they were
-        restored from (None: they were not).
+        restored from (None: they were not). Forget the files of checkpoints before `completed`.
 
         A later snapshot that stored the same table elsewhere may complete first; then `completed` may be
         removed with its files. So only files to which all later snapshots refer count.
@@ -145,7 +145,7 @@ class PendingNativeSnapshot(PendingRocksSnapshot):
         self._checkpoint, self._completed, self._uploads = checkpoint, completed, uploads
 
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
-        """Store the files that no completed checkpoint has, then release the snapshot."""
+        """Store the files that the snapshot cannot share with `completed`, then release the snapshot."""
         writer = FamilyWriter(self._point, self._checkpoint, self._completed, self._uploads, uid, files)
         try:
             return written(writer, self._describe_to)

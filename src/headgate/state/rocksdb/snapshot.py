@@ -87,11 +87,11 @@ class FailedSnapshot:
         self.keep: EntryFilter | None = None
 
     def store(self, uid: str, files: StateFiles) -> NoReturn:
-        """Raise the error of the local disk, for which there is no snapshot."""
+        """Raise the error of the local disk, because of which there is no snapshot."""
         raise self._error
 
     def store_with(self, new_writer: NewWriter) -> NoReturn:
-        """Raise the error of the local disk, for which there is no snapshot."""
+        """Raise the error of the local disk, because of which there is no snapshot."""
         raise self._error
 
     def release(self) -> None:

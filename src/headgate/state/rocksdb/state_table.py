@@ -32,8 +32,8 @@ PROBED_EVERY: Final = 32
 class ReadAhead:
     """Decides whether the keys of a batch are read ahead, for a state that a record need not use.
 
-    Reading ahead costs a look into files per key, which is lost on a state that few records use. Keys that
-    are read one by one are counted in `reads`.
+    Reading ahead costs a look into files per key, which is lost on a state that few records use. The table
+    counts in `reads` the keys that it reads one by one.
     """
 
     __slots__ = ("_batch", "_shown", "_used", "reads")
@@ -43,7 +43,7 @@ class ReadAhead:
         self._used = False
 
     def wanted(self, keys: int) -> bool:
-        """Return whether to read a batch's state ahead; `keys`: its keys not cached. Call it once a batch."""
+        """Return whether to read a batch's state ahead; `keys`: how many not cached. Call it once a batch."""
         if self._shown:
             self._used = 2 * self.reads >= self._shown
             self._shown = 0
@@ -97,7 +97,7 @@ class RocksTable(Generic[V]):
         return self
 
     def get(self, key: Hashable, default: V | None = None) -> V | None:
-        """Return the value of `key`, or `default`."""
+        """Return the value of `key`, not to be changed in place, or `default`."""
         value = self._cache.get(key, _UNKNOWN)
         if value is _UNKNOWN:
             value = self._load(key)

@@ -67,7 +67,7 @@ def stored_timer(timestamp: int, key: Hashable, max_parallelism: int) -> tuple[b
 
 
 def timer_of(stored: bytes, data: bytes) -> tuple[int, Hashable]:
-    """Return the timestamp and the key of a timer's RocksDB entry."""
+    """Return the timestamp and the key of a timer's RocksDB entry; a StorageError if it is damaged."""
     try:
         return time_of(stored), decode_tagged(data or stored[_HEAD.size :])
     except UNDECODABLE as error:
@@ -94,6 +94,7 @@ class RocksTimerQueue:
 
     __slots__ = (
         "_count",
+        "_counted",
         "_head",
         "_head_entries",
         "_horizon",
@@ -123,11 +124,11 @@ class RocksTimerQueue:
         self._head: list[bytes] = []
         self._horizon: bytes | None = None
         self._pending: dict[bytes, bytes | None] = {}
-        self._count: int | None = 0
+        self._count, self._counted = 0, True  # the number of timers; an estimate until all are counted
 
     def attach(self, store: ColumnStore) -> None:
         """Use the restored column family `store`, with its timers, in place of the empty one."""
-        self._store, self._count = store, None
+        self._store, self._count, self._counted = store, store.about_entries, False
         self._read_anew()
 
     def _read_anew(self) -> None:
@@ -135,12 +136,16 @@ class RocksTimerQueue:
 
     def __len__(self) -> int:
         """Return the number of timers; the first call after a restore reads all of them."""
-        if self._count is None:
-            self._count = sum(1 for _ in self.entries())
+        if not self._counted:
+            self._count, self._counted = sum(1 for _ in self.entries()), True
         return self._count
 
+    def about(self) -> int:
+        """Return the number of timers; an estimate after a restore, as long as nobody has asked for it."""
+        return max(0, self._count)
+
     def register(self, timestamp: int, key: Hashable) -> bool:
-        """Add a timer; False when the key already has one at that timestamp."""
+        """Add a timer; return False if `key` has one at `timestamp`. UsageError unless that is an int64."""
         check_timestamp(timestamp)
         stored, data = stored_timer(timestamp, key, self._max_parallelism)
         if self._horizon is None or stored < self._horizon:
@@ -154,7 +159,7 @@ class RocksTimerQueue:
             del self._pending[stored]  # the deletion of what the column family has
         else:
             self._note(stored, data)
-        self._counted(1)
+        self._count += 1
         if len(self._live) > 2 * self._head_entries:
             self._shrink()
         if timestamp <= self.limit:
@@ -211,12 +216,12 @@ class RocksTimerQueue:
         return [timer_of(stored, data) for stored, data in self.entries()]
 
     def restore(self, timers: Iterable[tuple[int, Hashable]]) -> None:
-        """Add timers of a snapshot, as (timestamp, key); none of them is there yet."""
+        """Add timers of a snapshot, as (timestamp, key), of which none may be there yet (not checked)."""
         self.flush()
         for timestamp, key in timers:
             stored, data = stored_timer(timestamp, key, self._max_parallelism)
             self._note(stored, data)
-            self._counted(1)
+            self._count += 1
         self._read_anew()
 
     def entries(self) -> Iterator[tuple[bytes, bytes]]:
@@ -268,16 +273,12 @@ class RocksTimerQueue:
             del self._pending[stored]  # it was never written
         else:
             self._note(stored, None)
-        self._counted(-1)
+        self._count -= 1
 
     def _note(self, stored: bytes, data: bytes | None) -> None:
         self._pending[stored] = data
         if len(self._pending) >= self._pending_entries:
             self.flush()
-
-    def _counted(self, change: int) -> None:
-        if self._count is not None:
-            self._count += change
 
 
 def timer_chunks(name: str, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Entries]:

@@ -62,7 +62,7 @@ class Versions:
     def restored(cls, name: str, target: Target, schema: Description, stored: StoredVersions) -> Versions:
         """Return the types of a restored column family with entries; a UsageError if one does not fit.
 
-        `schema` is the newest type of the checkpoint.
+        `schema` is the newest type of the checkpoint. A declared serializer may be reconfigured.
         """
         made = cls(name, target)
         # The newest first: where a serializer is reconfigured, it is by what it has to follow.
@@ -141,7 +141,7 @@ class Versions:
         return number
 
     def forget_older(self) -> None:
-        """Drop the older types, once all their values were rewritten."""
+        """Drop the older types; the caller has rewritten all their values."""
         self._older = {}
 
     def at_snapshot(self) -> Versions:
@@ -155,7 +155,7 @@ class Versions:
 
 
 def decoded(versions: Versions, where: str, data: bytes) -> Any:
-    """Return the value in stored bytes; an error names the state, and the place `where`."""
+    """Return the value in stored bytes; an error names the state, a StorageError the place `where` too."""
     try:
         return versions.decode_one(data)
     except StorageError as error:

@@ -153,7 +153,7 @@ class SpooledBlob(BlobWriter):
         self._spool.write(data)
 
     def parts(self) -> Spool:
-        """Return the complete blob, which can also be read at any offset."""
+        """Put the header before the chunks and return the blob, readable at any offset; call it once."""
         self._spool.finish(self._head())
         return self._spool
 

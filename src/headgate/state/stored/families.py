@@ -50,7 +50,7 @@ class Families:
         self._entry_bytes = 0.0
 
     def sections(self, values: ValueCodec, names: Collection[str] | None) -> list[OpenSection]:
-        """Fetch the files; return a section per column family in `names` (None: all), then the blob's."""
+        """Fetch files once; return a section per column family in `names` (None: all), then the blob's."""
         from headgate.state.rocksdb.timer_queue import timer_chunks
         from headgate.state.stored.native_restore import readable, readable_timers, sources_of
 

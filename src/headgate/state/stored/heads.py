@@ -79,7 +79,7 @@ def sections_of(files: StoredFiles, keyed: KeyedStateHandle) -> list[StoredSecti
 
 
 def filled_natively(files: StoredFiles, keyed: KeyedStateHandle) -> frozenset[str]:
-    """Return the states and timers with entries in RocksDB's files, which are fetched to find out."""
+    """Return names of states and timers with entries in RocksDB's files, which are fetched to find out."""
     if keyed.native is None:
         return frozenset()
     with _database(files, keyed, keyed.native) as database:
@@ -202,8 +202,8 @@ def _judged(name: str, schema: Description, target: Target) -> Iterator[Compatib
 
 
 def _natively(name: str, schema: Description, target: Target, native: NativeFiles) -> Iterator[Compatibility]:
-    """Yield the verdicts on RocksDB's files, whose values may be of older types, too. Each type must have a
-    way to the declared one.
+    """Yield a verdict on each older type of the values in RocksDB's files; a single Incompatible if a type
+    has no way to the declared one.
     """
     from headgate.state.rocksdb.native_files import details_of
     from headgate.state.rocksdb.value_versions import Versions

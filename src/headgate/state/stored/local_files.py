@@ -58,7 +58,7 @@ class Spool:
             raise local_error("write", self._folder, error) from error
 
     def finish(self, head: bytes) -> None:
-        """Put `head` before the complete body."""
+        """Put `head` before the body, which has to be complete; call it once."""
         self._head = head
         self.size += len(head)
 

@@ -2,8 +2,8 @@
 
 All stored types of values, older ones too, are checked first, so a refusal leaves no database behind.
 
-The files of the one with most of the wanted key groups are continued, if in this program's formats: other key
-groups are deleted as a range, unread. The wanted entries of the others are copied into it. Values of an
+The files of the subtask with most of the wanted key groups are continued, if in this program's formats: its
+other key groups are deleted as a range, unread. Other subtasks' wanted entries are copied in. Values of an
 older type stay as they are, each with its type's number. All files are copied and verified before RocksDB
 sees them, and no more than a batch of entries is in Python at a time.
 """

@@ -5,8 +5,8 @@ Within a bucket they stay in the order in which they came, so that a changelog's
 earlier ones. They are written by the megabyte: one place in the file for each bucket and state that has
 entries then. Only these places are kept in memory.
 
-How large entries become outside of compressed files is known when they are there. A bucket that is too large
-by then is read several times, each time for some of its key groups.
+How large entries become outside of compressed files is known only once they are read. A bucket that turns out
+too large is read several times, each time for some of its key groups.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Sorter:
         self._waiting, self._waiting_bytes = {}, 0
 
     def chunks(self, subtask: int, state: str) -> Iterator[Entries]:
-        """Yield the entries of one state for one new subtask, ascending by key group."""
+        """Yield what is left of a state for a new subtask, ascending by key group; call it after all adds."""
         codec = self.codecs[state]
         self._write()
         timers = state in TIMER_SECTIONS

@@ -61,7 +61,7 @@ def open_restore(
     *,
     takes_native: bool = False,
 ) -> Iterator[Restore]:
-    """Open the stored state of all subtasks with any of `groups`, and check its types (UsageError).
+    """Open all of `stored` for a subtask of key `groups` (first and last); check the types (UsageError).
 
     State of other groups is checked, too, and left out; a group that is missing is an InternalError.
     `takes_native`: whether the backend takes over native files itself.
@@ -101,7 +101,7 @@ def open_restore(
 def _judged(
     header: Header, claims: Claims | None, targets: Mapping[str, Target], max_parallelism: int
 ) -> tuple[ValueCodec, Collection[str] | None]:
-    """Return the codec, and the wanted states (None: all), of one form whose types were found to fit."""
+    """Check the types of one stored form (UsageError); return its codec and the wanted states (None: all)."""
     names = _names(header, claims)
     there = [
         section
@@ -131,7 +131,7 @@ class _Judged:
 
 
 def _names(header: Header, claims: Claims | None) -> Collection[str] | None:
-    """Return the names of the states that `claims` wants of a blob; None: all."""
+    """Return the names of the states that `claims` wants of a blob, and let it note the others; None: all."""
     if claims is None:
         return None
     return {changed_name(s.name) or s.name for s in header.sections if claims.claims(s.name)}

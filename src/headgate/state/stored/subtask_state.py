@@ -148,7 +148,7 @@ class Merged:
         self._base, self._log, self._timers = base, log, timers
 
     def take(self, group: int) -> Entries:
-        """Return the merged entries of a key group; ask for groups in ascending order."""
+        """Take the merged entries of a key group; ask for each group once, in ascending order."""
         base = self._base.take(group)
         if not self._log:
             return base
@@ -194,7 +194,7 @@ class _Grouped:
         self._next = next(found, None)
 
     def take(self, group: int) -> Entries:
-        """Return the entries of a key group; those of lower ones are skipped."""
+        """Take the entries of a key group; those of lower groups are dropped."""
         taken = Entries(group, [], [])
         while self._next is not None and self._next.group <= group:
             if self._next.group == group:

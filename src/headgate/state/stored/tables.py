@@ -25,7 +25,7 @@ _Entry = tuple[int, Hashable, Any]
 
 
 class Tables:
-    """A subtask's canonical tables as a `StoredForm`; `max_parallelism` is for the header if it has none."""
+    """A subtask's canonical tables as a `StoredForm`; `max_parallelism`: of the header if no table tells."""
 
     def __init__(self, files: StoredFiles, keyed: KeyedStateHandle, max_parallelism: int | None) -> None:
         self._files, self._keyed, self._max_parallelism = files, keyed, max_parallelism

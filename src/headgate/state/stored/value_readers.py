@@ -69,7 +69,7 @@ def readers_of(
 
 
 def value_reader(section: Section, target: Target) -> Reader:
-    """Return a function that reads a stored state's values as the program declares; UsageError: none can."""
+    """Return a reader of stored values of a state for `target`, maybe reconfigured; UsageError: none can."""
     stored, current = section.schema, target.schema
     declared = isinstance(target.serializer, DeclaredSerializer)
     if not declared and isinstance(compare(stored, current), AsIs):
@@ -121,7 +121,7 @@ def _check_map_keys(stored: Description, current: TypeSerializer[Any]) -> None:
 
 
 def stored_value(name: str, target: Target, value: Any) -> StoredValue | None:
-    """Return a live value of the state `name`, encoded for a query; None: MISSING. UsageError: bad type."""
+    """Return a live value of state `name` encoded for a query; None for MISSING. UsageError: bad type."""
     if value is MISSING:
         return None
     try:

@@ -86,7 +86,7 @@ class TtlKeyedBackend(BackendWrapper[KeyedBackend]):
         self.event_timers, self.processing_timers = backend.event_timers, backend.processing_timers
 
     def keys(self, name: str) -> Iterable[Hashable]:
-        """Return the keys under which a read of the state `name` finds an entry; bind one before its use."""
+        """Return the keys under which a read of `name` finds an entry; iterating binds the handle to them."""
         state = self._states.get(name)
         keys = self._backend.keys(name)
         return keys if state is None else filter(state.handle.holds, keys)

@@ -63,7 +63,7 @@ class Expiry:
         return self.now if stamp is None or stamp < self.now else stamp
 
     def at_snapshot(self) -> Expiry:
-        """Return a copy of the rules whose clock stands still, for a snapshot written in the background."""
+        """Read the clock; return a copy of the rules that keeps this time, for a background snapshot."""
         self.tick()
         return copy(self)
 
@@ -96,8 +96,8 @@ class TtlStatistics:
 class TtlHandle(ABC):
     """Base of live handles with a time to live, each over two handles: of values and of last-access times.
 
-    Changes go to both at once, so an operator's loop only binds it to the key. Before it takes a key, it
-    calls `sweep`, which looks for expired entries and may use both handles for keys of its own.
+    Changes go to both at once, so an operator's loop only has to bind the handle. Before it takes a key, the
+    handle calls `sweep`, which looks for expired entries and may use both handles for keys of its own.
     """
 
     __slots__ = ("counts", "expiry", "stamps", "sweep", "values")
@@ -154,7 +154,7 @@ class TtlHandle(ABC):
         return self._shown(expired)
 
     def _result(self, shown: V) -> V:
-        """Return a stored value as the program reads it."""
+        """Return what the program reads for a stored value: here the value itself."""
         return shown
 
     @abstractmethod
@@ -167,7 +167,7 @@ class TtlHandle(ABC):
 
     @abstractmethod
     def _shown(self, expired: bool) -> Any:
-        """Return the value stored for the bound key, with or without its expired parts; or ABSENT."""
+        """Return the bound key's stored value, with its expired parts only if `expired`; ABSENT: nothing."""
 
     @abstractmethod
     def _empty(self) -> Any:

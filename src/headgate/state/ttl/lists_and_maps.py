@@ -33,7 +33,7 @@ class TtlListState(TtlHandle, Generic[V]):
         self.stamps.extend([self.expiry.now] * len(added))
 
     def get(self) -> list[V]:
-        """Return the elements not expired (or all, if so configured) as a copy; expired ones are removed."""
+        """Return the elements, unexpired or all as configured; remove expired ones, renew others if set."""
         elements, stamps, alive = self._state()
         kept = elements
         if not all(alive):
@@ -47,7 +47,7 @@ class TtlListState(TtlHandle, Generic[V]):
         return elements if self.expiry.show_expired else kept
 
     def update(self, values: Iterable[V]) -> None:
-        """Replace the list."""
+        """Replace the list; all its elements count as written now."""
         elements = list(values)
         self.values.update(elements)
         self.stamps.update([self.expiry.now] * len(elements))
@@ -91,12 +91,12 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
     __slots__ = ()
 
     def get(self, key: MK, default: MV | None = None) -> MV | None:
-        """Return the value under the map's own key `key`; `default` if none, or expired and not shown."""
+        """Return the value under the map's own key, else `default`; renew it if set, remove it if expired."""
         value = self._read(key)
         return default if value is ABSENT else value
 
     def put(self, key: MK, value: MV) -> None:
-        """Set the value under the map's own key `key`, with a new last-access time."""
+        """Set the value under the map's own key `key`, and renew it; one that expired loses its place."""
         stamp = self.stamps.get(key)
         if self.expiry.over(stamp) and key in self.values:
             self._drop(key)  # what is expired has lost its place in the order, too
@@ -119,7 +119,7 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
         return 0 if shown is ABSENT else len(shown)
 
     def items(self) -> Iterable[tuple[MK, MV]]:
-        """Return the entries not expired (or all, if so configured), in order; expired ones are removed."""
+        """Return entries in order, unexpired or all as configured; remove expired, renew others if set."""
         expiry = self.expiry
         entries, over = self._state()
         for key in over:
@@ -137,7 +137,7 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
         return len(stamps), untidy, oldest
 
     def _read(self, key: MK) -> Any:
-        """Return an entry's value, or ABSENT, with all effects of a read: a new time, or its removal."""
+        """Return an entry's value or ABSENT; renew it if so set, remove it if expired, even if returned."""
         value = self.values.get(key, ABSENT)
         if value is ABSENT:
             return ABSENT

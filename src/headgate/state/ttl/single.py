@@ -39,7 +39,7 @@ class TtlSingleState(TtlHandle):
         """Return the value stored for the bound key, expired or not; or ABSENT."""
 
     def _read(self) -> Any:
-        """Return the bound key's value, or ABSENT, with all effects of a read: removal, or a new time."""
+        """Return the bound key's value or ABSENT; renew it if set, remove it if expired, even if returned."""
         held = self._held()
         if held is ABSENT:
             return ABSENT
@@ -81,7 +81,7 @@ class TtlValueState(TtlSingleState, Generic[V]):
 
     @property
     def value(self) -> V:
-        """The current key's value; the default where there is none, or an expired one is not shown."""
+        """The current key's value, or the default; a read may renew or remove it, or store the default."""
         expiry, stamp = self.expiry, self.stamps.value
         if stamp is not None and stamp > expiry.limit and not expiry.refresh:  # as most reads are
             value: V = self.values.value
@@ -122,7 +122,7 @@ class TtlReducingState(TtlSingleState, Generic[V]):
     __slots__ = ()
 
     def add(self, value: V) -> None:
-        """Combine `value` with the current key's reduced value by the user's function."""
+        """Combine `value` with the reduced value, unless expired, by the user's function; renew the time."""
         if self._held() is not ABSENT and self.expiry.over(self.stamps.value):
             self._drop()
         self.values.add(value)

@@ -45,7 +45,7 @@ class Sweep:
         self._dating, self._entries = True, self._values()
 
     def step(self) -> None:
-        """Remove expired entries of the next keys. Call it while no key is in use: it binds the handle."""
+        """Unless it rests, tidy the next keys. Call it while no key is in use: it binds the handle."""
         now = self._expiry.tick()
         if self._entries is None:
             if self._began <= now < self._rest_until:

@@ -87,7 +87,7 @@ class Reading:
 
 
 def reading_of(request: ReadRequest) -> Reading:
-    """Return the plan of a read; UsageError, listing all states, if it names none or one not there."""
+    """Return the plan of a read; UsageError, listing all states, if the request names none that is there."""
     with storage_options(request.storage):
         disk, metadata = open_checkpoint(request.path)
     groups, uid, state = metadata.max_parallelism, request.uid, request.state
@@ -124,7 +124,7 @@ class TablePiece:
     row_groups: tuple[int, int] | None = None  # the first one, and the one after the last; None: all
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield `columns` of the table's rows in the wanted key groups, as Arrow batches."""
+        """Yield `columns` of each row group that may have a wanted key group; other rows come along."""
         table = open_table(DiskFiles(disk), self.table)
         first, stop = self.row_groups or (0, table.row_groups)
         try:

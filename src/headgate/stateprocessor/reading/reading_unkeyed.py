@@ -45,7 +45,7 @@ SUBTASK = "subtask"
 
 
 def operator_pieces(metadata: CheckpointMetadata, uid: str, state: str) -> tuple[OperatorPiece, ...]:
-    """Return the pieces of a read of an operator state, one for each subtask's part."""
+    """Return the pieces of a read of an operator state, one for each subtask's part; empty: no such state."""
     return tuple(
         OperatorPiece(subtask, handle)
         for subtask, stored in enumerate(metadata.operators.get(uid, []))
@@ -113,7 +113,7 @@ def _schema(record: Description | None) -> pa.Schema:
 
 @dataclass(frozen=True)
 class InFlightPiece:
-    """Piece of a read: one channel's records in flight; `record` is the type of a column for them, if any."""
+    """Piece of a read: one channel's records in flight; `record`: type of their typed column; None: none."""
 
     stream: InFlightStream
     record: Description | None
@@ -149,6 +149,6 @@ class InFlightPiece:
 
 
 def _text(record: R) -> str:
-    """Return a record as Python shows it, where it is in no typed column."""
+    """Return a record's repr, surrogates escaped; for one that no typed column holds."""
     shown = repr(record.plain if isinstance(record, Described) else record)
     return shown.encode(errors="backslashreplace").decode()

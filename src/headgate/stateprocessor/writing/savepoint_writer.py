@@ -217,7 +217,7 @@ class SavepointWriter(SavepointContents):
         declared: Declared,
         into: Declared | None = None,
     ) -> SavepointWriter:
-        """Replace the value of every key by the one that a function makes of it.
+        """Replace every key's value by the one that a function makes of it; the last call per state counts.
 
         Args:
             uid: of the operator.

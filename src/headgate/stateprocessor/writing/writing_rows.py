@@ -240,7 +240,7 @@ class TimerColumn:
 
 
 def _moments(name: str, given: pa.DataType) -> Callable[[pa.RecordBatch], pa.Array]:
-    """Return a function that gives a column's moments in ms since 1970; UsageError if it holds others."""
+    """Return a function that gives a column's moments in ms since 1970; UsageError: other type, or null."""
     if not (pa.types.is_integer(given) or pa.types.is_timestamp(given)):
         raise UsageError(
             f"column {name!r} is of type {given}; expected a timestamp, or integers of ms since 1970"
@@ -303,7 +303,7 @@ _HANDLES: Final[Mapping[Hashable, Callable[[], Declaration]]] = {
 
 
 def check_keys(declared: Declared, uid: str, shape: Shape) -> None:
-    """Raise UsageError if keys of type `shape` are none as the function of operator `uid` declares them."""
+    """Raise UsageError if keys of type `shape` contradict what operator `uid`'s function declares."""
     cls = declared if isinstance(declared, type) else type(declared)
     found = keys_of_function(cls)
     if found is not None and not fits(shape, found.hint):
@@ -374,4 +374,4 @@ def shipped(descriptor: StateDescriptor) -> StateDescriptor:
 
 
 def _none() -> None:
-    """Stands in for the state's default, which Spark's tasks never need."""
+    """Stand in for the state's default, which Spark's tasks never need."""

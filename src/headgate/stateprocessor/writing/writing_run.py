@@ -104,7 +104,7 @@ class SavepointContents:
 
 
 def run(writer: SavepointContents, uri: str) -> WrittenSavepoint:
-    """Write the savepoint into an empty folder and return its facts; an error deletes what was written."""
+    """Write the savepoint into `uri` (UsageError: not empty) and return its facts; delete it on an error."""
     refuse_fleeting(uri)
     with storage_options(writer.options) if writer.options else nullcontext():
         to = open_disk(uri)
@@ -162,7 +162,7 @@ class _Writing:
         return WrittenSavepoint(self._to.describe(), made.max_parallelism, entries)
 
     def undo(self) -> None:
-        """Delete what this writer has written: its metadata first, if a failed call has stored it."""
+        """Delete this writer's files, if storage allows; first its metadata, if a failed call stored it."""
         with suppress(StorageError, OSError):
             names = self._to.list("")
             if METADATA in names and self._to.read(METADATA) == self._metadata:
@@ -276,7 +276,7 @@ class _Writing:
         return _typed(made, uid, {name: target_of(transform.after).schema})
 
     def _collected(self, rows: DataFrame, task: Task, uid: str) -> list[TableRow]:
-        """Return the tables that tasks report for the rows; an error that a task reports is raised."""
+        """Run `task` on the rows; return the tables that it reports, counting entries, or raise its error."""
         try:
             found: list[TableRow] = [row.asDict() for row in _mapped(rows, task).collect()]  # type: ignore[misc]
         except PySparkException as error:
@@ -348,7 +348,7 @@ def _typed(made: CheckpointMetadata, uid: str, schemas: Mapping[str, Description
 
 
 def opened_as_tables(uri: str, work: str) -> tuple[Disk, CheckpointMetadata]:
-    """Return disk and metadata of a snapshot in tables: itself, or a copy that is made in `work`."""
+    """Return a snapshot in tables: itself, or a copy made at URI `work`. UsageError: records in flight."""
     disk, metadata = open_checkpoint(uri)
     if any(part.records for stream in metadata.in_flight for part in stream.parts):
         raise UsageError(
@@ -391,7 +391,7 @@ def check_there(metadata: CheckpointMetadata, uid: str, state: str | None) -> No
 
 
 def with_tables(keyed: KeyedStateHandle, tables: Sequence[StateTable]) -> KeyedStateHandle:
-    """Return a handle of the same key groups whose state is in these tables."""
+    """Return a handle of the same key groups, key types unknown, whose state is in these tables alone."""
     size = sum(table.length for table in tables)
     return KeyedStateHandle(keyed.first_group, keyed.last_group, Inline(b""), size, tables=list(tables))
 

@@ -1,4 +1,4 @@
-"""Tasks of Spark: one makes the sorted rows of a range of key groups a table, one gives a table other values.
+"""Tasks of Spark: one writes the sorted rows of a range of key groups as a table, one maps a table's values.
 
 An attempt's file has a name of its own. Only the row that an attempt gives back makes its file part of the
 savepoint, and Spark keeps the rows of one attempt; the driver, which collects them, removes the other files.
@@ -149,7 +149,7 @@ class TableFile:
 
 
 def result_of(work: Callable[[], Sequence[TableRow]], what: str) -> pa.RecordBatch:
-    """Return the rows of a task's work, or its error as a row; `what` it worked on begins the message."""
+    """Call `work`; return its rows, or its HeadgateError as a row, whose message begins with `what`."""
     try:
         return RESULT.batch(work())
     except HeadgateError as error:

@@ -30,7 +30,7 @@ class Timeline:
         self._numbers = itertools.count()
 
     def at(self, when_ms: int, name: str, action: Callable[[], None]) -> None:
-        """Plan `action`, with a name for the trace, for a virtual time (ms); equal times keep their order."""
+        """Plan `action`, named for the trace, at a virtual time (ms), now if past; equal times keep order."""
         heapq.heappush(self._planned, (max(when_ms, self.now_ms), next(self._numbers), name, action))
 
     def after(self, delay_ms: int, name: str, action: Callable[[], None]) -> None:
@@ -53,7 +53,7 @@ class Timeline:
         return heapq.heappop(self._planned)[3]
 
     def advance(self, to_ms: int) -> None:
-        """Set the virtual time to `to_ms`."""
+        """Set the virtual time to `to_ms`, never back; run no action."""
         assert to_ms >= self.now_ms
         self.now_ms = to_ms
 

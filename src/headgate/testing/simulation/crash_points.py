@@ -47,12 +47,12 @@ class CrashPoints:
             self._open = self.to_end
 
     def disk(self, process: Process, operation: str, name: str) -> int | None:
-        """Count a disk operation that is about to happen; return the step's number, None if not counted."""
+        """Count a coming disk operation, kill the driver if chosen; return its step, None if not counted."""
         owner = process.driver if isinstance(process, WorkerProcess) else process
         return self._step(owner, f"{process.name} {operation} {name}")
 
     def message(self, driver: Process, wire: str) -> int | None:
-        """Count a control message about to arrive on `wire`; return the step's number, None if uncounted."""
+        """Count a message coming on `wire`, kill the driver if chosen; return its step, None if uncounted."""
         return self._step(driver, f"message, {wire}")
 
     def after(self, step: int | None) -> None:

@@ -117,7 +117,7 @@ class JobScene(Scene):
         self.network.sweep()
 
     def fault(self, what: str) -> None:
-        """Record a fault that is being injected, or a user's request, in the trace."""
+        """Record a fault being injected, or a user's request, in `faults_done` and in the trace."""
         self.faults_done.append(f"{self.now()} ms: {what}")
         self.note(f"FAULT {what}")
 

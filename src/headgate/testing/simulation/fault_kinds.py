@@ -68,7 +68,7 @@ class Injecting:
 
     @property
     def drivers_change(self) -> bool:
-        """Whether this seed injects faults of drivers, so that the job may have several."""
+        """Whether this seed may inject faults of drivers, so that the job may have several drivers."""
         return any("driver" in kind for kind in self._kinds)
 
     def maybe_inject(self) -> None:
@@ -79,7 +79,7 @@ class Injecting:
         getattr(self, self._rng.choice(self._kinds))()
 
     def heal(self) -> None:
-        """Undo every fault, and inject no further one, so that the job can end."""
+        """End all faults that last or wait, and inject no further one, so that the job can end."""
         self._left = 0
         self._armed.clear()
         self._armed_disk.clear()
@@ -126,11 +126,11 @@ class WorkerFaults(Injecting):
             worker.kill("at random")
 
     def kill_at_place(self) -> None:
-        """Kill the worker that next reaches a named place in its code."""
+        """Kill the worker that next reaches a random one of `WORKER_PLACES` in its code, chosen now."""
         self._arm(self._rng.choice(WORKER_PLACES), "kill the worker at", _kill_from_inside)
 
     def kill_at_driver_place(self) -> None:
-        """Kill a random worker while the job master is at a named place in its code."""
+        """Kill a random worker when a driver next reaches a random one of `DRIVER_PLACES`, chosen now."""
 
         def inject(_: Process) -> None:
             worker = self._some_worker()
@@ -159,7 +159,7 @@ class WorkerFaults(Injecting):
         self._arm("snapshot.drawn", "raise at", inject)
 
     def cut_data(self) -> None:
-        """Break a connection between two workers."""
+        """Break the connection of two random workers; up to three frames each way still arrive."""
         worker = self._some_worker()
         if worker is not None and worker.data.peers:
             peer = self._rng.choice(worker.data.peers)
@@ -202,7 +202,7 @@ class StorageFaults(Injecting):
         self._until("everybody", "no space on the disk of", lambda: setattr(self, "full", False))
 
     def fail_commit(self) -> None:
-        """Raise in a sink's commit, before or after it was published."""
+        """Raise in the next commit of sinks, before or after their output was published."""
 
         def inject(_: Process) -> None:
             raise OperatingError("the answer to the commit was lost")
@@ -217,7 +217,7 @@ class MessageFaults(Injecting):
     _repeating: set[str]
 
     def cut_control(self) -> None:
-        """Break the connection between a worker and its job master."""
+        """Break a worker's connection to its job master; up to two messages each way still arrive."""
         worker = self._some_worker()
         if worker is not None:
             self._scene.fault(f"cut {worker.name} from the job master")

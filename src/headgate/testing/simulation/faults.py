@@ -67,18 +67,18 @@ class DriverFaults(Injecting):
     _until_driver_dies = 0  # operations on the disk; 0: it does not die
 
     def kill_driver(self) -> None:
-        """Kill a driver as by SIGKILL, at a random moment."""
+        """Kill a living driver now as by SIGKILL, perhaps without news to its workers."""
         driver = self._some_driver()
         if driver is not None:
             self._scene.fault(f"kill {driver.name}")
             driver.kill("at random", silently=self._silently())
 
     def kill_driver_at_place(self) -> None:
-        """Kill the driver that next reaches a named place in its code."""
+        """Kill the driver that next reaches a random one of `DRIVER_PLACES` in its code, chosen now."""
         self._arm(self._rng.choice(DRIVER_PLACES), "kill the driver at", self._kill_driver_inside)
 
     def kill_driver_at_disk(self) -> None:
-        """Kill a driver at one of its next operations on the disk."""
+        """Kill the driver that is about to do one of the next twelve disk operations of all drivers."""
         self._scene.fault("kill the driver at one of its next disk operations")
         self._until_driver_dies = self._rng.randint(1, 12)
 
@@ -94,7 +94,7 @@ class DriverFaults(Injecting):
             self._scene.line.after(delay, f"{driver.name} is thought dead", lambda: self._replace(driver))
 
     def second_driver(self) -> None:
-        """Start another driver although one runs, as a user may by mistake."""
+        """Start another driver although one runs, as a user may by mistake; not if three live."""
         if len(self._scene.living_drivers()) < 3:
             self._scene.fault("start another driver")
             self._scene.supervisor.start()
@@ -142,7 +142,7 @@ class Requests(Injecting):
         )
 
     def rescale(self) -> None:
-        """Request another parallelism for the running job."""
+        """Request a random parallelism, one of `WIDTHS`, for the running job."""
         width, from_last = self._rng.choice(WIDTHS), self._rng.random() < 0.5
         self._ask(f"parallelism {width}", lambda control, then: control.rescale(width, then, from_last))
 
@@ -185,7 +185,7 @@ class Faults(WorkerFaults, StorageFaults, MessageFaults, DriverFaults, Requests)
         self._until_driver_dies = 0
 
     def reached(self, process: Process, place: str) -> None:
-        """Inject the fault that waits for this named place in the code of a process, if any."""
+        """Let others act, if it is a place of drivers; then inject the fault that waits for it, if any."""
         self._scene.note(f"{process.name} is at {place}")
         self._crash_points.reached(process, place)
         if process.background.busy and place in DRIVER_PLACES:
@@ -194,7 +194,7 @@ class Faults(WorkerFaults, StorageFaults, MessageFaults, DriverFaults, Requests)
             inject(process)
 
     def disk(self, process: Process, operation: str, name: str) -> Verdict:
-        """Return a disk operation's outcome: "works", or by an injected fault "fails", "full" or "unsure"."""
+        """Return a disk operation's outcome; a fault may make it other than "works", or kill the process."""
         whose = "worker" if isinstance(process, WorkerProcess) else "master"
         writes = operation.startswith("create")
         if isinstance(process, DriverProcess):

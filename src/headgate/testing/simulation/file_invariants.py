@@ -63,7 +63,7 @@ class StoredFiles:
         return self._runs[job]
 
     def completed(self, job: str) -> list[Completed]:
-        """Return the completed checkpoints in a job's log."""
+        """Return the completed checkpoints in a job's log, oldest first."""
         return [entry for entry in self.run(job) if isinstance(entry, Completed)]
 
     def generation(self, job: str) -> int:
@@ -107,7 +107,7 @@ class StoredFiles:
             self._demand_order(process, job)
 
     def savepoint(self, uri: str) -> CheckpointMetadata:
-        """Check that a finished savepoint is complete; return its metadata. From now on its files stay."""
+        """Check that a savepoint is complete; return its metadata. `deleting` guards its files from then."""
         disk = SimDisk.at(uri, self._files)
         try:
             metadata = decode_metadata(disk.read(METADATA), uri)
@@ -182,7 +182,7 @@ class StoredFiles:
         }
 
     def _demand_order(self, process: str, job: str) -> None:
-        """Check a log: ids increase, and after a claim only the driver that made it appends."""
+        """Check a log: ids increase, only the last claimant appends, the newest stays until the job's end."""
         generation: int | None = None
         token, last = "", 0
         for entry in self.run(job):

@@ -67,7 +67,7 @@ class Checks:
         return driver.generation == self.stored.generation(driver.job_id)
 
     def checkpoint(self, scene: JobScene, checkpoint: int) -> None:
-        """Check a completed checkpoint: its id is the highest yet, and all its files are there."""
+        """Count a completed checkpoint; check its id (the driver's highest), the log and its files."""
         driver = scene.driver
         if checkpoint <= self._last[driver.name]:
             raise Violation(f"checkpoint {checkpoint} completed after {self._last[driver.name]}")
@@ -98,7 +98,7 @@ class Checks:
             )
 
     def failed(self, scene: JobScene, driver: DriverProcess, error: HeadgateError) -> None:
-        """Check that an attempt failed by an injected fault, and by no error of its own."""
+        """Check that an attempt failed after some fault, and not by an InternalError or UsageError."""
         if len(scene.drivers) > 1 and (isinstance(error, FencedError) or not self.leads(driver)):
             return  # it was replaced, and may not even find its marker any more
         if not scene.faults_done or isinstance(error, InternalError | UsageError):

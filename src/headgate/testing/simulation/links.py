@@ -61,7 +61,7 @@ class Wire(Underway[bytes | str], Generic[M]):
         return self._items[0][0] if self._items and not self._receiver_paused() else None
 
     def deliver(self) -> str:
-        """Deliver the first item to the receiver; return words about it for the trace."""
+        """Take the first item, and hand it to the receiver unless a fault loses it; return words on it."""
         _, what = self._items.popleft()
         if self.deaf:
             return "to nobody"

@@ -71,7 +71,7 @@ class Lane(Underway[Item]):
         return None if self.target.alive and self.target.attempt < attempt else due
 
     def deliver(self) -> str:
-        """Deliver the first item to the receiving worker; return words about it for the trace."""
+        """Take the first item, hand it to the receiving worker or drop it, if late; return words on it."""
         _, (attempt, what) = self._items.popleft()
         target = self.target
         if not target.alive:

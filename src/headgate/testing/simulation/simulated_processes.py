@@ -65,11 +65,11 @@ class Scene(ABC):
         return self.line.now_ms
 
     def latency(self) -> int:
-        """Return the delay of the next message, in ms."""
+        """Draw the delay of the next message, in ms, from the seed's random numbers."""
         return self.rng.randint(0, self._latency_ms) if self._latency_ms else 0
 
     def delay(self, most_ms: int) -> int:
-        """Return a random pause of up to `most_ms` ms."""
+        """Draw a random pause from 0 to `most_ms` ms."""
         return self.rng.randint(0, most_ms)
 
     def new_clock(self) -> SimClock:
@@ -95,11 +95,11 @@ class Scene(ABC):
 
     @abstractmethod
     def interleave(self, process: Process) -> None:
-        """Let other processes act in the middle of this one's work, at least as long as it is paused."""
+        """Let others act amid this one's work, at least while it is paused; ProcessKilled if it has died."""
 
     @abstractmethod
     def disk_gate(self, process: Process, operation: str, name: str) -> Verdict:
-        """Let other processes act before a disk operation of `process`; return its outcome."""
+        """Let others act before a disk operation of `process`; return its outcome, or raise ProcessKilled."""
 
     @abstractmethod
     def disk_done(self, process: Process, operation: str, name: str) -> None:
@@ -202,7 +202,7 @@ class SimBackground:
         return not self._jobs and not self.busy
 
     def forget(self) -> None:
-        """Drop all queued work, because the process was killed."""
+        """Drop all queued work, as at each exit of the process; work that runs is not stopped."""
         self._jobs.clear()
 
 

@@ -43,7 +43,7 @@ def _recorder(scene: Scene, where: str) -> Callable[[ControlMessage], None]:
 
 
 class WorkerProcess(Process):
-    """A simulated worker process: the worker, its link to the job master, and its heartbeat."""
+    """A simulated worker process: worker, heartbeat, and link to the job master, by which it registers."""
 
     def __init__(self, scene: Scene, driver: GangOwner, gang: int, slot: int) -> None:
         super().__init__(scene, f"worker {driver.prefix}{gang}.{slot}")
@@ -137,11 +137,11 @@ class WorkerProcess(Process):
             self.end("fenced: lease ran out", f"slot {self.slot}: the job master was silent")
             return "lease ran out"
         worker = self.worker
-        self.link.send(m.Heartbeat(worker.attempt, now, worker.progress, list(worker.counters())))
+        self.link.send(m.Heartbeat(worker.attempt, now, worker.progress, worker.counters()))
         return "sent"
 
     def end(self, why: str, error: str | None, how: str = "ends") -> None:
-        """Exit the process; `how` is the trace's word for it, `error` the reason unless it finished."""
+        """Exit the process, if alive; its driver gets `error` (None: finished), the trace `how`, `why`."""
         if self.alive:
             self.scene.note(f"{self.name} {how}: {why}")
             self.alive = False

@@ -44,7 +44,7 @@ class Supervisor:
         return self._first_id if run == 0 else f"{self._first_id}-{run}"
 
     def did_not_start(self, driver: DriverProcess, error: Exception) -> None:
-        """Check that a driver failed to start only because of an injected fault or another driver."""
+        """Raise Violation if a driver failed to start by UsageError, or with no fault and no other driver."""
         if isinstance(error, UsageError) or not (self._scene.faults_done or len(self._scene.drivers) > 1):
             raise Violation(f"{driver.name} did not start: {type(error).__name__}: {error}")
 

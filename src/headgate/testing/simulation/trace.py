@@ -81,7 +81,7 @@ class CheckpointTraces:
         self.note(message.checkpoint, now_ms, f"{where} {what}")
 
     def file(self, now_ms: int, who: str, operation: str, name: str, verdict: str) -> None:
-        """Add a process's operation on a file and its outcome, if the file is of a checkpoint or the log."""
+        """Add a process's change of a checkpoint's file, or of the log for the last one, and its outcome."""
         found = _IN_FOLDER.search(name)
         if found is not None and operation not in _SILENT:
             result = "" if verdict == "works" else f" {verdict}"
@@ -96,7 +96,7 @@ class CheckpointTraces:
             self._traces.popitem(last=False)
 
     def story(self, violation: str | None) -> list[str]:
-        """Return the trace of the checkpoint named in `violation`, else of the last; empty if it is None."""
+        """Return the trace of the checkpoint named in `violation`, else of the last; [] for None."""
         if violation is None or not self._traces:
             return []
         named = [int(number) for number in _NAMED.findall(violation)]

@@ -17,7 +17,7 @@ Verdict = Literal["works", "fails", "full", "unsure"]
 Gate = Callable[[str, str], Verdict]
 """Function asked before an operation: (operation, file) -> outcome; may raise to end the process."""
 Done = Callable[[str, str], None]
-"""Function called after an operation with (operation, file); may raise to end the process."""
+"""Function called after a change of a file with (operation, file); may raise to end the process."""
 
 URI: Final = "sim://disk"
 """URI of the root folder below which a simulated job stores everything."""

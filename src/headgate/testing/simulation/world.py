@@ -53,8 +53,8 @@ class Outcome:
 class World(JobScene):
     """One simulation: picks who acts next, and connects processes, faults and checks.
 
-    `checks` sees everything that can be seen from outside. `crash_points` kills the driver at a counted place
-    instead of a random one. Whether drivers elect a leader is up to the seed, where drivers change, unless
+    `checks` sees everything that can be seen from outside. `crash_points` kills the driver at a counted step,
+    besides what `mix` injects. Whether drivers elect a leader is up to the seed, where drivers change, unless
     `elects` decides it.
     """
 
@@ -87,7 +87,7 @@ class World(JobScene):
         return Submission(self.job, JOB_ID)
 
     def run(self) -> Outcome:
-        """Run the job to its end, or to the first violation, and return how it ended."""
+        """Run the job to its end or first violation, as which any exception counts; return how it ended."""
         violation = None
         try:
             self.checks.begins(self)
@@ -185,7 +185,7 @@ class World(JobScene):
         return f"{', '.join(drivers) or 'there is no driver'}, with {len(self.living())} workers"
 
     def _act(self) -> bool:
-        """Perform one action or let time pass; return False if nothing can ever happen."""
+        """Do one action or let time pass, perhaps after a fault; return False if nothing can ever happen."""
         self.faults.maybe_inject()
         now = self.now()
         agenda = self._agenda(now)

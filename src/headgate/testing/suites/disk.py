@@ -136,7 +136,7 @@ class DiskSuite:
             assert disks[0].read(name) == data[won.index(True)]
 
     def test_replacing_is_atomic(self, disk: Disk, folder: str) -> None:
-        """A reader during replacements gets the complete bytes of one of the files."""
+        """A reader during replacements gets the complete bytes of one version of the file."""
         name, sizes = f"{folder}/a", (10, 300_000)
         disk.create(name, [b"0" * sizes[0]])
 
@@ -196,7 +196,7 @@ class DiskSuite:
         assert list(disk.list(folder)) == [names[0]]
 
     def test_long_lists(self, disk: Disk, folder: str) -> None:
-        """A list of more files than a storage service returns per request is complete."""
+        """A list of many files is complete; how many is up to `files_in_a_long_list`."""
         names = [f"{folder}/{number:04}" for number in range(self.files_in_a_long_list)]
         for name in names:
             disk.create_if_absent(name, b"")
@@ -222,7 +222,7 @@ class DiskSuite:
         "name", ["", "/a", "../a", "b/../../a", "b//a", "./a", "b/\0", "b/", "b/.tmp-1", ".."]
     )
     def test_names_that_lead_elsewhere(self, disk: Disk, name: str) -> None:
-        """Absolute, empty and reserved names, and those with `..`, are refused."""
+        """Names that are empty, absolute, reserved or not plain, such as with `..` or `//`, are refused."""
         if not self.refuses_bad_names:
             pytest.skip("this disk has no outside")
         for call in (

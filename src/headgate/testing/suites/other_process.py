@@ -43,7 +43,7 @@ class Answer(msgspec.Struct, array_like=True):
 
 
 class OtherProcess:
-    """The second interpreter process; it lives as long as this process does."""
+    """A second interpreter, which decodes and encodes values as a worker would; it ends with this process."""
 
     def __init__(self) -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}

@@ -76,7 +76,7 @@ class SerializerSuite(ABC, Generic[T]):
 
     @abstractmethod
     def values(self) -> Sequence[T]:
-        """Return at least one value to store; give the smallest and the strangest ones, too."""
+        """Return at least one value to store, equal at each call; also the smallest and the strangest."""
 
     def strategy(self) -> SearchStrategy[T] | None:
         """Return a strategy of the package hypothesis for values; None: random batches of :meth:`values`."""
@@ -159,7 +159,7 @@ class SerializerSuite(ABC, Generic[T]):
     # -- copies
 
     def test_immutable_is_true_to_its_word(self) -> None:
-        """If `immutable` is True, values are not copied and cannot be changed in place; else one can be."""
+        """If `immutable` is True, no value is copied or can be changed in place; else at least one can be."""
         serializer, values = self.serializer(), self._values()
         assert isinstance(serializer.immutable, bool)
         if not serializer.immutable:

@@ -34,9 +34,9 @@ The test is skipped if the committer's attribute named in `needs` is false.
 class SinkSuite:
     """Tests of a two-phase commit sink; inherit from it under a name that pytest collects.
 
-    Two hooks are needed. Attributes of the sink's committer decide which tests apply: those of several
-    lineages (jobs with one begin from each other's snapshots) are skipped where `tells_commits` is false,
-    those of taking back where `takes_back` is.
+    Two hooks are needed, `new_sink` and `read`. Tests of what is known about commits after a snapshot, also
+    by other jobs, are skipped where the committer's `tells_commits` is false; those of taking output back
+    where its `takes_back` is false.
 
     Example:
         >>> import headgate as hg
@@ -388,7 +388,7 @@ class _Job:
         return snapshot
 
     def restart(self, snapshot: _Snapshot | None) -> None:
-        """End the attempt, commit what `snapshot` holds, abandon other output, and start new writers."""
+        """Commit what `snapshot` holds, abandon other output, and start new writers; old ones stay open."""
         committables = [] if snapshot is None else snapshot.committables
         if committables:
             self.committer.commit(committables)
@@ -409,7 +409,7 @@ class _Job:
         return self.committer.committed_after(self._context)
 
     def newer_than(self, snapshot: _Snapshot | None) -> str | None:
-        """Return the committer's report of output after an older checkpoint of this job, or after none."""
+        """Return the committer's report of output after `snapshot` of this job; None: after its beginning."""
         return self.committer.committed_after(self._after(snapshot))
 
     def take_back(self) -> None:

@@ -50,7 +50,7 @@ def same(left: Any, right: Any) -> bool:
 
 
 def check_same(found: list[T], expected: list[T], what: str, is_same: Callable[[T, T], bool] = same) -> None:
-    """Raise AssertionError for the first value that differs; its message begins with `what`."""
+    """Raise AssertionError, its text beginning with `what`, if a value or the number of values differs."""
     assert len(found) == len(expected), f"{what}: {len(found)} values came back; expected {len(expected)}"
     for place, (one, other) in enumerate(zip(found, expected, strict=True)):
         assert is_same(one, other), (
@@ -140,7 +140,7 @@ def _set(value: T, name: str) -> bool:
 
 
 def cut_short(data: bytes, at_most: int = 100) -> Iterator[bytes]:
-    """Yield the first bytes of `data`, cut off at about `at_most` lengths, or at every one if fewer."""
+    """Yield beginnings of `data`, the empty one first, never all: of each length, or about `at_most` ones."""
     step = max(1, len(data) // at_most)
     return (data[:end] for end in range(0, len(data), step))
 

@@ -44,7 +44,7 @@ class UserBundle:
 
     @property
     def key(self) -> str:
-        """The hash that names this bundle: equal bundles have equal loaders and layers."""
+        """The hash that names this bundle: of `abi`, and of name, hash, folder of each artifact in order."""
         text = "\n".join([self.abi, *(f"{one.name} {one.digest} {one.inside}" for one in self.artifacts)])
         return sha256(text.encode()).hexdigest()[:32]
 
@@ -56,14 +56,14 @@ def abi_of_this() -> str:
 
 
 def made_from(paths: Sequence[Path], folder: Path) -> tuple[UserBundle, tuple[Path, ...]]:
-    """Return a bundle of folders, archives, wheels, and its files to ship; folders are zipped in `folder`."""
+    """Return a bundle of folders, archives, wheels, and the files to ship; zip folders into `folder`."""
     made = [_made(path, folder) for path in paths]
     artifacts = tuple(Artifact(file.name, hash_of(file), inside) for file, inside in made)
     return UserBundle(artifacts, abi_of_this()), tuple(file for file, _ in made)
 
 
 def unpacked(bundle: UserBundle, files: Iterable[Path], cache: ArtifactCache) -> list[Leased]:
-    """Return leased folders of `cache` with a bundle's `files`; one not yet there is checked and unpacked."""
+    """Lease a bundle's folders in `cache`, in order; where one is missing, check its file and unpack it."""
     if bundle.abi != abi_of_this():
         raise UserCodeLoadError(
             f"user code was bundled for {bundle.abi}, and this worker runs {abi_of_this()}; use one minor "
@@ -103,7 +103,7 @@ def _leased(artifact: Artifact, file: Path, cache: ArtifactCache) -> Leased:
 
 
 def _made(path: Path, folder: Path) -> tuple[Path, str]:
-    """Return the file to ship for a path of the user's, and the folder in it to search for modules."""
+    """Return the file to ship for a path (folders are zipped into `folder`), and where its modules are."""
     inside = inside_of(path)
     if path.is_dir():  # of an environment no more than its modules
         return packed_folder(path / inside, path.name, folder), ""
@@ -111,7 +111,7 @@ def _made(path: Path, folder: Path) -> tuple[Path, str]:
 
 
 def inside_of(path: Path) -> str:
-    """Return where in a folder or archive its modules lie: its site-packages if an environment, else ''."""
+    """Return the modules' folder in a folder or archive: an environment's site-packages, else '' (top)."""
     if path.is_dir():
         return inside_of_folder(path)
     if not (path.is_file() and is_archive(path.name)):

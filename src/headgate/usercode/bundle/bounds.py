@@ -135,7 +135,7 @@ class Tar:
         self.opened, self._stream, self._archive = opened, stream, archive
 
     def entries(self, bounds: Bounds) -> list[tarfile.TarInfo]:
-        """Return all entries of the archive, which is decompressed for it; refuse more than the bounds."""
+        """Decompress the archive to return all its entries; UserCodeLoadError if they exceed the bounds."""
         found: list[tarfile.TarInfo] = []
         size = names = 0
         while (entry := self._next()) is not None:

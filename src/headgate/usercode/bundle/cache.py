@@ -37,7 +37,7 @@ _KEY: Final = re.compile(r"[0-9a-f]{16,64}")
 
 
 class Leased:
-    """A folder of the cache that is not removed while this lease on it is held."""
+    """A folder of the cache that is not removed before :meth:`release`; keep this object until then."""
 
     def __init__(self, folder: Path, lock: IO[bytes]) -> None:
         self.folder, self._lock = folder, lock
@@ -101,7 +101,7 @@ class ArtifactCache:
         return Leased(folder, lock)
 
     def sweep(self, unused_s: float = 0.0) -> int:
-        """Remove folders that no process uses, nor has asked for in `unused_s` seconds; return how many."""
+        """Remove old half-made folders; remove, and count, those not in use nor leased in `unused_s` s."""
         removed = 0
         for folder in list(self._root.iterdir()):
             if not folder.is_dir():
@@ -156,7 +156,7 @@ class ArtifactCache:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[bool]:
-    """Yield whether this process has the exclusive lock of a lease file, which is then deleted after."""
+    """Yield whether this process got the exclusive lock of a lease file; if so, delete it after the block."""
     with path.open("ab") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

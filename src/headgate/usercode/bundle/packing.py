@@ -71,13 +71,13 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def packed_folder(source: Path, name: str, folder: Path) -> Path:
-    """Return a zip of `source` in `folder`, called `name` and its hash, as an older zip may be in use."""
+    """Return the zip of `source` in `folder`, named by `name` and hash; make it if it is not there yet."""
     target = folder / f"{name or 'code'}-{hash_of(source)[:16]}.zip"
     return target if target.exists() else _zipped(source, files_of(source), target)
 
 
 def packed_program(program: Path, folder: Path) -> Path:
-    """Return a zip in `folder` of the modules beside a program; UserCodeLoadError above 64 MiB."""
+    """Zip the modules in a program's folder to program.zip in `folder`; UserCodeLoadError above 64 MiB."""
     try:
         files = program_files(program.parent)
         sizes = {file: file.stat().st_size for file in files}
@@ -151,7 +151,7 @@ def program_files(folder: Path, bytes_max: int = PROGRAM_BYTES_MAX) -> list[Path
 
 
 def _that_fit(namespaces: Mapping[Path, list[Path]], left: int, bytes_max: int) -> list[Path]:
-    """Return the files of the folders that fit into `left` bytes, smallest first; warn of each left out."""
+    """Return files of the folders, smallest first, that together fit into `left` bytes; warn of others."""
     found: list[Path] = []
     for size, path in sorted((_bytes(files), path) for path, files in namespaces.items()):
         left -= size

@@ -39,13 +39,13 @@ class ProgramArtifacts:
         return (packed_program(self.program, Path(self._scratch.name)), *self._others)
 
     def keep(self, folders: Sequence[str]) -> list[Leased]:
-        """Return the leases on these folders, which the caller keeps: :meth:`release` does not end them."""
+        """Hand the leases on these folders over to the caller: :meth:`release` does not end them any more."""
         kept = [one for one in self._leased if any(Path(path).is_relative_to(one.folder) for path in folders)]
         self._leased = [one for one in self._leased if one not in kept]
         return kept
 
     def release(self) -> None:
-        """Release the unpacked folders of a program that has ended, so that the cache may remove them."""
+        """Release the leases on unpacked folders, and delete the zip of the program's own modules."""
         for one in self._leased:
             one.release()
         if self._scratch is not None:
@@ -53,7 +53,7 @@ class ProgramArtifacts:
 
 
 def artifacts_of(program: Path, config: Config) -> ProgramArtifacts:
-    """Return a program's code: its folder, and packages that options add (`--with`), archives unpacked."""
+    """Return a program's code: its folder and what options add; fetch their wheels, unpack archives."""
     program = program.resolve()
     locked = config.get(USER_CODE_REQUIREMENTS)
     wheels = () if locked is None else wheels_of(Path(locked), Path.home() / ".cache" / "headgate-wheels")
@@ -80,7 +80,7 @@ def _unpacked(paths: Sequence[Path], cache: ArtifactCache) -> tuple[list[str], l
 
 
 def _folder(path: Path, cache: ArtifactCache, leased: list[Leased]) -> Path:
-    """Return where the modules of a folder or an archive lie on this machine; archives are unpacked."""
+    """Return where the modules of a folder or archive lie; unpack an archive, add its lease to `leased`."""
     inside = inside_of(path)
     if path.is_dir():
         return (path / inside).resolve()

@@ -31,7 +31,7 @@ _OPTIONS: Final = (
 
 
 def wheels_of(requirements: Path, cache: Path) -> tuple[Path, ...]:
-    """Return the wheels that a locked requirements file names, sorted; pip fetches them into `cache` once."""
+    """Return the wheels that a locked file names, sorted; pip downloads them unless `cache` has them."""
     if not requirements.is_file():
         raise UserCodeLoadError(f"requirements file {str(requirements)!r} is not there")
     folder = cache / f"{hash_of_file(requirements)[:32]}-{abi_of_this()}"
@@ -52,7 +52,7 @@ def wheels_of(requirements: Path, cache: Path) -> tuple[Path, ...]:
 
 
 def _owners_alone(cache: Path) -> None:
-    """Raise UserCodeLoadError if other users can write into the cache and so decide what the job runs."""
+    """Raise UserCodeLoadError if the cache is another user's or all may write to it; shut out its group."""
     found = cache.stat()
     if found.st_uid != os.geteuid() or found.st_mode & stat.S_IWOTH:
         raise UserCodeLoadError(

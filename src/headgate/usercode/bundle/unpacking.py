@@ -43,7 +43,7 @@ _DAMAGED: Final = (
 
 
 def is_archive(name: str) -> bool:
-    """Return whether a name is that of an archive that can be unpacked.
+    """Return whether a name ends as that of an archive which :func:`unpack` takes; no file is looked at.
 
     Example:
         >>> is_archive("env.tar.gz"), is_archive("attrs-24.2.0-py3-none-any.whl"), is_archive("job.py")

@@ -36,7 +36,7 @@ class NamespaceCode:
         self.namespace, self._data_plane = namespace, ParentFirst(tuple(data_plane))
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call `function` so that its imports mean the namespace's modules; once per batch, not record."""
+        """Call `function` so that its imports mean the namespace's modules; use it per batch, not record."""
         return self.namespace.call(function, *args)
 
     @property
@@ -70,7 +70,7 @@ class NamespaceCode:
 
 
 def refuse_leaving(namespace: Namespace, values: Iterable[V], data_plane: ParentFirst) -> None:
-    """Raise ForeignObjectError if a value, or a part of one, is of the namespace's own copy of a package."""
+    """Raise ForeignObjectError if a value or direct element is of the namespace's own data-plane package."""
     for value in _parts(values):
         table, kind = _table(namespace, value, data_plane), type(value)
         if table is not None and getattr(table.get(kind.__module__), kind.__qualname__, None) is kind:

@@ -37,11 +37,11 @@ Modules = dict[str, ModuleType]
 
 
 class View(HookOwner, Protocol):
-    """An isolated namespace as `sys.modules` and `sys.path` see it; a closed one raises on every use."""
+    """An isolated namespace as `sys` sees it; what stands in for a closed one raises on every use."""
 
     @property
     def handle(self) -> Handle | None:
-        """The object by which context variables refer to this isolated namespace; None after its end."""
+        """The object by which contexts refer to this namespace; None for what stands in for a closed one."""
 
     @property
     def threads(self) -> WeakSet[threading.Thread]:
@@ -72,7 +72,7 @@ class View(HookOwner, Protocol):
 
 
 class Handle:
-    """A reference from context variables, which may live longer, to a namespace; None once it has closed."""
+    """A reference from contexts, which may live longer, to a namespace or its stand-in; None: framework."""
 
     __slots__ = ("namespace",)
 

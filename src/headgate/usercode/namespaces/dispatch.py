@@ -71,7 +71,7 @@ class ModuleTable(Modules):
         return dict.get(self, name, default) if home is None else home.get(name, default)
 
     def pop(self, name: str, default: Any = _MISSING) -> Any:
-        """Remove and return the module that the running code sees under a name, as `dict.pop` does."""
+        """Pop a module that the running code sees; for code of a namespace, one of the framework's stays."""
         namespace = current()
         home = None if namespace is None else namespace.home(name)
         if namespace is not None and home is not None:

@@ -68,7 +68,7 @@ class NativeModules:
         self._lock = threading.Lock()
 
     def claim(self, loader: int, of: str, name: str, file: str) -> None:
-        """Record that namespace `of` (id `loader`) loads `file` as `name`; refuse it if another one has."""
+        """Record that namespace `of` (id `loader`) loads `file` as `name`; raise if another one has."""
         status = Path(file).stat()
         with self._lock:
             first, of_first = self._loaded.setdefault((status.st_dev, status.st_ino), (loader, of))
@@ -98,7 +98,7 @@ class NamespaceFinder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of the copy that a name means here: the framework's, the layer's or the user's."""
+        """Return the spec of the copy that a name means; claim an extension module of the user's."""
         namespace = self._namespace()
         if namespace is None:
             return None

@@ -169,7 +169,7 @@ def is_installed() -> bool:
 
 
 def _inheriting(run: Callable[P, R]) -> Callable[P, R]:
-    """Return the `run` of a thread so that it starts in the namespace of the user code that starts it."""
+    """Wrap a thread's `run` to begin in the namespace of user code that starts it, which notes the thread."""
     namespace = context.current()
     if namespace is None or not _is_started_by_user_code():
         return run

@@ -41,7 +41,7 @@ AtExit = tuple[Callable[..., Any], Hook]
 """What was registered with a namespace's `atexit`: a function, and its call with the arguments given then."""
 
 TOKEN: Final = "__headgate_token__"  # noqa: S105 - the name of a global
-"""In the globals of every module of a namespace: what its weak reference outlives, holds the namespace."""
+"""Name of a global in each module of a namespace; while its value lives, so do the module's globals."""
 
 
 _LIBRARY: Final = Path(importlib.util.__file__).parents[1]
@@ -194,7 +194,7 @@ class Namespace:
         return self.modules
 
     def store(self, name: str, module: types.ModuleType) -> None:
-        """Enter a module for this namespace (and its layer) alone, as for ``sys.modules[name] = module``."""
+        """Enter a module in this namespace's own table or, if its name means the layer's, in the layer's."""
         home = self.home(name)
         if home is not None and home is not self.modules:
             assert self.layer is not None
@@ -230,7 +230,7 @@ class Namespace:
         return seen | self.modules
 
     def remember(self, name: str) -> None:
-        """Record that `name` was imported from another owner's table: its next import is one dict lookup."""
+        """Cache the module `name`, just imported, if it is the framework's or layer's, for quick imports."""
         table = sys.modules
         for part in {name, name.partition(".")[0]}:
             home = self.home(part)
@@ -257,7 +257,7 @@ class Namespace:
         return [entry for entry in self.path if entry in self.artifacts or entry not in of_framework]
 
     def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call `function` so that its imports mean this namespace's modules; a closed one may refuse it."""
+        """Call `function`: its imports mean this namespace's modules. By `check_leaked`, refuse if closed."""
         if self.closed:
             self._must_be_open("a call")
         token = enter(self.handle)
@@ -334,7 +334,7 @@ class Namespace:
 
 
 def _is_of_user(module: R) -> bool:
-    """Return whether an object is a module, and none of the framework's under whatever name it is entered."""
+    """Return whether it is a module that the framework's table does not have under the module's own name."""
     if not isinstance(module, types.ModuleType):
         return False
     return dict.get(sys.modules, str(getattr(module, "__name__", None))) is not module

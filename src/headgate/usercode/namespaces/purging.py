@@ -63,7 +63,7 @@ class StandardLibrary:
 
 
 def purge(namespace: Namespace, library: StandardLibrary) -> Counter[str]:
-    """Remove a closed isolated namespace's entries from this process's registries; count by registry."""
+    """Remove a closed namespace's entries from this process's registries, undo its patches; count both."""
     found: Counter[str] = Counter()
     for purged in (_overloads, _finalizers, _pickling, _logging, _exit_finalizers, _hooks, _files, _strays):
         purged(namespace, found)

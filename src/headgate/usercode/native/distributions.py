@@ -52,7 +52,7 @@ class Installed:
         return bool(self.compiled)
 
     def libraries(self) -> Iterator[tuple[str, str]]:
-        """Yield names and paths of the shared libraries, without extension modules (never found by name)."""
+        """Yield linker's name and path of each shared library with one; not of extension modules."""
         for file in self.compiled:
             if _OF_INTERPRETER.search(Path(file).name) is None:
                 name = soname(Path(file))
@@ -61,7 +61,7 @@ class Installed:
 
 
 def installed_in(path: Iterable[str], names: Iterable[str] | None = None) -> dict[str, Installed]:
-    """Return the distributions on a path, by name, the first of each; all unless `names` are given."""
+    """Return distributions in folders `path`, by normal name, the first of each; all, or those in `names`."""
     path = list(path)
     found: dict[str, Installed] = {}
     for asked in [None] if names is None else names:

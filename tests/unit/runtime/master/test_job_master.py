@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from counted_metrics import counted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from operator_samples import ManualClock
@@ -187,7 +188,7 @@ class Desk:
     def data_ended(self) -> None:
         """Both subtasks are through."""
         for slot in range(SLOTS):
-            counters = m.Counters(0, slot, 5, 5, 0, None, 0, 0, 0.0)
+            counters = counted(0, slot, RECORDS_IN=5, RECORDS_OUT=5)
             self.say(slot, m.DataEnded(self.master.attempt, 0, slot, counters))
 
     def acknowledge(self, checkpoint: int) -> None:
@@ -431,7 +432,7 @@ EVENTS = st.lists(
 def strike(desk: Desk, event: str, slot: int) -> None:
     """One event, whether or not it makes sense now."""
     master, attempt = desk.master, desk.master.attempt
-    counters = m.Counters(0, slot, 5, 5, 0, None, 0, 0, 0.0)
+    counters = counted(0, slot, RECORDS_IN=5, RECORDS_OUT=5)
     checkpoint = getattr(desk.links.get(slot, FakeLink()).last(m.Trigger), "checkpoint", 1)
     snapshot = SubtaskSnapshot(0, slot, [OperatorSubtaskState("shop", None, {}, [f"c{slot}"])])
     actions: dict[str, Callable[[], Any]] = {

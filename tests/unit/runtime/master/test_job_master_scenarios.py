@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from counted_metrics import counted
 from operator_samples import ManualClock
 from test_job_master import FIXED, SLOTS, Desk
 from test_job_master_requests import AskedDesk
@@ -322,7 +323,7 @@ def test_what_workers_of_an_old_plan_count_is_not_the_new_plans(tmp_path: Path, 
     if not put_back:
         desk.rescales(1)
     attempt = desk.master.attempt
-    counters = m.Counters(0, 0, 5, 5, 0, None, 0, 0, 0.0)
+    counters = counted(RECORDS_IN=5, RECORDS_OUT=5)
     desk.say(0, m.Heartbeat(attempt, desk.clock.now, desk.clock.now, [counters]))
     desk.say(0, m.Totals(attempt, [counters]))
     assert listener.totals == []

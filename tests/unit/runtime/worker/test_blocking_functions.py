@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from counted_metrics import counted
 from operator_samples import ManualClock, finished, rows
 from task_samples import IN, TASK, Rig, Watching
 
@@ -384,7 +385,7 @@ def test_a_thread_hands_back_what_the_call_raised() -> None:
 # -- the worker
 
 
-TOTALS = m.Counters(0, 0, 0, 0, 0, None, 0, 0, 0.0)
+TOTALS = counted()
 
 
 class Lingering:

@@ -45,7 +45,7 @@ def test_the_snapshot_holds_exactly_what_stood_before_the_barriers() -> None:
     assert story == [[1, 3], SIGN, Barrier(1, 990), [2], Barrier(2, 0)]
     drawn = rig.taken.drawn[0]
     assert (drawn.checkpoint, drawn.metrics.start_delay_ms, drawn.metrics.alignment_ms) == (1, 10, 50)
-    assert (drawn.counters.records_in, drawn.counters.records_out) == (2, 2)
+    assert drawn.records == (2, 2)
 
 
 def test_a_subsumed_checkpoint_is_declined_and_cancelled_downstream() -> None:

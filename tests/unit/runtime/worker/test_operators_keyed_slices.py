@@ -16,6 +16,7 @@ from timer_samples import CUTS, RECORDS, Item, Rig, batch_of, items_of
 import headgate as hg
 from headgate.common.errors import InternalError, UserFunctionError
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
+from headgate.metrics.metric_table import TIMERS_FIRED
 from headgate.runtime.worker.operators.keyed_context import STRIDE_MAX, Slice
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
 from headgate.runtime.worker.operators.operator_contract import Operator
@@ -243,6 +244,28 @@ def test_processing_time_timers_fire_a_slice_per_call() -> None:
     assert [entry[0][0] for entry in results[0][0]] == ["processing"] * 6 + ["event"] * 2
 
 
+@pytest.mark.parametrize("target", [None, 1, 3])
+def test_fired_and_registered_timers_are_counted(target: int | None) -> None:
+    """Those of both domains apart, whatever the slices; registered ones after each look, at the next call."""
+    operator, _, _, clock = made(Alarm, target)
+    assert set(operator.measured().values()) == {0}
+    clock.now = 100
+    operator.process(rows([{"key": "a", "wall": [20, 30, 900], "event": [8, 9, 70]}], [1], [7]))
+    assert list(operator.measured().values()) == [0, 0, 3, 3]
+    while operator.next_processing_time() == 20 or operator.next_processing_time() == 30:
+        operator.fire_processing_time(100)
+    drive(operator, [])
+    # Each of the two registers a timer in event time at 5, which is the same.
+    fired = operator.measured()
+    assert (fired[TIMERS_FIRED.at("event")], fired[TIMERS_FIRED.at("processing")]) == (1, 2)
+    drive(operator, [9])
+    operator.measured()
+    assert operator.has_spare_work, "nothing may come for a long time"
+    operator.do_spare_work()
+    assert not operator.has_spare_work
+    assert list(operator.measured().values()) == [3, 2, 1, 1]
+
+
 def test_the_wall_clock_may_be_set_back_between_slices() -> None:
     """Then only what is due by the new time fires."""
     operator, main, _, _ = made(Alarm, 1)
@@ -369,12 +392,15 @@ class CountingClock(ManualClock):
 
 
 def fire(time: Slice, count: int, each: Callable[[], None]) -> int:
-    """Fire up to `count` timers; gives how many fit the slice."""
+    """Fire up to `count` timers; gives how many fit the slice, which the slice knows, too."""
     for n in range(count):
+        assert time.fired == n
         each()
         time.left -= 1
         if not time.left and time.over():
+            assert time.fired == n + 1
             return n + 1
+    assert time.fired == count
     return count
 
 

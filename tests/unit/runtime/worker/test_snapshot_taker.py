@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from operator_samples import rows
-from snapshot_samples import COUNTERS, INPUT, Bench, Stateful, over
+from snapshot_samples import INPUT, Bench, Stateful, over
 from task_samples import OUT, Rig
 
 from headgate.common.errors import UserFunctionError
@@ -179,7 +179,7 @@ def test_metrics_are_those_of_the_end_not_of_the_beginning(tmp_path: Path) -> No
     """They change until the last barrier has come."""
     bench = Bench(tmp_path)
     metrics = BarrierMetrics(3.0, 0.0, True)
-    bench.snapshots.take(over(1), metrics, COUNTERS, False, lambda capture: capture.begin(INPUT, None, False))
+    bench.snapshots.take(over(1), metrics, (0, 0), False, lambda capture: capture.begin(INPUT, None, False))
     metrics.alignment_ms, metrics.bytes_processed, metrics.slowest_channel = 7.0, 99, "before[0]"
     bench.snapshots.inputs_complete(1)
     bench.run()

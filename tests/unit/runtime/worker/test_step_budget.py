@@ -88,7 +88,11 @@ def test_a_step_without_records_teaches_nothing() -> None:
     budget = StepBudget(clock, 10)
     with budget.step():
         clock.now += 500
-    assert (budget.records, budget.busy_ms, budget.longest_ms) == (RECORDS_FIRST, 500, 500)
+    assert (budget.records, budget.times.spent().busy, budget.times.longest_us) == (
+        RECORDS_FIRST,
+        500,
+        500_000,
+    )
 
 
 def test_time_behind_a_blocked_output_is_counted_once() -> None:
@@ -97,12 +101,12 @@ def test_time_behind_a_blocked_output_is_counted_once() -> None:
     budget = StepBudget(clock, 10)
     for now in (100, 150, 200):
         clock.now = now
-        budget.blocked()
+        budget.times.blocked()
     clock.now = 300
     stepped(budget, clock, 0)
     clock.now = 400
     stepped(budget, clock, 0)
-    assert budget.backpressured_ms == 200
+    assert budget.times.spent().backpressured == 200
 
 
 def test_a_step_that_raises_is_measured_all_the_same() -> None:
@@ -112,4 +116,4 @@ def test_a_step_that_raises_is_measured_all_the_same() -> None:
     with pytest.raises(KeyError), budget.step():
         clock.now += 7
         raise KeyError
-    assert budget.busy_ms == 7
+    assert budget.times.spent().busy == 7

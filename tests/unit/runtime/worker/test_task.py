@@ -252,7 +252,7 @@ def test_errors_between_records_name_the_operator(where: str, text: str) -> None
     task, _ = chain_of("", where, "")
     with pytest.raises(UserFunctionError, match=f"no {where}") as caught:
         task.open()
-        task.snapshots.take(Barrier(4, 0), BarrierMetrics(0, 0, False), task.counters(), False)
+        task.snapshots.take(Barrier(4, 0), BarrierMetrics(0, 0, False), task.records, False)
         task.checkpoint_complete(4)
         task.close()
     assert caught.value.record == f"none ({text})"

@@ -10,8 +10,21 @@ from operator_samples import context
 
 from headgate.common.process.same_interpreter import SAME_INTERPRETER
 from headgate.connectors.collection import collection_source
+from headgate.metrics.metric_table import RESIDENT_BYTES, TABLE, Place
 from headgate.runtime.worker.operators.reading_source import SourceOperator
 from headgate.runtime.worker.worker_process import WorkerSpec, _Process
+
+
+class Idle:
+    """A worker without subtasks."""
+
+    attempt, progress = 1, 1
+
+    def counters(self) -> list[Any]:
+        return []
+
+    def standstills(self, loop: int) -> list[Any]:
+        return []
 
 
 class Broken:
@@ -25,7 +38,19 @@ class Broken:
 
 def test_a_source_has_totals_before_it_has_a_reader() -> None:
     """The heartbeat's thread may look between assembly and opening of an attempt."""
-    assert SourceOperator(context("numbers"), collection_source([1])).skipped == 0
+    assert list(SourceOperator(context("numbers"), collection_source([1])).measured().values()) == [0]
+
+
+def test_a_heartbeat_has_what_is_measured_of_the_worker() -> None:
+    """Of the metrics that are not of subtasks there is only the memory of the process."""
+    assert [metric for metric in TABLE if metric.place is not Place.SUBTASK] == [RESIDENT_BYTES]
+    spec = WorkerSpec("unix:@none#none", b"", "job", 1, 1, 1000, "127.0.0.1", 1 << 20)
+    process = _Process(spec, 1, 0, lambda reason: None, SAME_INTERPRETER, threading.enumerate)
+    process._worker = Idle()  # type: ignore[assignment]
+    said: list[Any] = []
+    process._link = SimpleNamespace(send=said.append)  # type: ignore[assignment]
+    process._send_heartbeat()
+    assert said[0].rss_bytes > 1 << 20
 
 
 def test_a_heartbeat_that_fails_ends_the_worker() -> None:

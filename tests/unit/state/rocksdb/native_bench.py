@@ -11,7 +11,6 @@ from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
 from headgate.common.keys.keygroups import key_group_range
-from headgate.runtime.protocol.messages import Counters
 from headgate.runtime.worker.operators.keyed_state import PendingKeyedState, earlier_state
 from headgate.runtime.worker.snapshot.snapshot_writer import BarrierMetrics, SnapshotWriter, TakenSnapshot
 from headgate.state.heap.backend import HeapKeyedBackend
@@ -86,7 +85,7 @@ class NativeBench:
             checkpoint,
             [pending],
             0.0,
-            Counters(0, subtask, 0, 0, 0, None, 0, 0, 0.0),
+            (0, 0),
             {},
             False,
             BarrierMetrics(0.0, 0.0, False),

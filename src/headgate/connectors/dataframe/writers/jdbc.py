@@ -103,7 +103,7 @@ class JdbcWriter(EpochWriter):
         frame.write.mode("overwrite").jdbc(self.url, stage, properties=self.properties)
 
     def _move(self, connection: JavaObject, epoch: SparkEpoch, stage: str, names: str, rows: int) -> None:
-        """Move `rows` staged rows and record the epoch, in one transaction; do nothing if it was recorded."""
+        """Move rows and record the epoch in one transaction, unless recorded; OperatingError: not `rows`."""
         try:
             self._note(connection, epoch)
         except Exception:

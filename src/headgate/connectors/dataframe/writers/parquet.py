@@ -137,7 +137,7 @@ class ParquetWriter(EpochWriter):
         return f"Parquet {self.path}"
 
     def _make_way(self, final: Path, aside: Path) -> None:
-        """Move an epoch's directory `final`, if any, to `aside`; put one marked "taken back" in its place."""
+        """Move `final`, if any, over `aside`; try to put a directory marked "taken back" at `final`."""
         if final.exists():
             aside.parent.mkdir(parents=True, exist_ok=True)
             remove_folder(aside)

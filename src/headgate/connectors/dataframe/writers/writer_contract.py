@@ -85,7 +85,7 @@ class EpochWriter(ABC):
         """
 
     def begin(self, spark: SparkSession, epoch: SparkEpoch) -> None:  # noqa: B027 - optional hook
-        """Prepare for this driver's first epoch: remove what it and earlier ones left unpublished."""
+        """Prepare for this driver's first epoch: remove what is left unpublished; by default do nothing."""
 
     @abstractmethod
     def write(self, frame: DataFrame, epoch: SparkEpoch) -> None:
@@ -105,7 +105,7 @@ class EpochWriter(ABC):
             lineage: id of the lineage that the epochs belong to.
             sink: the sink's uid.
             epochs: numbers to take back, in any order; epochs that were never written are skipped.
-            unfinished: numbers of epochs of which it is not known whether they were written.
+            unfinished: more numbers to take back, perhaps not written yet; a late write must not show them.
         """
         raise OperatingError(f"{self.describe()} cannot take back what was written")
 

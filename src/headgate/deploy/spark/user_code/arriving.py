@@ -28,7 +28,7 @@ class Arrived:
     leases: tuple[Leased, ...]
 
     def paths(self, digests: Iterable[str] | None = None, without: Iterable[str] = ()) -> tuple[str, ...]:
-        """Return folders to search for modules: of artifacts with `digests` (None: all), not `without`."""
+        """Return folders to search for modules: of artifacts in `digests` (None: all), not in `without`."""
         wanted = None if digests is None else frozenset(digests)
         unwanted = frozenset(without)
         return tuple(
@@ -51,7 +51,7 @@ def cache_of_executor() -> ArtifactCache:
 
 
 def arrived(code: ShippedCode, cache: ArtifactCache) -> Arrived:
-    """Return a job's code on this machine, checked and unpacked unless the cache has it already."""
+    """Lease a job's code on this machine, checked and unpacked unless cached; the caller releases it."""
     from pyspark import SparkFiles
 
     files = [Path(SparkFiles.get(name)) for name in code.files]

@@ -61,7 +61,7 @@ class OtherEnvironment:
 
 
 def in_workers_of(rdd: RDD[T], code: ShippedCode) -> RDD[T]:
-    """Return an RDD, not yet computed, set to run in Python workers that may hold the job's code.
+    """Change and return `rdd`, to run in workers that may hold the job's code; InternalError: wrapped before.
 
     Spark keeps a pool of Python workers, with a daemon that forks them, for each set of environment variables
     that functions were wrapped with. One variable that names a job's packages by their content is therefore

@@ -42,12 +42,12 @@ class OpenedAlone(SameInterpreter):
         self.job, self._fatal = code.job, code.limits.fatal
 
     def import_module(self, name: str) -> Any:
-        """Return a module, imported as the job's code would; exit or UserCodeLoadError if memory runs out."""
+        """Import a module as the job's code would; if memory runs out, exit or raise as `loading` does."""
         with loading(self.job, self._fatal):
             return importlib.import_module(name)
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call `function` with the job's code; if an import runs out of memory, exit or UserCodeLoadError."""
+        """Call `function` with the job's code; if an import runs out of memory, do as `loading` does."""
         try:
             return super().call(function, *args)
         except Exception as error:
@@ -55,7 +55,7 @@ class OpenedAlone(SameInterpreter):
             raise
 
     def load(self, payload: bytes) -> Any:
-        """Return an object that the job's driver pickled; exit or UserCodeLoadError if memory runs out."""
+        """Return an object that the job's driver pickled; if memory runs out, do as `loading` does."""
         with loading(self.job, self._fatal):
             return super().load(payload)
 
@@ -69,12 +69,12 @@ class OpenedCode(NamespaceCode):
         self._fatal = code.limits.fatal
 
     def import_module(self, name: str) -> Any:
-        """Return a module, imported as the job's code would; exit or UserCodeLoadError if memory runs out."""
+        """Import a module as the job's code would; if memory runs out, exit or raise as `loading` does."""
         with loading(self.namespace.name, self._fatal):
             return self.namespace.import_module(name)
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call `function` in the namespace; if an import runs out of memory, exit or UserCodeLoadError."""
+        """Call `function` in the namespace; if an import runs out of memory, do as `loading` does."""
         try:
             return super().call(function, *args)
         except Exception as error:
@@ -82,7 +82,7 @@ class OpenedCode(NamespaceCode):
             raise
 
     def load(self, payload: bytes) -> Any:
-        """Return the object that the job's driver has pickled, with classes of the isolated namespace."""
+        """Return an object the driver pickled, of the namespace's classes; out of memory: as `loading`."""
         with loading(self.namespace.name, self._fatal):
             return super().load(payload)
 
@@ -136,7 +136,7 @@ class Layers:
         return key in self._namespaces
 
     def of(self, code: ShippedCode, arrived: Arrived) -> Namespace | None:
-        """Return the layer below a job's namespace; None: none needed. NativeModuleConflictError: no room."""
+        """Return a job's layer, None: needs none. A new one is kept; NativeModuleConflictError: no room."""
         if not code.layer:
             return None
         if code.layer in self._namespaces:
@@ -170,7 +170,7 @@ class WorkerProcess:
         return self._loaders.jobs
 
     def lease(self, code: ShippedCode, live: LiveJobs) -> Lease:
-        """Return a lease on a job's namespace for one task, after closing those of jobs not in `live`."""
+        """Lease a job's namespace for one task, after closing ended jobs'; may exit if too many leaked."""
         self.leaked.release_s = code.limits.release_ms / 1000
         self._close_ended(live)
         if (full := self.leaked.exceeded(code.limits.leaks)) is not None:
@@ -183,7 +183,7 @@ class WorkerProcess:
         return self._loaders.lease(code.job, Artifacts(code.key, (), code.settings))
 
     def alone(self, code: ShippedCode) -> OpenedAlone:
-        """Return a job's code in a process only for jobs with equal code; it stays until the process ends."""
+        """Put a job's code on this process's path, for good, and return it; only equal code may follow."""
         came = arrived(code, self._cache)
         stays = False
         try:

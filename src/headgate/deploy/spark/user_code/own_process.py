@@ -38,7 +38,7 @@ def enter(
     cache: ArtifactCache,
     settings: NamespaceSettings,
 ) -> bool:
-    """Put `environment`'s packages (None: none) on this worker's path; return whether `arrived` must stay."""
+    """Put `environment`'s packages (None: none) on this worker's path; return whether it keeps `arrived`."""
     named = os.environ.get(VARIABLE)
     if named != (None if environment is None else environment.key):
         raise InternalError(f"a task for packages {environment} came to a worker for {named}")

@@ -127,7 +127,7 @@ def framework_packages() -> Mapping[str, Installed]:
 def _job_packages(located: Located) -> tuple[dict[str, Installed], dict[str, Artifact], dict[str, str]]:
     """Return a bundle's distributions by name, the artifact of each, and the hash of each module's artifact.
 
-    Of two the first counts. Artifacts that hold packages come last, also where all are second ones.
+    Of two with one name the first counts; artifacts that hold packages are looked through after all others.
     """
     job_packages: dict[str, Installed] = {}
     home: dict[str, Artifact] = {}
@@ -174,7 +174,7 @@ def _linked(one: Installed, home: Artifact) -> Linked:
 
 
 def check_supported(versions: Mapping[str, str], requirements: Iterable[str]) -> None:
-    """Raise UsageError for packages of a job that Headgate would have to use in its workers and cannot.
+    """Raise UsageError for a job's package whose version is out of bounds of Headgate's `requirements`.
 
     Example:
         >>> check_supported({"typing-extensions": "4.12"}, ["typing_extensions>=4.12"])

@@ -37,7 +37,7 @@ def shipped_name(name: str, digest: str) -> str:
 
 
 def ship_files(context: SparkContext, bundle: UserBundle, files: Sequence[Path]) -> tuple[str, ...]:
-    """Ship a bundle's files by Spark to every executor, and return their names there."""
+    """Ship a bundle's files by Spark to every executor; return their names for `SparkFiles.get`."""
     names = tuple(shipped_name(one.name, one.digest) for one in bundle.artifacts)
     folder = folder_of(context)
     for name, file in zip(names, files, strict=True):
@@ -56,7 +56,7 @@ def folder_of(context: SparkContext) -> Path:
 
 
 def _named(file: Path, target: Path) -> Path:
-    """Return `target`, made a link to `file`, or a copy where no link can be made."""
+    """Return `target`; unless it exists, make it a hard link to `file`, or a copy where that fails."""
     if not target.exists():
         with contextlib.suppress(OSError):
             os.link(file, target)

@@ -87,7 +87,7 @@ def listening(settings: EndpointSettings) -> ListeningSocket:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether `host` is a loopback address, which only this machine can reach.
+    """Return whether `host` is a loopback address or "localhost", which only this machine can reach.
 
     Example:
         >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")

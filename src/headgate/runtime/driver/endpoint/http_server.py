@@ -87,7 +87,7 @@ def server_of(
     settings: EndpointSettings,
     listening: ListeningSocket,
 ) -> uvicorn.Server:
-    """Return the HTTP server of a job's endpoint, for socket `listening`; requests must show `secret`."""
+    """Return a job's HTTP server, not started, and set `listening.clients`; requests must show `secret`."""
     clients = listening.clients = Connections(CONNECTIONS_MAX, HEAD_WAIT_S)
     app = Guard(application(job, operations), secret, settings.scheme)
     config = uvicorn.Config(

@@ -77,14 +77,14 @@ class Operations:
             return self._known.get(operation)
 
     def end(self, what: str, result: Answer) -> None:
-        """End all operations of kind `what` with `result`: all "cancel" operations end when the job does."""
+        """End all unfinished operations of kind `what` with `result`, as "cancel" ones at the job's end."""
         with self._lock:
             ended = [each for each in self._known.values() if each.what == what]
         for each in ended:
             each.then(result, None)
 
     def all_fetched(self, wait_s: float) -> bool:
-        """Wait at most `wait_s` until clients have fetched outcomes they want; return whether they have."""
+        """Wait at most `wait_s` until no outcome is :attr:`expected` any more; return whether that is so."""
         until = clock.monotonic() + wait_s
         while True:
             with self._lock:

@@ -45,9 +45,9 @@ class Endpoint:
         return self._settings.reached_at(self._socket.getsockname()[1])
 
     def begin(self, job: ServedJob) -> None:
-        """Write the endpoint's address and secret into the job's file, and answer requests about `job` from
-        now on. If the file cannot be written, raise StorageError if the user set the endpoint on, else go on
-        without it.
+        """Write address and secret into the job's file, by which this user's commands find the endpoint, and
+        answer requests about `job` from now on; remove old files. If the file cannot be written, raise
+        StorageError if the user set the endpoint on, else log it and go on without endpoint.
         """
         try:
             forget_old()
@@ -62,7 +62,7 @@ class Endpoint:
         self._thread.start()
 
     def close(self, state: str | None = None) -> None:
-        """End the endpoint, but give clients 2 s to fetch outcomes; `state` is the job's. Can be repeated."""
+        """End the endpoint, after at most 2 s to fetch outcomes (of a cancel: `state`). Can be repeated."""
         if self._published is not None:
             self._operations.end("cancel", state)
             self._operations.all_fetched(OUTCOMES_WAIT_S)

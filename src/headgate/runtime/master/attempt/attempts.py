@@ -61,16 +61,16 @@ class Attempts:
         return {} if self.point is None else self.point.checkpoint.totals
 
     def replan(self, planned: PlannedJob) -> None:
-        """Switch, for a rescale, to plan `planned` at another parallelism, which the next attempt deploys."""
+        """Switch the next attempt to plan `planned`, at another parallelism; drop all workers' counters."""
         self.planned, self.queries = planned, StateQueries(planned.plan)
         for member in self._members.members():
             member.counters = {}
 
     def begin(self, number: int, generation: int) -> Readers | None:
-        """Create the split enumerators of attempt `number` and send its deployment to all workers. If that
-        fails, the attempt has failed. `generation`: number of the leading driver. Return the id of the
-        restored checkpoint and the subtasks that read in-flight records from its files; None if that failed,
-        nothing is restored, or another job owns it.
+        """Create the split enumerators of attempt `number` and send its deployment to all workers; an error
+        fails the attempt by an event and is not raised. `generation`: number of the leading driver. Return
+        the restored checkpoint's id and the subtasks that read in-flight records from its files; None after
+        an error, or if nothing is restored, or the checkpoint is another job's and not claimed.
         """
         self.number, point = number, self.point
         checkpoint = None if point is None else point.checkpoint
@@ -102,7 +102,7 @@ class Attempts:
         return deployment.messages(self.plan, self.point)
 
     def assign_splits(self, slot: int, request: m.RequestSplits) -> None:
-        """Send splits to a reader that has none, in `slot`'s worker; its source's error fails the attempt."""
+        """Send the next splits to the reader in `slot`'s worker; an error of its source fails the attempt."""
         member = self._members.get(slot)
         assert member is not None
         try:

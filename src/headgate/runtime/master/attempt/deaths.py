@@ -33,7 +33,7 @@ def death_text(
 ) -> str:
     """Return one text with all that is known about the death of a slot's worker: `reason`, why it was
     declared lost; `gang`, the launcher's reason; `remains`, its last words; `oom`, whether the kernel killed
-    for want of memory.
+    some process of this container, not necessarily the worker, for want of memory.
     """
     who = f"the worker of slot {slot}"
     if member is not None:
@@ -75,7 +75,7 @@ def await_words(member: Member) -> None:
 
 
 def remains_left(member: Member | None) -> Remains:
-    """Read and delete the black box (file of last words) of a worker of this host; else its last stacks."""
+    """Read and delete the black box of a worker of this host, dead or not; else return its last stacks."""
     if member is None:
         return Remains()
     if member.register.box and member.register.host == platform.node():

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from headgate.graph.physical import PhysicalPlan
+from headgate.metrics.metric_table import HISTOGRAMS, NUMBERS
 from headgate.restore.assignment import Restored, assign_finished, assign_state, without_committables
 from headgate.restore.in_flight_shares import assign_in_flight
 from headgate.restore.point import RestorePoint
@@ -29,7 +30,7 @@ class Deployment:
     ignore_unclaimed: bool = False  # drop restored state that the program no longer declares
 
     def messages(self, plan: PhysicalPlan, point: RestorePoint | None) -> dict[int, m.Deploy]:
-        """Return each slot's deployment message, with its share of the state in `point` (None: no state)."""
+        """Return each slot's message, with its share of the state in `point`; UsageError if that misfits."""
         checkpoint = None if point is None else point.checkpoint
         restored: Restored = []
         if checkpoint is not None:
@@ -47,6 +48,8 @@ class Deployment:
                 restored_storage=None if point is None else point.storage,
                 storage=self.storage,
                 marker=self.marker,
+                numbers=list(NUMBERS),
+                histograms=list(HISTOGRAMS),
                 in_flight=[(v, s, shares) for v, s, shares in in_flight if s == slot],
                 finished=[(v, s) for v, s in finished if s == slot],
             )

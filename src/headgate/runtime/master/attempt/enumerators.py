@@ -36,7 +36,7 @@ class Enumerators:
         return cls(by_vertex)
 
     def next_splits(self, vertex: int, subtask: int) -> list[tuple[str, Any]] | None:
-        """Return (id, position) of the next splits for a reader; []: none yet, None: none ever again."""
+        """Take the next splits for a reader, as (id, position); []: none yet, None: none ever again."""
         if vertex not in self._by_vertex:
             raise InternalError(f"vertex {vertex} asked for splits but has no source")
         place, enumerator = self._by_vertex[vertex]

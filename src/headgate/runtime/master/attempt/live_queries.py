@@ -83,7 +83,7 @@ class StateQueries:
             question.reply_to(value, None)
 
     def end(self, attempt: int) -> None:
-        """Reply to all pending queries of `attempt`, which has ended, with an OperatingError."""
+        """Reply to all pending queries of attempts up to `attempt`, which have ended: OperatingError."""
         for number in [number for number, asked in self._pending.items() if asked.attempt <= attempt]:
             question = self._pending.pop(number)
             reason = (

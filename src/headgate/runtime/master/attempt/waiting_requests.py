@@ -29,7 +29,7 @@ class Tickets(Generic[A]):
         self._waiting: dict[int, ReplyTo[A]] = {}
 
     def issue(self, reply_to: ReplyTo[A] | None = None) -> int:
-        """Return a new ticket; `reply_to` is called once, by :meth:`reply` or :meth:`refuse_all`."""
+        """Return a new ticket; `reply_to`, if any, is called once, by :meth:`reply` or :meth:`refuse_all`."""
         number = next(self._numbers)
         if reply_to is not None:
             self._waiting[number] = reply_to

@@ -35,7 +35,7 @@ class CheckpointIds:
         self._reserving = False
 
     def require(self, checkpoint: int) -> None:
-        """Raise OperatingError unless id `checkpoint` is reserved; reserve more before few are left."""
+        """Raise OperatingError unless id `checkpoint` is reserved; reserve more in the background in time."""
         if self._service is None or self._permit is None:
             return
         if self._end is None:

@@ -106,7 +106,7 @@ class CheckpointMaster:
     # -- what happens to the job -----------------------------------------------------------------
 
     def start(self, attempt: int) -> None:
-        """Begin to take checkpoints of an attempt, because all its subtasks run."""
+        """Begin the checkpoints of an attempt whose subtasks all run; take back output if that is due."""
         self._sources.clear()
         self._savepoints.forget_kept()
         self._contents.totals = self._attempts.restored_totals
@@ -124,13 +124,13 @@ class CheckpointMaster:
         self.history.replanned(plan)
 
     def restoring(self, readers: Readers | None) -> None:
-        """Keep the restored checkpoint while `readers` (its id and subtasks) read in-flight records of it."""
+        """Keep the restored checkpoint while `readers` (id, subtasks) read its records; None: no change."""
         if readers is not None:
             checkpoint, self._readers = readers
             self.coordinator.hold(CheckpointId(checkpoint) if self._readers else None)
 
     def recovered(self, vertex: int, subtask: int) -> None:
-        """Record that a subtask has read its in-flight records; once all have, the checkpoint may go."""
+        """Record that a subtask read its in-flight records; once all have, the checkpoint may be deleted."""
         self._readers.discard((vertex, subtask))
         if not self._readers:
             self.coordinator.hold(None)
@@ -187,7 +187,7 @@ class CheckpointMaster:
         self._perform(effects)
 
     def declined(self, message: m.Decline) -> None:
-        """Process that a subtask cannot take part in a checkpoint: the coordinator aborts that."""
+        """Abort a checkpoint that a subtask cannot join; align later ones if records cannot be in flight."""
         reason = CheckpointFailureReason[message.reason]
         if reason is CheckpointFailureReason.CHANNEL_STATE_SHARED_STREAM_EXCEPTION:
             self._align_from_now_on(message.detail)
@@ -221,7 +221,7 @@ class CheckpointMaster:
         self._committers.interrupt()
 
     def end(self, end: JobEnd) -> None:
-        """Keep or delete checkpoints by how the job ended; refuse requests. Nothing may be being stored."""
+        """Keep or delete checkpoints by how the job ended; refuse requests. InternalError during a store."""
         self._perform(self.coordinator.end(end))
         self.requests.end(end.value)
         self._cleaning.close()

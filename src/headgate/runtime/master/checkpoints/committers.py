@@ -163,7 +163,7 @@ class Committers:
         )
 
     def commit(self, operators: Operators) -> None:
-        """Publish a checkpoint's output, held in `operators` (states by uid); repeating it does no harm."""
+        """Publish the output in `operators` (states by uid), or again; OperatingError if :attr:`owes`."""
         self.require_settled()
         for uid, committer in self._by_uid.items():
             committables = _committables(operators.get(uid, ()))
@@ -180,7 +180,7 @@ class Committers:
                     committer.hold(committables, fork_of(savepoint))
 
     def release(self, savepoint: CheckpointMetadata) -> None:
-        """Release the output held for a failed savepoint; errors are logged, as kept output is harmless."""
+        """Have sinks no longer hold output for a failed savepoint; errors are logged, as that is harmless."""
         for uid, committer in self._by_uid.items():
             committables = committables_of(savepoint, uid)
             if committables:
@@ -190,7 +190,7 @@ class Committers:
                     _LOG.warning("sink %r keeps what a failed savepoint held: %s", uid, error)
 
     def interrupt(self) -> None:
-        """Make a running commit end soon, because another driver took over; callable from any thread."""
+        """Ask committers to end a running commit soon, as another driver took over; from any thread."""
         for committer in self._by_uid.values():
             committer.interrupt()
 

@@ -90,7 +90,7 @@ class CheckpointHistory:
             self._note()
 
     def stored(self, checkpoint: int) -> None:
-        """Record that a checkpoint is complete (in the log), but not yet committed."""
+        """Record that a checkpoint or savepoint is completely stored, but no output of it committed yet."""
         entry = self._open.get(checkpoint)
         if entry is not None:
             stored_ms = self._clock.monotonic_ms() - entry.began_ms
@@ -98,7 +98,7 @@ class CheckpointHistory:
             self._end(checkpoint, entry, status=CheckpointStatus.COMPLETED, stored_ms=stored_ms)
 
     def committed(self, checkpoint: int) -> None:
-        """Record that the sinks have committed a checkpoint's output."""
+        """Record that a checkpoint's output was committed, or that a savepoint, which commits none, ended."""
         began_ms = self._began_ms.pop(checkpoint, None)
         if began_ms is not None and checkpoint in self._ended:
             duration_ms = self._clock.monotonic_ms() - began_ms

@@ -44,8 +44,8 @@ class RestorePoints:
         self.latest: RestorePoint | None = None
 
     def find(self) -> None:
-        """Find the newest restore point in the log; the event PointFound or PointFailed reports the outcome.
-        This also clears up a checkpoint whose completion was uncertain: it is complete if the log has it.
+        """Find the newest restore point in the log; event PointFound, PointFailed or Fenced has the outcome.
+        This settles whether a checkpoint of uncertain completion is complete: it is if the log lists it.
         """
         service = self._service
 
@@ -108,7 +108,7 @@ class RestorePoints:
             )
 
     def settle_owed(self) -> None:
-        """Take back (remove) output newer than the restored snapshot, once all subtasks run; blocks."""
+        """Take back (remove) output newer than the restored snapshot, then commit the snapshot's; blocks."""
         self.require_leadership()
         self._committers.settle()
 

@@ -100,7 +100,7 @@ class Savepoints:
         return prepared
 
     def begun(self, checkpoint: int, ticket: int | None) -> SavepointOrder | None:
-        """Return what the barriers of `checkpoint`, now triggered, say of its savepoint; None: it is none."""
+        """Give `ticket`'s savepoint the id `checkpoint`; return what its barriers say. None: it is none."""
         savepoint = None if ticket is None else self._expected.pop(ticket, None)
         if savepoint is None:
             return None
@@ -112,7 +112,7 @@ class Savepoints:
         self._expected.pop(ticket, None)
 
     def folder(self, checkpoint: int) -> SavepointFolder | None:
-        """Return the folder of a pending savepoint; None for a checkpoint."""
+        """Return the folder of a pending savepoint; None for a checkpoint, and after :meth:`ended`."""
         savepoint = self._open.get(checkpoint)
         return None if savepoint is None else savepoint.folder
 

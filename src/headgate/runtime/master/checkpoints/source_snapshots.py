@@ -29,7 +29,7 @@ class SourceSnapshots:
         self.waiting: tuple[int, int] | None = None  # checkpoint that waits for enumerators, began_ms
 
     def take(self, checkpoint: int, began_ms: int) -> bool:
-        """Snapshot the enumerators; False: not ready, ask again. `began_ms`: its begin (monotonic)."""
+        """Snapshot the enumerators; False: not ready, call again. `began_ms`: monotonic, of `checkpoint`."""
         self.waiting = None
         if not self._attempts.sources.ready():
             self.waiting = (checkpoint, began_ms)
@@ -38,11 +38,11 @@ class SourceSnapshots:
         return True
 
     def of(self, checkpoint: int) -> Begun:
-        """Return the enumerators' snapshots that were taken for a checkpoint."""
+        """Return the begin of a pending checkpoint and its snapshots; KeyError if none were taken."""
         return self._begun[checkpoint]
 
     def ended(self, checkpoint: int, *, complete: bool) -> Begun | None:
-        """Notify the enumerators that a checkpoint completed or was aborted; return its snapshots, if any."""
+        """Tell enumerators of a checkpoint's end; errors fail the attempt. Drop and return its snapshots."""
         if self.waiting is not None and self.waiting[0] == checkpoint:
             self.waiting = None
         try:

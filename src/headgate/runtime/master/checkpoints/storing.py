@@ -39,8 +39,8 @@ def store_checkpoint(
     service: CheckpointService | None,
     permit: CommitPermit | None,
 ) -> None:
-    """Write a checkpoint's metadata, then its log entry, which completes it; blocks. A savepoint's metadata
-    goes into `folder`, with an entry if it stops the job; without log (`service`, `permit`) there is none.
+    """Write a checkpoint's metadata, then its log entry, which completes it; blocks. A savepoint is written
+    to `folder`, sinks hold its output, and only a stop's gets an entry; without `service` (log) none does.
     """
     log = None if service is None or permit is None or not kind.is_logged else (service, permit)
     if folder is None:

@@ -44,13 +44,14 @@ class Lane(Protocol):
 class OutputChannel:
     """The channel to one receiving subtask: gathers records into frames, and sends them as credit allows."""
 
-    __slots__ = ("_bytes", "_fragments", "_lane", "_rows", "_waiting", "credit")
+    __slots__ = ("_bytes", "_fragments", "_lane", "_rows", "_waiting", "batches", "credit")
 
     def __init__(self, lane: Lane, credit_initial: int, *, withheld: bool = False) -> None:
         self.credit = SenderCredit(credit_initial, withheld=withheld)
         self._lane = lane
         self._fragments: list[Batch] = []
         self._rows = self._bytes = 0
+        self.batches = 0  # frames with records that were sent
         self._waiting: deque[Batch | Event] = deque()
 
     @property
@@ -82,7 +83,7 @@ class OutputChannel:
                 self._pass_on(frame)
 
     def event(self, event: Event) -> None:
-        """Send a control event (such as a watermark or barrier) after all records gathered so far."""
+        """Flush, then send a control event, such as a barrier; it takes no credit and overtakes nothing."""
         self.flush()
         self._pass_on(event)
 
@@ -134,6 +135,7 @@ class OutputChannel:
     def _send(self, element: Batch | Event) -> None:
         if isinstance(element, (RowBatch, ArrowBatch)):
             self.credit.spend()
+            self.batches += 1
         self._lane.deliver(element)
 
 
@@ -143,7 +145,7 @@ def _storable(elements: Iterable[Batch | Event]) -> list[Batch | Event]:
 
 
 def merge(fragments: Sequence[Batch]) -> list[Batch]:
-    """Return the records of `fragments` in order, a batch for each run of one form (rows, or one schema)."""
+    """Return the records of `fragments` (not empty) in order, a batch per run of one form (rows, schema)."""
     runs: list[list[Batch]] = [[fragments[0]]]
     for batch in fragments[1:]:
         if _mergeable(runs[-1][-1], batch):
@@ -274,6 +276,11 @@ class Outputs:
         self._paused: Callable[[], bool] | None = None
 
     @property
+    def event_time(self) -> int:
+        """The watermark that the subtask has reached and receivers learn with the next flush, in ms."""
+        return self._watermark
+
+    @property
     def available(self) -> bool:
         """Whether the subtask may produce output: no channel waits for credit, and nothing pauses it."""
         if self._paused is not None and self._paused():
@@ -289,7 +296,7 @@ class Outputs:
         self._paused = paused
 
     def watermark(self, timestamp: int) -> None:
-        """Advance event time to `timestamp` (ms); receivers learn it with the next flush, after records."""
+        """Advance event time to `timestamp` (ms; never back) and end idleness; sent at the next flush."""
         if self._idle:
             # Even the same watermark as before ends the idleness.
             self._idle, self._sent = False, WATERMARK_MIN
@@ -349,7 +356,7 @@ class Outputs:
         self._broadcast(marker)
 
     def note_step(self, now_ms: int) -> None:
-        """Start the flush timeout at `now_ms` (monotonic), after a step, if anything waits for a flush."""
+        """Start the flush timeout at `now_ms` (monotonic), unless it runs already or nothing waits for it."""
         if self.next_flush is not None or not self.edges:
             return
         gathering = (channel.gathering for edge in self.edges for channel in edge.channels)
@@ -393,7 +400,7 @@ class EdgeReceiver:
             edge.process(batch)
 
     def watermark(self, timestamp: int) -> None:
-        """Pass a watermark on if this is the main output; side outputs get it from there."""
+        """Pass a watermark on if this is the main output, which does so for the side outputs, too."""
         if self._main:
             self._outputs.watermark(timestamp)
 

@@ -110,7 +110,7 @@ class RecoveredChannel:
         self._queue: deque[Element] = deque()
 
     def take(self) -> Element | None:
-        """Return the next batch or event that this subtask has to process; None after the last."""
+        """Take this subtask's next batch or event and return it; None after the last. May read a part."""
         while not self._queue:
             loaded = self._load(self._next)
             if loaded is None:
@@ -122,7 +122,7 @@ class RecoveredChannel:
         return self._queue.popleft()
 
     def rest(self) -> list[Element]:
-        """Return copies of all elements not yet taken, to be stored again in a checkpoint taken now."""
+        """Read all elements not yet taken, as copies for a checkpoint; :meth:`take` still returns them."""
         rest: list[Element] = []
         place, skip = self._here, self._taken
         while (loaded := self._load(place)) is not None:
@@ -163,7 +163,7 @@ class RecoveredChannel:
 
 
 def _mine(share: InFlightShare, batch: Batch, groups: KeyGroups | None, number: int) -> list[Element]:
-    """Return the records of a batch that the share takes, then the batch's watermark if they lack it."""
+    """Return what the share takes of its batch `number`, then the batch's last watermark if that lacks it."""
     kept: Batch | None = batch
     if share.of > 1:
         kept = batch if number % share.of == share.turn else None

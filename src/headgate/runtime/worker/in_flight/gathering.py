@@ -144,8 +144,8 @@ class InFlightCapture:
         self._begin(key, watermark, idle)
 
     def add(self, key: StreamKey, element: Batch | Event) -> None:
-        """Capture a batch or event, after the earlier ones of its stream; ignored after a failure. A stream
-        that was not begun begins here, at the event time at which the level below it ends.
+        """Capture a batch (not copied: see :meth:`unstored`) or event, in order; ignored after a failure. A
+        stream that was not begun begins here, at the event time at which the level below it ends.
         """
         if not self._takes(key):
             return
@@ -170,7 +170,7 @@ class InFlightCapture:
             self._spill(last=False)
 
     def seal(self) -> None:
-        """End the capture: store all elements, then report the streams. No element may be added any more."""
+        """End the capture: store the rest and report the streams, in the background; `add` now raises."""
         with self._lock:
             if self._state is _State.GIVEN_UP:
                 return
@@ -207,7 +207,7 @@ class InFlightCapture:
         self._streams[key] = _Stream(key, watermark, idle, self._codec_of(key), self._groups_of(key))
 
     def _drop(self) -> None:
-        """Free everything that is not stored; the caller holds the lock."""
+        """Give the capture up: free everything that is not stored; the caller holds the lock."""
         self._state = _State.GIVEN_UP
         self._gathered, self.bytes_waiting = _Spill(), 0
         self._waiting.clear()

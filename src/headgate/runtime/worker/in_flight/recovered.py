@@ -122,7 +122,7 @@ class _OperatorInput:
         self._ends: dict[int, list[RecoveredChannel]] = {}
 
     def poll(self) -> tuple[Batch | None, int] | None:
-        """Return the next batch and watermark, or (None, new watermark); None at the end."""
+        """Take and return the next batch with the watermark after it, or (None, new watermark); None: end."""
         while True:
             if self._valve.combined > self._reported:
                 self._reported = self._valve.combined
@@ -250,7 +250,7 @@ def _by_level(shares: Iterable[InFlightShare], reader: PartReader) -> list[list[
 
 
 def _origin(stream: InFlightStream) -> tuple[int, int]:
-    """Return which of the former channels of a sending subtask a stream was on."""
+    """Return (former receiving subtask, lineage): which channel of its sending subtask a stream was on."""
     return stream.receiver_subtask, stream.lineage
 
 
@@ -280,7 +280,7 @@ def _least(positions: Sequence[Position]) -> Position:
 
 
 def in_step(batch: Batch, watermarks: Int64s, valve: WatermarkValve, channel: int) -> Batch:
-    """Return `channel`'s batch with its records' watermarks limited by those of all channels (`valve`)."""
+    """Return the batch with `watermarks` limited by other channels of `valve`; mark `channel` as active."""
     combined = valve.combined
     bound = max(valve.bound_by_others(channel), combined)
     marks = np.minimum(np.maximum(watermarks, combined), bound)

@@ -121,7 +121,7 @@ def describe_records(codec: ElementCodec) -> Description | None:
 
 
 def check_records(stored: Description | None, codec: ElementCodec, where: str = "in flight") -> None:
-    """Raise UsageError if `codec` cannot read records whose stored description is `stored`; None: any can be.
+    """Raise UsageError if `codec` cannot read records whose description is `stored` (None: no check).
     `where` names the operators at the stream's ends, for the message.
     """
     if stored is None:
@@ -164,7 +164,7 @@ def _packed_groups(batch: Batch, groups_of: GroupsOf) -> bytes:
 
 
 def _encode_views(batch: RowBatch, codec: ElementCodec) -> list[Part]:
-    """Encode the field names once per kind of row, and each row's kind unless all are alike."""
+    """Encode rows as tuples of values, after the field names of each kind and, if needed, each row's kind."""
     kinds: dict[tuple[str, ...], int] = {}
     picks = [kinds.setdefault(row.keys(), len(kinds)) for row in batch.records]
     names = _DYNAMIC.encode_many([list(kinds), picks if len(kinds) > 1 else []])

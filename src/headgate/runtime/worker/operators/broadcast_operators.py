@@ -72,7 +72,7 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         self._broadcast_ctx = BroadcastSideContext(self._side, context.clock, context.label, self)
 
     def open(self) -> None:
-        """Restore state and timers; the context of the broadcast input uses the same timers."""
+        """Restore state and timers, call the function's `open`, share the timers with the broadcast input."""
         super().open()
         self._keyed_sides = KeyedSides(self._function, self._backend.handles)
         timers = self._broadcast_ctx.timers

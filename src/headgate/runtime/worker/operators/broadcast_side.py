@@ -38,7 +38,7 @@ def _exchanged(function: RichFunction, inside: Mapping[str, S], after: Mapping[s
 
 
 class TwoSidedState(FunctionState):
-    """Operator state of a function with a broadcast input: read-only except in :meth:`broadcast_side`."""
+    """Operator state; broadcast state is read-only for the function except in :meth:`broadcast_side`."""
 
     def __init__(self, context: OperatorContext, function: RichFunction) -> None:
         super().__init__(context, function)

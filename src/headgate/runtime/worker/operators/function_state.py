@@ -38,7 +38,7 @@ class FunctionState:
         give_handles(function, self.handles)
 
     def snapshot(self, rest: PendingState | None) -> PendingState | None:
-        """Return the snapshot of operator state and of `rest`, the other state; None: there is neither."""
+        """Return the snapshot of operator state and `rest`, which is released on failure; None: no state."""
         if not self.handles:
             return rest
         others = ReadyState(OperatorSubtaskState(self._uid)) if rest is None else rest

@@ -41,13 +41,13 @@ class Timers:
         return self._clock.now_ms()
 
     def register_event_time(self, timestamp: int) -> None:
-        """Register a timer of the current key, which fires when the watermark reaches `timestamp` (ms)."""
+        """Register a timer of the current key, to fire once the watermark is `timestamp` (ms) or later."""
         if self._ctx.timestamp is None:
             self._note_untimed(timestamp)
         self.event.register(timestamp, self._ctx.key)
 
     def _note_untimed(self, timestamp: int | None) -> None:
-        """Warn, once, of an event-time timer on a stream without event time: no watermark will reach it."""
+        """Warn once that event-time timers fire only at the end of this stream; TypeError: no `timestamp`."""
         if timestamp is None:
             raise TypeError(f"a timer is registered for None: {NO_EVENT_TIME}")
         if self.untimed:
@@ -61,7 +61,7 @@ class Timers:
         )
 
     def register_processing_time(self, timestamp: int) -> None:
-        """Register a timer of the current key, which fires when the wall clock reaches `timestamp` (ms)."""
+        """Register a timer of the current key, to fire once the wall clock is `timestamp` (ms) or later."""
         self.processing.register(timestamp, self._ctx.key)
 
     def delete_event_time(self, timestamp: int) -> None:
@@ -104,7 +104,7 @@ class KeyedOutput(Generic[R]):
         self.marks: list[int] = []
 
     def batch(self) -> RowBatch:
-        """Return the collected records as a batch."""
+        """Return the collected records as a batch; without event time unless each has a timestamp."""
         if len(self.times) != len(self.records):
             return RowBatch(self.records)
         times = np.array(self.times, dtype=np.int64)
@@ -119,21 +119,26 @@ class Slice:
     :meth:`over` at 0.
     """
 
-    __slots__ = ("_clock", "_ends", "_stride", "left")
+    __slots__ = ("_clock", "_ends", "_granted", "_stride", "left")
 
     def __init__(self, clock: Clock, target_ms: int | None) -> None:
         self._clock, self._stride = clock, 1
         self._ends = 0.0 if target_ms is None else clock.precise_ms() + target_ms
-        self.left = -1 if target_ms is None else 1  # from -1 it never reaches 0
+        self.left = self._granted = -1 if target_ms is None else 1  # from -1 it never reaches 0
+
+    @property
+    def fired(self) -> int:
+        """How many timers have fired."""
+        return self._granted - self.left
 
     def over(self) -> bool:
         """Return whether the time has passed; if not, `left` timers may fire until the next call."""
-        if self._clock.precise_ms() >= self._ends:
-            self.left = 1
-            return True
-        self._stride = min(2 * self._stride, STRIDE_MAX)
-        self.left = self._stride
-        return False
+        over = self._clock.precise_ms() >= self._ends
+        if not over:
+            self._stride = min(2 * self._stride, STRIDE_MAX)
+        self.left = 1 if over else self._stride
+        self._granted += self.left
+        return over
 
 
 @dataclass(slots=True)

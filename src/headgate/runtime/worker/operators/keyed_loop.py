@@ -1,8 +1,8 @@
 """Generates the inner loop of keyed processing, with only the steps that one function needs.
 
-Per record it sets the key, loads the declared value states into their handles, calls the user's function, and
-stores changed values. Timestamps, watermarks, row views and origins of outputs are left out where they are
-not needed.
+Per record it sets the key, loads value states of immutable values into their handles, calls the user's
+function, and stores changed values. Timestamps, watermarks, row views and origins of outputs are left out
+where they are not needed.
 
 Columnar input is read through one row view that moves along the batch. If the user's function keeps the view,
 its reference count shows that, and the next record gets a new one.
@@ -30,8 +30,8 @@ class LoopShape:
 
 
 def loop_source(shape: LoopShape) -> str:
-    """Return the source of the loop. It processes `rows` (records or columns) from `start`, and returns the
-    index after the last record that it processed.
+    """Return the source of the loop. It processes `rows` (records or columns) from `start` to before `stop`,
+    unless a timer interrupts, and returns the index after the last record that it processed.
     """
     lines = [
         "def loop(start, stop, keys, rows, times, marks, ctx, timers, queue, process, out,",

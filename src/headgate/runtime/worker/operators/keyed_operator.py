@@ -10,7 +10,7 @@ pass, and a restored operator continues firing where the snapshot was taken.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -43,6 +43,7 @@ from headgate.runtime.worker.operators.operator_contract import (
 )
 from headgate.runtime.worker.operators.outputs import SideBuffer, checked_kind, checked_outputs
 from headgate.runtime.worker.operators.seen_key_types import KeyTypes
+from headgate.runtime.worker.operators.timer_counts import TimerCounts
 from headgate.runtime.worker.operators.wrong_use import (
     keys_blamed,
     refuse_keys,
@@ -83,6 +84,7 @@ class KeyedProcessOperator(Operator):
         self._mark = WATERMARK_MIN
         self._firing: Firing | None = None
         self._wall_firing: Firing | None = None
+        self._counts = TimerCounts(self._timers)
         self._opened = False
         self._completed: int | None = 0
 
@@ -125,8 +127,9 @@ class KeyedProcessOperator(Operator):
         if firing is None:
             return
         self._backend.settle()
-        out = KeyedOutput()
-        fired = self._fire_slice(firing, out, self._slice())
+        out, time = KeyedOutput(), self._slice()
+        fired = self._fire_slice(firing, out, time)
+        self._counts.add(time.fired)
         self._emit(out)
         if fired and firing.announce:
             self.next.watermark(firing.target)
@@ -151,7 +154,9 @@ class KeyedProcessOperator(Operator):
             self._ctx.timestamp = None
             done = kind(self, batch, out, [], None, None)(0, len(batch))
         else:
-            done = self._run_timed(batch, out, kind)
+            time = self._slice()
+            done = self._run_timed(batch, out, kind, time)
+            self._counts.add(time.fired)
         self._emit(out)
         return done
 
@@ -183,6 +188,7 @@ class KeyedProcessOperator(Operator):
         self._backend.settle()
         out, time = KeyedOutput(), self._slice()
         fired = self._fire_wall_slice(now_ms, out, time)
+        of_wall = time.fired
         if self._mark > WATERMARK_MIN:
             # Outputs of processing-time timers carry the event time that was reached.
             out.times = [self._mark] * len(out.records)
@@ -190,6 +196,7 @@ class KeyedProcessOperator(Operator):
             if fired and self._firing is None:
                 # Event-time timers registered for a past time fire now, not at the next record.
                 self._fire_event_time(self._mark, out, time)
+        self._counts.add(time.fired - of_wall, of_wall)
         self._emit(out)
 
     def _fire_wall_slice(self, now_ms: int, out: KeyedOutput, time: Slice) -> bool:
@@ -211,16 +218,22 @@ class KeyedProcessOperator(Operator):
 
     @property
     def has_spare_work(self) -> bool:
-        """Whether stored values of older types are left, which :meth:`do_spare_work` rewrites."""
-        return bool(self._backend.migration_progress())
+        """Whether timers are to be counted, or stored values of older types to be rewritten."""
+        return self._counts.wanted or bool(self._backend.migration_progress())
 
     def do_spare_work(self) -> None:
-        """Rewrite some stored values of older types, for about a millisecond."""
+        """Count timers if wanted; do about 1 ms of what snapshots or a restore left to do."""
+        if self._counts.wanted:
+            self._counts.count()
         self._backend.settle()
 
+    def measured(self) -> Mapping[str, int]:
+        """Return how many timers have fired and are registered."""
+        return self._counts.measured()
+
     def may_build_on(self, checkpoint: int | None) -> None:
-        """Let the next snapshot refer to files of checkpoint `checkpoint` (0: none is complete yet). None: it
-        is a savepoint, which shares no files.
+        """Let the next snapshot refer to files of `checkpoint` (0: none is complete yet). None: the next
+        snapshot is a savepoint, which shares no files.
         """
         self._completed = checkpoint
 
@@ -261,6 +274,8 @@ class KeyedProcessOperator(Operator):
         if out.records:
             self.next.process(out.batch())
         self._side.emit(self)
+        if self._counts.wanted:
+            self._counts.count()
 
     def _slice(self) -> Slice:
         return Slice(self.context.clock, self.context.step_target_ms)
@@ -276,8 +291,8 @@ class KeyedProcessOperator(Operator):
         while self._firing is not None:
             self.go_on()
 
-    def _run_timed(self, batch: Batch, out: KeyedOutput, kind: RunKind) -> int:
-        """Process records from the front, and timers between them; return the number of records."""
+    def _run_timed(self, batch: Batch, out: KeyedOutput, kind: RunKind, time: Slice) -> int:
+        """Process records from the front and timers between them, for a slice of timers; return how many."""
         assert batch.watermarks is not None
         assert batch.timestamps is not None
         # After a rescale a reader may restart at an earlier event time than was reached here.
@@ -285,7 +300,7 @@ class KeyedProcessOperator(Operator):
         times, marks = batch.timestamps.tolist(), limits.tolist()
         origins: list[int] = []
         run = kind(self, batch, out, origins, times, marks)
-        position, count, time = 0, len(batch), self._slice()
+        position, count = 0, len(batch)
         while position < count:
             if not self._fire_event_time(marks[position], out, time):
                 return position

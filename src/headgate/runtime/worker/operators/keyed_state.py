@@ -31,7 +31,7 @@ def open_backend(
     event_time: Callable[[], int],  # returns the current watermark, for time to live in event time
 ) -> KeyedBackend:
     """Return the state backend of one operator subtask, with its restored state. `descriptors`: the declared
-    states by name; `groups`: first and last key group; `event_time` returns the watermark, for time to live.
+    states by name; `groups`: first and last key group, inclusive; `event_time` returns the watermark.
     """
     claims = Claims(with_stamps(descriptors)) if context.ignore_unclaimed else None
     backend = filled_backend(context, descriptors, groups, event_time, claims)
@@ -66,7 +66,7 @@ def filled_backend(
 
 
 def earlier_state(disk: Any, keyed: KeyedStateHandle, claims: Claims | None = None) -> EarlierState:
-    """Return one earlier subtask's stored state, to be restored; `claims`: only declared states, None: all.
+    """Return one earlier subtask's stored state, not read yet; `claims`: only declared states, None: all.
     `disk` is a `common.ports.Disk`, or None if all state is inline.
     """
     return EarlierState(DiskFiles(disk), keyed, None if disk is None else disk.describe(), claims)
@@ -99,7 +99,7 @@ class PendingKeyedState:
     key_types: list[Plain] | None = None
 
     def finish(self, files: StateFiles) -> OperatorSubtaskState:
-        """Serialize the state and store it; return the handles of the stored files."""
+        """Serialize the state and store it in `files`, as tables if it takes them; return the handles."""
         if isinstance(files, TableFiles):
             keyed = self.pending.store_with(files.new_tables(self.uid))
         else:

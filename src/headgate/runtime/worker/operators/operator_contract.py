@@ -144,7 +144,13 @@ class Operator:
         return None
 
     def fire_processing_time(self, now_ms: int) -> None:
-        """Fire the timers that are due at wall-clock time `now_ms`."""
+        """Fire timers that are due at `now_ms` (wall clock), for a slice at most; others stay due."""
+
+    def measured(self) -> Mapping[str, int]:
+        """Return the operator's own metrics by series (`metrics.metric_table`). The heartbeat's thread calls
+        this, perhaps before :meth:`open`.
+        """
+        return {}
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
         """Take the synchronous part of the snapshot for `checkpoint`; None if the operator has no state."""

@@ -20,14 +20,14 @@ _TABLES = ("DataFrame", "LazyFrame", "RecordBatch", "Table")
 
 def checked_outputs(result: Iterable[R], giver: str = "process()") -> Iterable[R]:
     """Return `result`, which user code (`giver`) returned, after a check that it is a series of outputs.
-    Raises TypeError if it is, or looks like, one record that was returned instead of yielded.
+    Raises TypeError if it is a coroutine, or looks like one record that was returned instead of yielded.
     """
     checked_kind(result, giver)
     return result
 
 
 def checked_kind(result: object, giver: str = "process()") -> type | None:
-    """Return the class of `result` if all its instances are valid outputs; None: check the next one, too.
+    """Return the class of `result` if all its instances are valid; None: it is valid, the next may not be.
     Raises TypeError as :func:`checked_outputs` does.
     """
     kind: type = result.__class__
@@ -55,7 +55,7 @@ def checked_kind(result: object, giver: str = "process()") -> type | None:
 
 
 def close_quietly(result: object) -> None:
-    """Close a coroutine that is never awaited, so that Python does not warn about it."""
+    """Close `result` if it is a coroutine, so that Python does not warn that it was never awaited."""
     if inspect.iscoroutine(result):
         result.close()
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 import pyarrow as pa
 
 from headgate.api.source import PollStatus, Source, SourceReader, SourceReaderContext, Split
 from headgate.common.errors import UsageError
+from headgate.metrics import metric_table as table
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
@@ -17,9 +21,11 @@ from headgate.state.snapshots import OperatorSubtaskState
 
 BAD_RECORDS = "bad-records"
 
+_SKIPPED: Final = table.BAD_RECORDS.at()
+
 
 class SourceOperator(Operator):
-    """Drives the reader (`SourceReader`) of one source subtask."""
+    """Drives the reader (`SourceReader`) of one source subtask: opens, polls, snapshots and closes it."""
 
     reader: SourceReader
 
@@ -33,7 +39,7 @@ class SourceOperator(Operator):
         self.restored = RestoredSplits([])  # the splits that the reader was restored with
 
     def open(self) -> None:
-        """Create the reader and give it the restored splits."""
+        """Create the reader with the restored splits, unless all input was read before the restore."""
         if self.finished:
             return
         where = self.context
@@ -50,7 +56,7 @@ class SourceOperator(Operator):
             self.reader.add_splits(splits)
 
     def poll(self, max_records: int) -> Batch | PollStatus:
-        """Return the reader's next records, about `max_records` of them, or its status if it has none now."""
+        """Return about `max_records` new records or the reader's status; emit bad ones to a side output."""
         with blamed(self.context, "in poll()"):
             polled = self._polled(max_records)
         if self.reader.bad_records:
@@ -103,10 +109,9 @@ class SourceOperator(Operator):
         with blamed(self.context, "in snapshot()"):
             return self.reader.snapshot()
 
-    @property
-    def skipped(self) -> int:
-        """Bad records skipped so far; read by the heartbeat's thread, perhaps before there is a reader."""
-        return self.reader.skipped if self._opened else 0
+    def measured(self) -> Mapping[str, int]:
+        """Return how many bad records the reader has skipped; before there is a reader, none."""
+        return {_SKIPPED: self.reader.skipped if self._opened else 0}
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
         """Return the splits that are not read to their end, with their positions, as a snapshot."""

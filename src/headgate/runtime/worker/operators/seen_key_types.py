@@ -48,7 +48,7 @@ class KeyTypes:
         self._known, self._has_state = True, False
 
     def look(self, keys: Sequence[Hashable]) -> bool:
-        """Record a batch's key types; True: one is new, so check all keys. UsageError: one is undeclared."""
+        """Record types of `keys`; True: one is new, so check all `keys`. UsageError: one is undeclared."""
         if self._usual is not None and all_of_shape(keys, self._usual):
             return False
         shapes = shapes_of(keys)
@@ -86,9 +86,9 @@ class KeyTypes:
         )  # fmt: skip
 
     def restore(self, backend: KeyedBackend, states: Iterable[str]) -> None:
-        """Restore the types from the snapshots, or find them from restored keys if the snapshots have none.
-        `backend` is restored; `states` are the declared ones. Raises UsageError if state is stored under keys
-        that are not of the declared type.
+        """Take the types from the snapshots and, if one has none, from the keys in `backend`, which must have
+        been restored; `states` are the declared ones. Raises UsageError if a key that is read from `backend`
+        is not of the declared type.
         """
         states = list(states)
         self._has_state = bool(states)

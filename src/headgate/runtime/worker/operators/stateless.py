@@ -153,7 +153,7 @@ class SinkOperator(Operator):
         self._write, self._columns = self._writer.write, self._writer.accepts_columns
 
     def process(self, batch: Batch) -> None:
-        """Write the records of a batch."""
+        """Write the records of a batch, then pass it on to where records are counted."""
         self._process.end_if_child()  # a forked child must not write its parent's records again
         with blamed(self.context, "in write()"):
             if self._columns and isinstance(batch, ArrowBatch):
@@ -165,7 +165,7 @@ class SinkOperator(Operator):
         self.next.process(batch)
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Prepare the output for commit, and return it with the writer's state as a snapshot."""
+        """Prepare output for commit; return it with older uncommitted output and the writer's state."""
         assert self._writer is not None
         with blamed(self.context, f"for checkpoint {checkpoint}"):
             prepared = list(self._writer.prepare_commit_at(checkpoint))
@@ -179,7 +179,7 @@ class SinkOperator(Operator):
         return ReadyState(OperatorSubtaskState(self.context.uid, None, lists, committables))
 
     def checkpoint_complete(self, checkpoint: int) -> None:
-        """Forget the output that `checkpoint` held, because it is committed."""
+        """Forget the output of `checkpoint` and of earlier ones, which is committed by now."""
         self._unconfirmed = [entry for entry in self._unconfirmed if entry[0] > checkpoint]
 
     def close(self) -> None:

@@ -32,7 +32,7 @@ NO_EVENT_TIME: Final = (
 
 
 def with_event_time_hint(error: BaseException, timestamp: int | None) -> BaseException:
-    """Return `error`, with a hint added if it may come from a missing event time (`timestamp` is None)."""
+    """Put a hint into `error` if it may come from a missing event time (`timestamp` is None); return it."""
     if timestamp is None and type(error) is TypeError and "NoneType" in str(error):
         error.args = (f"{NO_EVENT_TIME} ({error})",)
     return error
@@ -65,7 +65,7 @@ def keys_blamed(context: OperatorContext, batch: Batch, selector: KeySelector, c
 
 
 def refuse_keys(context: OperatorContext, selector: KeySelector, records: Iterable[R]) -> None:
-    """Raise UsageError, which names selector and record, if the selector's result cannot be a key for one."""
+    """Raise UsageError, with selector and record, if what the selector gives for a record cannot be a key."""
     for record in records:
         key = field_getter(selector, record)(record)
         try:

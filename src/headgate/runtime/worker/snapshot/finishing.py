@@ -67,7 +67,7 @@ class AttemptReports:
             self.probe.reached("ack.after")
 
     def could_not_finish(self, subtask: SubtaskId, checkpoint: int, error: BaseException) -> None:
-        """Decline `checkpoint`, unless it was aborted: writing the subtask's snapshot failed with `error`."""
+        """Decline `checkpoint`, of which a snapshot failed with `error`, unless it was aborted already."""
         if self._is_awaited(subtask, checkpoint):
             unfit = isinstance(error, NotStorableError)
             reason = "CHANNEL_STATE_SHARED_STREAM_EXCEPTION" if unfit else "CHECKPOINT_ASYNC_EXCEPTION"
@@ -155,7 +155,7 @@ class Finishing:
         self._background.submit(write, written)
 
     def abandon(self, subtask: SubtaskId, checkpoint: int) -> None:
-        """Drop a snapshot that is being written, because its checkpoint was aborted."""
+        """Drop a snapshot that is still being written, if any, and delete what is stored of it."""
         running = self._running.pop((subtask, checkpoint), None)
         if running is not None:
             self._abandon(running)
@@ -240,7 +240,7 @@ class Finishing:
 
 
 class AttemptServices(NamedTuple):
-    """The clock, reports and snapshot writer that the subtasks of one attempt in a worker share."""
+    """The clock, the reports and the writing of snapshots that subtasks of one attempt in a worker share."""
 
     clock: Clock
     reports: AttemptReports

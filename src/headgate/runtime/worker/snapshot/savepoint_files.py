@@ -37,7 +37,7 @@ class WrittenFiles(ABC):
         self._numbers = map(str, itertools.count())
 
     def wrote(self, name: str, length: int) -> None:
-        """Count `length` bytes as written to the file `name`; called for each section of a file."""
+        """Count `length` more bytes as written to the file `name`, in one call or several for a file."""
         self.names.add(name)
         self.written += length
 
@@ -49,7 +49,7 @@ class WrittenFiles(ABC):
     def write_sections(
         self, uid: str, sections: Sequence[Iterable[Part]], *, inline: bool
     ) -> list[StateHandle]:
-        """Store sections durably or, if `inline` and small together, in their handles; return the handles."""
+        """Store sections durably, or in their handles if `inline` and small together; return one for each."""
 
 
 def remove_files(disk: Disk, names: Iterable[str]) -> None:

@@ -16,7 +16,6 @@ from headgate.core.subtask_checkpoints import SubtaskCheckpoints, Verdict
 from headgate.records.batch import Batch
 from headgate.runtime.job.user_errors import blamed
 from headgate.runtime.protocol.elements import CancelMarker
-from headgate.runtime.protocol.messages import Counters
 from headgate.runtime.worker.exchange.output import EdgeEnds, Outputs, Overtaken
 from headgate.runtime.worker.in_flight.gathering import InFlightCapture, StreamKey
 from headgate.runtime.worker.operators.operator_contract import Operator, PendingState
@@ -33,8 +32,8 @@ LAG_POLL_MS = 5
 
 
 def waits_until(barrier: Barrier, clock: Clock) -> int:
-    """Return when an aligned barrier that waits times out, to become unaligned (monotonic ms). Its age is the
-    wall clock's distance from the trigger, read once.
+    """Return when a waiting aligned barrier, which must have a timeout, becomes unaligned (monotonic ms): the
+    timeout after its trigger, whose distance from now is read from the wall clock once.
     """
     assert barrier.timeout_ms is not None
     age_ms = clock.now_ms() - barrier.trigger_ms
@@ -80,14 +79,15 @@ class SnapshotTaker:
         self,
         barrier: Barrier,
         metrics: BarrierMetrics,
-        counters: Counters,
+        records: tuple[int, int],
         finished: bool,
         take_inputs: TakeInputs | None = None,
     ) -> None:
         """Emit the barrier, then take the synchronous part of every operator's snapshot; of an aborted
-        checkpoint only a cancel marker is emitted. `metrics` are of the barrier's way here; `counters` and
-        `finished` (whether all input is processed) of this moment. `take_inputs` captures the inputs'
-        in-flight records, until :meth:`inputs_complete`; None: none are to be captured.
+        checkpoint emit only a cancel marker, and decline an older one that still captures. `metrics` are of
+        the barrier's way here; `records` (in and out) and `finished` (all input is processed) of now.
+        `take_inputs` is to begin the capture of inputs, which :meth:`inputs_complete` ends; None: no inputs
+        are captured.
         """
         verdict = self.machine.admit(barrier.checkpoint)
         if verdict is Verdict.CANCEL:
@@ -107,7 +107,7 @@ class SnapshotTaker:
             checkpoint=barrier.checkpoint,
             pending=pending,
             sync_ms=self._clock.precise_ms() - began,
-            counters=counters,
+            records=records,
             state_types={op.context.uid: found for op in self._operators if (found := op.state_types())},
             finished=finished,
             metrics=metrics,
@@ -126,7 +126,7 @@ class SnapshotTaker:
             self._seal_if_complete()
 
     def poll_held_barrier(self, now_ms: int) -> bool:
-        """Send the barrier that waits in the outputs ahead once it timed out; True: it has left."""
+        """Let a barrier that waits in the outputs overtake if it has timed out; True: it has left by now."""
         held = self._held
         if held is None:
             return False
@@ -154,7 +154,7 @@ class SnapshotTaker:
         return capture is not None and capture.bytes_waiting > self._waiting_max
 
     def aborted(self, checkpoint: int) -> None:
-        """Drop the snapshot for `checkpoint`, which was aborted."""
+        """Drop the snapshot for `checkpoint`, which was aborted, or refuse to take it if it comes later."""
         verdict = self.machine.aborted(checkpoint)
         self._drop_capture(checkpoint)
         if verdict.cancel_running:

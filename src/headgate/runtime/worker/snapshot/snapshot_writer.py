@@ -14,7 +14,6 @@ from headgate.common.ids import CheckpointId, Fence, SubtaskId
 from headgate.common.ports import Clock, Disk
 from headgate.core.alignment.barriers import SavepointOrder
 from headgate.runtime.protocol.frames import Part as Piece
-from headgate.runtime.protocol.messages import Counters
 from headgate.runtime.worker.in_flight.gathering import InFlightCapture
 from headgate.runtime.worker.operators.operator_contract import PendingState, StateTypes
 from headgate.runtime.worker.snapshot.savepoint_files import (
@@ -47,7 +46,7 @@ class TakenSnapshot:
     checkpoint: int
     pending: Sequence[PendingState]  # of the operators
     sync_ms: float  # how long the synchronous part blocked the loop
-    counters: Counters  # totals at the snapshot point
+    records: tuple[int, int]  # processed and emitted, from the attempt's begin to the snapshot point
     state_types: dict[str, StateTypes]  # by operator uid
     finished: bool  # whether all input was processed before the snapshot point
     metrics: BarrierMetrics  # still changing while `capture` is open
@@ -72,8 +71,8 @@ class SnapshotWriter:
         self._fence, self._disks = fence, disks
 
     def finish(self, taken: TakenSnapshot, clock: Clock) -> SubtaskSnapshot:
-        """Serialize and store a snapshot, and release it in any case. Raises StorageError if the storage
-        fails; the checkpoint is then declined and the job goes on.
+        """Serialize and store a snapshot, and release it in any case; on any error delete what was written.
+        Raises StorageError if the storage fails; the checkpoint is then declined and the job goes on.
         """
         began = clock.precise_ms()
         files: _Files | SavepointFiles = _Files(self, taken)
@@ -97,8 +96,8 @@ class SnapshotWriter:
             files_written=len(files.names),
             bytes_shared=files.shared_bytes,
             files_shared=len(files.shared_names),
-            records_in=taken.counters.records_in,
-            records_out=taken.counters.records_out,
+            records_in=taken.records[0],
+            records_out=taken.records[1],
             finished=taken.finished,
         )
 

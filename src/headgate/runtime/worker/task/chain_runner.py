@@ -50,7 +50,7 @@ class UserThread(BackgroundThread):
     """The :class:`SubtaskThread` of production, a real thread."""
 
     def call(self, work: Callable[[], T]) -> T:
-        """Run `work` in the thread and wait for its result."""
+        """Run `work` in the thread, after all submitted work; wait, return its result or raise its error."""
         answer: Future[T] = Future()
 
         def done(result: T, error: BaseException | None) -> None:
@@ -82,11 +82,6 @@ class ChainRunner:
     def __init__(self, budget: StepBudget) -> None:
         self._budget = budget
 
-    @property
-    def longest_ms(self) -> float:
-        """The longest time (ms) for which the chain has blocked the loop."""
-        return self._budget.longest_ms
-
     def run(self, work: Work, then: Callable[[int], None]) -> None:
         """Do `work`, then call `then` in the loop with the number of records that it processed."""
         with self._budget.step() as step:
@@ -106,11 +101,11 @@ class ChainRunner:
         return work()
 
     def end(self, close: Callable[[], None]) -> None:
-        """Call `close` and end the runner; the error of `close` is raised, unless pending work delays it."""
+        """Call `close` and end the runner; raise its error, or log it if pending work delays the call."""
         close()
 
     def called_from_loop(self, operators: Sequence[Operator]) -> Sequence[Operator]:
-        """Return the operators as the loop may ask them for snapshots: one thread makes all their calls."""
+        """Return the operators in the form in which the loop may ask them for snapshots."""
         return operators
 
 
@@ -157,8 +152,6 @@ class OnThread(ChainRunner):
     User code that hangs is left behind when the runner ends: nothing is closed while a call uses it.
     """
 
-    longest_ms = 0.0  # the work itself does not block the loop
-
     def __init__(
         self,
         make_thread: Callable[[], SubtaskThread],  # creates the thread, when it is first needed
@@ -171,14 +164,14 @@ class OnThread(ChainRunner):
         self._make_thread, self._post, self._collected, self._clock = make_thread, post, collected, clock
         self._made: SubtaskThread | None = None
         self._then: Callable[[int], None] = lambda _: None
+        self._began = 0.0
         self._outcome: tuple[tuple[int, float] | None, BaseException | None] | None = None
         self._later: deque[Callable[[], None]] = deque()
         budget.records = 1
 
     def run(self, work: Work, then: Callable[[int], None]) -> None:
         """Submit `work` to the thread; `then` is called when :meth:`settle` processes its end."""
-        self._budget.step()  # the time with blocked output ends here
-        self.away, self._then = True, then
+        self.away, self._then, self._began = True, then, self._budget.times.begin()
         self._thread().submit(lambda: self._measured(work), self._done)
 
     def when_back(self, action: Callable[[], None]) -> None:
@@ -189,7 +182,7 @@ class OnThread(ChainRunner):
             action()
 
     def settle(self) -> bool:
-        """Process ended work: pass its output on, then do what waited for it. False if no work has ended."""
+        """Process ended work: raise its error, or pass its output on and do what waited. False: no work."""
         if self._outcome is None:
             return False
         began = self._clock.precise_ms()
@@ -199,6 +192,7 @@ class OnThread(ChainRunner):
             raise error
         assert result is not None
         records, took_ms = result
+        self._budget.times.came_back(self._began, took_ms)
         self._budget.took(records, took_ms)
         self._collected.hand_on()
         self._then(records)
@@ -217,7 +211,7 @@ class OnThread(ChainRunner):
         return given
 
     def end(self, close: Callable[[], None]) -> None:
-        """Call `close` in the thread: at once, or when the pending call has returned."""
+        """Call `close` in the thread and wait; while a call is pending, leave it to the thread for later."""
         thread = self._thread()
         if not self.away or self._outcome is not None:
             try:
@@ -266,7 +260,7 @@ class OnThread(ChainRunner):
             )
 
     def _held_up_since(self, began_ms: float) -> None:
-        self.longest_ms = max(self.longest_ms, self._clock.precise_ms() - began_ms)
+        self._budget.times.held_up(self._clock.precise_ms() - began_ms)
 
 
 class _SnapshotOnThread(Operator):

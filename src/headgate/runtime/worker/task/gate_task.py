@@ -49,11 +49,11 @@ class InputChannel:
         self.ends, self.sender, self.side = ends, sender, side
 
     def consumed(self) -> None:
-        """Count a received frame as processed, and return credit to the sender once enough are."""
+        """Count a received frame as processed; grant credit if enough is owed or no other frame waits."""
         self._give(self.credit.consumed())
 
     def admit(self) -> None:
-        """Return the withheld initial credit, so that the sender may begin."""
+        """Grant the withheld initial credit to the sender, so that it may begin."""
         self._give(self.credit.release())
 
     def _give(self, frames: int) -> None:
@@ -77,7 +77,7 @@ class GateTask(Task):
         self._draining = False
 
     def open(self) -> None:
-        """Open the operators; senders may begin, unless restored in-flight records come first."""
+        """Open the operators; let senders begin, unless restored in-flight records come first."""
         super().open()
         if self._recovered is None:
             self._admit()
@@ -90,6 +90,8 @@ class GateTask(Task):
         """Put a batch or event that arrived on input channel number `channel` into the gate."""
         if isinstance(element, _BATCHES):
             self.channels[channel].credit.received()
+        if self._reading is None and not (self._gate.available or self._runner.away or self.head.busy):
+            self._times.arrived()
         self._gate.put(channel, element)
 
     def _poll_barriers(self) -> bool:
@@ -151,7 +153,7 @@ class GateTask(Task):
         self._metrics = BarrierMetrics(effect.start_delay_ms, effect.alignment_ms, unaligned)
         self._note_metrics(effect.alignment_ms)
         take = self._take_inputs if unaligned else None
-        self.snapshots.take(effect.barrier, self._metrics, self.counters(), self.ended, take)
+        self.snapshots.take(effect.barrier, self._metrics, self.records, self.ended, take)
 
     def _note_metrics(self, alignment_ms: float) -> None:
         metrics, gate = self._metrics, self._gate

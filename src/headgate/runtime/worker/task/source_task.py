@@ -38,7 +38,7 @@ class SourceTask(Task):
         self._stopped = False
 
     def open(self) -> None:
-        """Open the operators; a reader with restored splits already has input."""
+        """Open the operators; with restored splits, or at its end, a reader need not defer barriers."""
         super().open()
         self._answered = self._finished or not self.head.needs_split
 
@@ -82,7 +82,7 @@ class SourceTask(Task):
         self._trigger_deferred()
 
     def end(self) -> None:
-        """End the input after the last record: event time and data end, then deferred barriers follow."""
+        """Begin to end the input, as the base class does, and take deferred snapshots."""
         super().end()
         self._learned_its_input()
 
@@ -100,7 +100,7 @@ class SourceTask(Task):
         return None if self._stopped else super().next_processing_time()
 
     def splits_assigned(self, splits: list[Split] | None) -> None:
-        """Give the reader the enumerator's answer: splits, [] for none now, None for none ever again."""
+        """Take deferred snapshots, then give the reader its splits: [] for none now, None for never again."""
         # Before the splits are added: in a deferred checkpoint the enumerator still holds them.
         self._learned_its_input()
         if splits is None:
@@ -158,7 +158,7 @@ class SourceTask(Task):
         # A restored end of input counts, although this attempt may not have taken the steps to it yet.
         finished = self.ended or self._finished
         take_inputs = self._take_recovered if barrier.overtakes and self._recovered is not None else None
-        self.snapshots.take(barrier, metrics, self.counters(), finished, take_inputs)
+        self.snapshots.take(barrier, metrics, self.records, finished, take_inputs)
         self.snapshots.inputs_complete(barrier.checkpoint)
         self._stopped = barrier.stops
 
@@ -166,6 +166,7 @@ class SourceTask(Task):
         if status is PollStatus.END_OF_INPUT:
             self.end()
             return True
+        self._times.no_work()
         if not self._asked and self.head.needs_split:
             self._asked = True
             self.reports.request_splits(self.id)

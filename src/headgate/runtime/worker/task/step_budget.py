@@ -10,6 +10,7 @@ from __future__ import annotations
 from types import TracebackType
 
 from headgate.common.ports import Clock
+from headgate.runtime.worker.task.time_shares import TimeShares
 
 RECORDS_MAX = 32_768
 RECORDS_FIRST = 256
@@ -21,37 +22,26 @@ _TELLING = 1.4
 class StepBudget:
     """Measures the steps of a subtask, and chooses how many records the next step takes."""
 
-    __slots__ = (
-        "_blocked", "_cost", "_fixed", "_last", "_target", "backpressured_ms", "busy_ms", "clock",
-        "longest_ms", "records",
-    )  # fmt: skip
+    __slots__ = ("_cost", "_fixed", "_last", "_step", "_target", "records", "times")
 
     def __init__(self, clock: Clock, target_ms: int) -> None:
-        self.clock, self._target = clock, max(1, target_ms)
+        self._target = max(1, target_ms)
         self.records = RECORDS_FIRST  # how many records the next step should take
-        self.busy_ms = self.backpressured_ms = 0.0  # time spent in steps, and with blocked output
-        self.longest_ms = 0.0  # the longest step so far; nothing else could happen meanwhile
+        self.times = TimeShares(clock)  # how the subtask spends its time
+        self._step = Step(self)
         self._cost: float | None = None
         self._fixed: float | None = None
         self._last: tuple[int, float] | None = None
-        self._blocked: float | None = None
 
     def step(self) -> Step:
-        """Return a context manager that measures a step; its block sets `records` to how many it took."""
-        if self._blocked is not None:
-            self.backpressured_ms += self.clock.precise_ms() - self._blocked
-            self._blocked = None
-        return Step(self)
-
-    def blocked(self) -> None:
-        """Note that the subtask has work but its output is blocked (backpressure)."""
-        if self._blocked is None:
-            self._blocked = self.clock.precise_ms()
+        """Return a context manager to measure a step, whose block sets its `records`. Steps follow one after
+        the other, so the same object measures all of them.
+        """
+        self._step.records = 0
+        return self._step
 
     def took(self, records: int, elapsed_ms: float) -> None:
-        """Account for a step of `records` in `elapsed_ms`, and choose the size of the next one."""
-        self.busy_ms += elapsed_ms
-        self.longest_ms = max(self.longest_ms, elapsed_ms)
+        """Learn from a step of `records` in `elapsed_ms`, and choose the size of the next one."""
         if records:
             self._learn_fixed(records, elapsed_ms)
             fixed = self._fixed or 0.0
@@ -75,21 +65,21 @@ class StepBudget:
 
 
 class Step:
-    """Measures one step, as a context manager."""
+    """Measures a step, as a context manager."""
 
-    __slots__ = ("_began", "_budget", "records")
+    __slots__ = ("_began", "_budget", "_times", "records")
 
     def __init__(self, budget: StepBudget) -> None:
-        self._budget, self.records = budget, 0
+        self._budget, self._times, self.records = budget, budget.times, 0
 
     def __enter__(self) -> Step:
-        self._began = self._budget.clock.precise_ms()
+        self._began = self._times.begin()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._budget.took(self.records, self._budget.clock.precise_ms() - self._began)
+        self._budget.took(self.records, self._times.end(self._began))
 
 
 def _smoothed(known: float | None, fresh: float) -> float:

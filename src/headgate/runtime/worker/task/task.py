@@ -31,10 +31,10 @@ from headgate.runtime.worker.exchange.output import Outputs
 from headgate.runtime.worker.in_flight.gathering import InFlightCapture
 from headgate.runtime.worker.in_flight.recovered import RecoveredInput
 from headgate.runtime.worker.operators.operator_contract import Operator
-from headgate.runtime.worker.operators.reading_source import SourceOperator
 from headgate.runtime.worker.snapshot.finishing import AttemptServices
 from headgate.runtime.worker.snapshot.snapshot_taker import SnapshotTaker
 from headgate.runtime.worker.task.chain_runner import ChainRunner, Work
+from headgate.runtime.worker.task.measuring import Measuring, Wanted
 from headgate.runtime.worker.task.step_budget import StepBudget
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class Reading:
     cursor: int = 0  # the first record that is not processed yet
 
     def remainder(self) -> Batch:
-        """Return the records not processed yet, for a checkpoint, which keeps them; copies are processed."""
+        """Return the records not processed yet, for a checkpoint to keep; replace them here by copies."""
         rest = self.batch.slice(self.cursor, len(self.batch))
         self.batch, self.cursor = own(rest), 0
         return rest
@@ -70,16 +70,19 @@ class TaskParts(NamedTuple):
     step_target_ms: int
     recovered: RecoveredInput | None = None  # in-flight records of the restored checkpoint
     runner: Callable[[StepBudget], ChainRunner] = ChainRunner
+    wanted: Wanted = Wanted()  # metrics
 
 
 class Task(ABC):
     """Base class of all subtasks: :class:`SourceTask` reads a source, :class:`GateTask` reads channels."""
 
     def __init__(self, parts: TaskParts) -> None:
-        self.id, operators, self.outputs, services, step_target_ms, self._recovered, runner = parts
+        self.id, operators, self.outputs, services, step_target_ms, self._recovered, runner, wanted = parts
         self.operators, self.head = operators, operators[0]
         self.clock, self.reports, _ = services
         self.budget = StepBudget(self.clock, step_target_ms)
+        self._times = self.budget.times
+        self._measuring = Measuring(self.id, operators, self.outputs, self._times, wanted)
         self._runner = runner(self.budget)
         called = self._runner.called_from_loop(operators)
         self.snapshots = SnapshotTaker(self.id, called, self.outputs, services)
@@ -106,6 +109,7 @@ class Task(ABC):
                     operator.open()
 
         self._runner.call(open_all)
+        self._times.restart()
 
     def step(self) -> bool:
         """Do up to one step of work, of about `execution.step-target`: barriers, timers, then records. Return
@@ -118,9 +122,10 @@ class Task(ABC):
             return worked  # no barrier waits in the outputs then: none was full when the work began
         worked |= self._poll_barriers()
         if not self._has_work():
+            self._times.no_work()
             return self._do_spare_work() or worked
         if not self.outputs.available:
-            self.budget.blocked()
+            self._times.blocked()
             return worked
         # Due timers and input take turns, so that neither starves the other.
         self._timers_fired = not self._timers_fired and self.run_timers()
@@ -208,7 +213,7 @@ class Task(ABC):
             self._when_no_timer_is_due(lambda: self._advance(watermark))
 
     def _recover(self, recovered: RecoveredInput) -> None:
-        """Process in-flight records of the restored checkpoint, which come before all others."""
+        """Process the next restored in-flight batch or watermark; if there is none, end the recovery."""
         polled = recovered.poll()
         if polled is None:
             self._recovered = None
@@ -227,7 +232,7 @@ class Task(ABC):
         """Prepare for new input, because all restored in-flight records are processed."""
 
     def _take_recovered(self, capture: InFlightCapture) -> None:
-        """Capture, for the current checkpoint, in-flight records of the restored one not yet processed."""
+        """Capture again, for the checkpoint being taken, restored in-flight records not yet processed."""
         recovered, reading = self._recovered, self._reading
         if recovered is None:
             return
@@ -310,7 +315,7 @@ class Task(ABC):
         self._runner.when_back(lambda: then(self._runner.call(work)))
 
     def end(self) -> None:
-        """End the input after the last record: event time ends, then the end of data is sent downstream."""
+        """End the input, over some steps: pass on the last watermark, fire its timers, send end of data."""
         self._ending = True
         self._invoke(lambda: self.head.watermark(WATERMARK_MAX), self._end_if_through)
 
@@ -355,13 +360,14 @@ class Task(ABC):
         if first is not None:
             raise first
 
+    @property
+    def records(self) -> tuple[int, int]:
+        """How many records the subtask has processed and emitted since the attempt began."""
+        return self.records_in, self.outputs.records_out
+
     def counters(self) -> Counters:
-        """Return the subtask's totals since the attempt began: records in and out, busy time and others."""
-        skipped = self.head.skipped if isinstance(self.head, SourceOperator) else 0
-        watermark = None if self.watermark == WATERMARK_MIN else self.watermark
-        busy_ms, backpressured_ms = round(self.budget.busy_ms), round(self.budget.backpressured_ms)
-        records = self.records_in, self.outputs.records_out, skipped
-        return Counters(*self.id, *records, watermark, busy_ms, backpressured_ms, self._runner.longest_ms)
+        """Return the subtask's metrics since the attempt began; may be called in the heartbeat's thread."""
+        return self._measuring.counters(self.records_in, self.watermark)
 
 
 def earliest(*times: int | None) -> int | None:
@@ -370,5 +376,5 @@ def earliest(*times: int | None) -> int | None:
 
 
 def own(batch: Batch) -> Batch:
-    """Return `batch` with rows that the receiver may change: a copy if its rows are Python objects."""
+    """Return `batch` with rows that the receiver may change: deep copies if they are mutable objects."""
     return detached(batch) if isinstance(batch, RowBatch) else batch

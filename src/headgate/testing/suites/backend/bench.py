@@ -8,7 +8,6 @@ from typing import Final
 from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
 from headgate.common.keys.keygroups import key_group, key_group_range
-from headgate.runtime.protocol.messages import Counters
 from headgate.runtime.worker.operators.keyed_state import PendingKeyedState, earlier_state
 from headgate.runtime.worker.snapshot.snapshot_writer import BarrierMetrics, SnapshotWriter, TakenSnapshot
 from headgate.state.backend import KeyedBackend, PendingSnapshot
@@ -70,7 +69,7 @@ class Bench:
     def store(
         self, backend: KeyedBackend, checkpoint: int = 1, completed: int = 0, subtask: int = 0
     ) -> KeyedStateHandle:
-        """Take and write a checkpoint that may share files with checkpoint `completed`; return its handle."""
+        """Take and write a checkpoint; it may share files of `completed` (0: none). Return its handle."""
         return self.finish(backend, backend.snapshot_sync(checkpoint, completed), checkpoint, subtask)
 
     def finish(
@@ -82,7 +81,7 @@ class Bench:
             checkpoint,
             [PendingKeyedState("operator", pending, 0)],
             0.0,
-            Counters(0, subtask, 0, 0, 0, None, 0, 0, 0.0),
+            (0, 0),
             {},
             False,
             BarrierMetrics(0.0, 0.0, False),
@@ -102,7 +101,7 @@ class Bench:
             del self.files[name]
 
     def abort(self, checkpoint: int, stored: KeyedStateHandle) -> None:
-        """Remove the files behind `stored`, which were written for an aborted checkpoint."""
+        """Remove those files behind `stored` that were written for `checkpoint`, as when it is aborted."""
         self._writer.discard(checkpoint, stored.handles())
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ class HandleTests(BackendTests):
         assert backend.handles["basket"].value == Basket()
 
     def test_a_default_that_cannot_be_changed_is_not_stored_by_reading(self, bench: Bench) -> None:
-        """Reading the default of a key without state stores no entry for it."""
+        """Reading a default that cannot be changed in place stores no entry for a key without state."""
         backend = bench.backend()
         with bound(backend, "a") as handles:
             assert handles["free"].value is None

@@ -25,10 +25,10 @@ LIVING = {name: replace(state, ttl=StateTtl(10)) for name, state in STATES.items
 
 
 class LifetimeTests(BackendTests):
-    """Tests that entries expire by the clock, also across checkpoints, and that their memory is freed."""
+    """Tests that entries expire by the clock, also across checkpoints, and are then in no full snapshot."""
 
     def test_entries_end(self, bench: Bench) -> None:
-        """An entry of 0 ms that lives 10 ms exists at 9 ms, and not at 10 ms, in every kind of state."""
+        """An entry written at 0 ms to live 10 ms is there at 9 ms, not at 10 ms, in each kind of state."""
         clock = ManualClock()
         backend = _backend(bench, clock, LIVING)
         touch(backend, "a", 3)

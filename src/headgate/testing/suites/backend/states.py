@@ -82,14 +82,14 @@ STATES: Final[dict[str, declared.StateDescriptor]] = declared.declared_state(_Ev
 
 @contextmanager
 def bound(backend: KeyedBackend, key: Hashable) -> Iterator[Mapping[str, Any]]:
-    """Provide a backend's handles, bound to one key; changes are stored when the block ends."""
+    """Provide a backend's handles, bound to one key; store changes when the block ends without an error."""
     backend.bind(key)
     yield backend.handles
     backend.store()
 
 
 def touch(backend: KeyedBackend, key: Hashable, number: int) -> None:
-    """Add `number` to every state of a key, in place where possible, and register two timers."""
+    """Add `number` to every state of a key, in place where possible; set timers at `number`, -`number`."""
     with bound(backend, key) as handles:
         handles["count"].value += number
         handles["basket"].value.items.append(str(number))

@@ -13,8 +13,8 @@ from headgate.testing.suites.backend.snapshots import SnapshotTests
 class StateBackendSuite(HandleTests, SnapshotTests, RestoreTests, SchemaTests, LifetimeTests, ModelTests):
     """Tests of a keyed state backend; inherit from it under a name that pytest collects.
 
-    One hook is needed, `new_backend`. Backends keep what they have on the local disk below `folder`, or
-    `local_files` says where. The contract is `headgate.state.backend.KeyedBackend`, which is internal: it may
+    One hook is needed, `new_backend`. A backend with local files must keep them below `self.folder`, or
+    override `local_files`. The contract is `headgate.state.backend.KeyedBackend`, which is internal: it may
     change with every version, and this suite with it.
 
     Example:

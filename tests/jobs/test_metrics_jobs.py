@@ -1,0 +1,106 @@
+"""Metrics of whole jobs: whatever the table names is measured, and the page's example runs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mini_jobs import TINY
+
+import headgate as hg
+from headgate.connectors.files import json_source
+from headgate.metrics.metric_table import NUMBERS, TABLE
+from headgate.testing import Counters, JobListener, MiniCluster
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
+RECORDS = 200
+HOUR_MS = 3_600_000
+
+
+class Latest(JobListener):
+    """Keeps the last and the greatest value of each series of each subtask."""
+
+    def __init__(self) -> None:
+        self.last: dict[tuple[int, int], Counters] = {}
+        self.greatest: dict[tuple[int, int], list[int]] = {}
+
+    def progress(self, counters: Sequence[Counters]) -> None:
+        for each in counters:
+            subtask = each.vertex, each.subtask
+            before = self.greatest.get(subtask, each.values)
+            self.greatest[subtask] = list(map(max, before, each.values))
+            self.last[subtask] = each
+
+
+class Reminded(hg.KeyedProcessFunction[int, Any, int]):
+    """Timers in both domains: soon, and long after the job's end."""
+
+    def process(self, record: Any, ctx: hg.KeyedContext[int]) -> Iterator[int]:
+        ctx.timers.register_event_time(record["n"] + 2)
+        ctx.timers.register_processing_time(ctx.timers.now_ms() + 1)
+        ctx.timers.register_processing_time(ctx.timers.now_ms() + HOUR_MS)
+        yield record["n"]
+
+    def on_timer(self, timestamp: int, ctx: Any) -> None:
+        """Nothing."""
+
+
+def slow(record: Any) -> Any:
+    """Takes a millisecond."""
+    time.sleep(0.001)
+    return record
+
+
+def slower(record: Any) -> Any:
+    """Takes two, so that those before it are held up."""
+    time.sleep(0.002)
+    return record
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Latest:
+    """What a job has told that reads, skips, waits, fires timers and is held up."""
+    lines = [json.dumps({"n": n}) if n % 50 != 7 else "{broken" for n in range(RECORDS)]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    told = Latest()
+    config = {**TINY, "heartbeat.interval": "10ms"}
+    env = hg.Environment(parallelism=1, executor=MiniCluster(told), config=config)
+    records = env.from_source(json_source(str(tmp_path / "in.jsonl"), on_error="skip"), uid="in").map(slow)
+    timed = records.with_event_time("n", out_of_orderness="0ms")
+    numbers = timed.key_by(lambda record: record["n"] % 5).process(Reminded(), uid="reminded")
+    numbers.rebalance().map(slower).collect()
+    return told
+
+
+def test_everything_in_the_table_is_measured(job: Latest) -> None:
+    """Each series moves in some subtask of a job that has all of it."""
+    unknown = {series: metric.unknown or 0 for metric in TABLE for series in metric.series}
+    greatest = [max(values) for values in zip(*job.greatest.values(), strict=True)]
+    still = [series for series, value in zip(NUMBERS, greatest, strict=True) if value in (0, unknown[series])]
+    assert still == []
+    assert all(each.steps.count for each in job.last.values())
+
+
+def test_the_times_of_a_subtask_are_those_of_the_job(job: Latest) -> None:
+    """All subtasks have lived for about the same time, and the slowest one was busy for most of it."""
+    names = ("busy", "backpressured", "idle", "waiting")
+    places = [NUMBERS.index(f"headgate_{name}_seconds_total") for name in names]
+    lived = [sum(each.values[place] for place in places) for each in job.last.values()]
+    assert max(lived) < 1.5 * min(lived) + 100
+    busy = [each.busy_ms for each in job.last.values()]
+    assert max(busy) >= 2 * (RECORDS - 4)
+    for each in job.last.values():
+        assert each.longest_step_ms * 1000 == pytest.approx(each.steps.quantile(1.0), rel=0.13, abs=1)
+
+
+def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """As it stands there."""
+    code = PAGE.read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
+    exec(compile(code, PAGE.name, "exec", dont_inherit=True), {"__name__": "docs_metrics"})
+    busy, steps = capsys.readouterr().out.splitlines()[-2:]
+    assert busy.startswith("busy: {(0, 0): ")
+    assert steps.startswith("99 of 100 steps took at most ")
