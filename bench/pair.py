@@ -112,6 +112,14 @@ JOBS: Final = {
         limit=0.10,
         in_turns=False,
     ),
+    "start-up-cpu": Job(
+        lambda _, __: _module("start_up"),
+        (
+            Measure("script_cpu_s", "a script with one record: CPU s of all processes"),
+            Measure("command_cpu_s", "`headgate run` of it: CPU s of all processes"),
+        ),
+        limit=0.10,
+    ),
 }
 
 
