@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.relational.functions.kernels import any_true, per_value
+from headgate.relational.functions.kernels import any_true, first_rows, per_value
 from headgate.relational.resolved import Values
 
 BLANKS: Final = "".join(map(chr, range(33))) + "\x7f"
@@ -70,11 +70,28 @@ def _java_text(value: float, shortest: str) -> str:
 def number_texts(values: Values) -> Values:
     """Return numbers as texts."""
     if pa.types.is_floating(values.type):
-        return per_value(float_text if values.type == _DOUBLE else float32_text)(_TEXT, values)
+        return _float_texts(values)
     found = pc.cast(values, _TEXT)
     if pa.types.is_decimal(values.type) and any_true(pc.match_substring(found, pattern="E")):
         return per_value(lambda value: f"{value:f}")(_TEXT, values)
     return found
+
+
+def _float_texts(values: Values) -> Values:
+    """Return doubles or floats as texts: by Arrow where it writes the same digits without an exponent."""
+    if isinstance(values, pa.Scalar):
+        return _float_texts(first_rows(values))[0]
+    size = pc.abs(values)
+    plain = pc.or_(pc.and_(pc.greater_equal(size, 1e-3), pc.less(size, 1e7)), pc.equal(size, 0.0))
+    quick = pc.cast(values, _TEXT)
+    quick = pc.if_else(
+        pc.match_substring(quick, pattern="."), quick, pc.binary_join_element_wise(quick, ".0", "")
+    )
+    other = pc.invert(pc.fill_null(plain, True))
+    if not any_true(other):
+        return quick
+    function = float_text if values.type == _DOUBLE else float32_text
+    return pc.replace_with_mask(quick, other, per_value(function)(_TEXT, values.filter(other)))
 
 
 # -- texts as numbers

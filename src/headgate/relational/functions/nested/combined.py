@@ -266,7 +266,12 @@ def _sequence(result: pa.DataType, start: pa.Array, stop: pa.Array, *steps: pa.A
         "IllegalArgumentException",
         "a step leads away from the end of its sequence",
     )
-    lengths = np.where(absent, 0, (last - first) // np.where(step == 0, 1, step) + 1)
+    by = np.where(step == 0, 1, step)
+    # As doubles, which do not wrap.
+    size = np.where(absent, 0, (last.astype(np.float64) - first) / by)
+    why = "a sequence would have too many elements"
+    refuse(pa.array(size >= _LENGTH_MAX), "COLLECTION_SIZE_LIMIT_EXCEEDED.PARAMETER", why)
+    lengths = np.where(absent, 0, (last - first) // by + 1)
     rows = np.repeat(np.arange(len(lengths)), lengths)
     places = np.arange(len(rows)) - (np.cumsum(lengths) - lengths)[rows]
     elements = first[rows] + places * step[rows]

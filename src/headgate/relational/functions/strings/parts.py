@@ -161,12 +161,8 @@ def _pad(
     constant = isinstance(length, pa.Scalar) and isinstance(letters, pa.Scalar)
     if constant and length.is_valid and length.as_py() >= 0 and len(letters.as_py() or "") == 1:
         arrow = pc.utf8_lpad if left else pc.utf8_rpad
-        cut = (
-            pc.utf8_slice_codeunits(text, 0, length.as_py())
-            if length.as_py()
-            else pc.utf8_slice_codeunits(text, 0, 0)
-        )
-        return arrow(cut, width=length.as_py(), padding=letters.as_py())
+        width = length.as_py()
+        return arrow(pc.utf8_slice_codeunits(text, 0, width), width=width, padding=letters.as_py())
     return per_row(partial(_padded, left))(result, text, length, letters)
 
 

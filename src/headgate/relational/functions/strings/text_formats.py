@@ -61,6 +61,10 @@ _DIRECTIVE: Final = re.compile(
 )
 
 
+_FLAGS: Final = {"s": set("-"), "d": set("-+ 0,"), "x": set("-0"), "X": set("-0"), "f": set("-+ 0,")}
+"""For each directive that is taken, the flags that it may have."""
+
+
 @dataclass(frozen=True)
 class _Directive:
     """How one value is written; `kind` is one of s, d, x, X and f."""
@@ -86,22 +90,27 @@ def _directives(text: str) -> list[str | _Directive]:
         if found[0] in ("%%", "%n"):
             parts.append("%" if found["kind"] == "%" else "\n")
             continue
-        flags, digits = found["flags"], found["digits"]
-        allowed = {"s": "-", "d": "-+ 0,", "x": "-0", "X": "-0", "f": "-+ 0,"}.get(found["kind"])
-        wrong = allowed is None or set(flags) - set(allowed) or len(set(flags)) < len(flags)
-        wrong = wrong or (digits is not None and found["kind"] in "dxX")
-        if (
-            wrong
-            or (set("-0") & set(flags) and not found["width"])
-            or set("-0") <= set(flags)
-            or set("+ ") <= set(flags)
-        ):
+        if not _is_taken(found):
             raise PlanError(f"the format {text!r} has {found[0]!r}; taken are %s %d %x %X %f, %% and %n")
-        width = int(found["width"] or 0)
-        parts.append(_Directive(flags, width, None if digits is None else int(digits), found["kind"]))
+        digits = None if found["digits"] is None else int(found["digits"])
+        parts.append(_Directive(found["flags"], int(found["width"] or 0), digits, found["kind"]))
     if "%" in text[end:]:
         raise PlanError(f"the format {text!r} ends within a directive")
     return [*parts, text[end:]]
+
+
+def _is_taken(found: re.Match[str]) -> bool:
+    kind, flags = found["kind"], set(found["flags"])
+    if kind not in _FLAGS or flags - _FLAGS[kind] or len(flags) < len(found["flags"]):
+        return False
+    # As Java: a side, or zeros, need a width, and one of two that exclude each other is wrong.
+    aligned = flags & set("-0")
+    return not (
+        (found["digits"] is not None and kind in "dxX")
+        or (aligned and not found["width"])
+        or len(aligned) == 2
+        or len(flags & set("+ ")) == 2
+    )
 
 
 def _texts(given: Types) -> Signature | None:
@@ -160,10 +169,9 @@ def _written(form: _Directive, value: Plain, bits: int) -> str:
     sign = next((flag for flag in "+ " if flag in form.flags), "-")
     comma = "," if "," in form.flags else ""
     if form.kind == "d":
-        number, ending = Decimal(int(value)), ""
+        text = f"{int(value):{sign}{comma}d}"
     else:
-        number, ending = _half_up(float(value), 6 if form.digits is None else form.digits), "f"
-    text = f"{number:{sign}{comma}{ending}}" if ending else f"{int(number):{sign}{comma}d}"
+        text = f"{_half_up(float(value), 6 if form.digits is None else form.digits):{sign}{comma}f}"
     if "0" in form.flags:
         head = text[: len(text) - len(text.lstrip("+- "))]
         return head + text[len(head) :].rjust(form.width - len(head), "0")

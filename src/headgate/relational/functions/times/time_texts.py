@@ -124,9 +124,8 @@ def time_texts(values: Values) -> Values:
     micros = pc.cast(local(values), _LONG)
     if not _of_four_digits(micros, _DAY_US):
         return per_value(_time_text)(_TEXT, micros)
-    return pc.replace_substring_regex(
-        pc.strftime(local(values), format="%Y-%m-%d %H:%M:%S"), pattern=r"\.?0*$", replacement=""
-    )
+    # Arrow writes six digits of a second.
+    return pc.utf8_rtrim(pc.utf8_rtrim(pc.cast(local(values), _TEXT), characters="0"), characters=".")
 
 
 def _of_four_digits(values: Values, day: int) -> bool:
