@@ -90,9 +90,12 @@ class GateTask(Task):
         """Put a batch or event that arrived on input channel number `channel` into the gate."""
         if isinstance(element, _BATCHES):
             self.channels[channel].credit.received()
-        if self._reading is None and not (self._gate.available or self._runner.away or self.head.busy):
+        if self._times.idle or (self._reading is None and not self._has_more()):
             self._times.arrived()
         self._gate.put(channel, element)
+
+    def _has_more(self) -> bool:
+        return self._gate.available or self._runner.away or self.head.busy
 
     def _poll_barriers(self) -> bool:
         """Process barriers, which wait neither for credit nor for due timers."""

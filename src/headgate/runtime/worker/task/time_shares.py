@@ -55,6 +55,11 @@ class TimeShares:
         self.steps = Histogram()  # all times for which the loop was held up, in microseconds
         self.restart()
 
+    @property
+    def idle(self) -> bool:
+        """Whether the subtask had no work at its last turn, and no input has arrived since."""
+        return self._state == _IDLE
+
     def restart(self) -> None:
         """Begin the subtask's time, now that it is open."""
         self._since, self._state = self._clock.precise_ms(), _READY
@@ -72,10 +77,13 @@ class TimeShares:
     def end(self, began: float) -> float:
         """Note that the step that began at `began` ends, and return how many ms it took."""
         self._since = now = self._clock.precise_ms()
-        took = now - began
-        self._busy += took
-        self.held_up(took)
-        return took
+        took_ms = now - began
+        self._busy += took_ms
+        took_us = int(took_ms * 1000)  # as in `held_up`, without a call for each batch
+        if took_us > self.longest_us:
+            self.longest_us = took_us
+        self.steps.add(took_us)
+        return took_ms
 
     def held_up(self, took_ms: float) -> None:
         """Count a time for which the subtask has held up the loop."""
@@ -105,8 +113,10 @@ class TimeShares:
     def arrived(self) -> None:
         """Note that input has arrived where none was."""
         if self._state != _BLOCKED:
-            self._state = _IDLE
-            self._change(_READY)
+            now, before = self._clock.precise_ms(), self._since
+            self._since = now
+            self._state = _READY
+            self._idle += now - before
 
     def _change(self, new: int) -> None:
         now, before, state = self._clock.precise_ms(), self._since, self._state
