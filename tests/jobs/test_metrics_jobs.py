@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from mini_jobs import TINY
 
 import headgate as hg
+import headgate.functions as F  # noqa: N812  # as PySpark's users write it
 from headgate.connectors.files import json_source
 from headgate.metrics.metric_table import NUMBERS, TABLE
 from headgate.testing import Counters, JobListener, MiniCluster
@@ -76,10 +78,26 @@ def job(tmp_path: Path) -> Latest:
     return told
 
 
-def test_everything_in_the_table_is_measured(job: Latest) -> None:
-    """Each series moves in some subtask of a job that has all of it."""
+@pytest.fixture
+def late() -> Latest:
+    """What a job has told that counts in windows, and gets a record after its window has ended."""
+    told = Latest()
+    env = hg.Environment(
+        parallelism=1, executor=MiniCluster(told), config={**TINY, "heartbeat.interval": "5ms"}
+    )
+    times = [{"at": at} for at in (0, 9_000, 500)] + [{"at": 9_000 + n} for n in range(100)]
+    stream = env.from_collection(times).with_event_time("at").filter(slow)
+    table = stream.to_table(pa.schema({"at": pa.int64()}))
+    counted = table.group_by(F.window("at", "1s")).agg(F.count("*").alias("n"), uid="counted")
+    counted.to_stream().map(slower).collect()
+    return told
+
+
+def test_everything_in_the_table_is_measured(job: Latest, late: Latest) -> None:
+    """Each series moves in some subtask of two jobs that have all of it."""
     unknown = {series: metric.unknown or 0 for metric in TABLE for series in metric.series}
-    greatest = [max(values) for values in zip(*job.greatest.values(), strict=True)]
+    both = [*job.greatest.values(), *late.greatest.values()]
+    greatest = [max(values) for values in zip(*both, strict=True)]
     still = [series for series, value in zip(NUMBERS, greatest, strict=True) if value in (0, unknown[series])]
     assert still == []
     assert all(each.steps.count for each in job.last.values())

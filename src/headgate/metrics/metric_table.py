@@ -136,6 +136,13 @@ BAD_RECORDS: Final = Metric(
     "records",
     "Records that the source has left out, because they could not be decoded.",
 )
+LATE_RECORDS: Final = Metric(
+    "headgate_late_records_dropped_total",
+    Kind.COUNTER,
+    "records",
+    "Records that windows have left out, because all windows that they belong to had ended.",
+    flink=("numLateRecordsDropped",),
+)
 BUSY: Final = _spent("busy", "Time in which the subtask has worked.", "busyTimeMsPerSecond")
 BACKPRESSURED: Final = _spent(
     "backpressured",
@@ -203,6 +210,7 @@ TABLE: Final = (
     RECORDS_OUT,
     BATCHES_OUT,
     BAD_RECORDS,
+    LATE_RECORDS,
     BUSY,
     BACKPRESSURED,
     IDLE,

@@ -15,6 +15,7 @@ from headgate.common.keys.key_types import stored_shapes
 from headgate.common.keys.keygroups import key_group_range
 from headgate.common.plain_data import Plain
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
+from headgate.metrics.metric_table import LATE_RECORDS
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.relational.python_types import plain_type
@@ -51,7 +52,7 @@ class WindowAggregateOperator(Operator):
         self._grouping = grouping_of(plan)
         self._panes = Panes(self._grouping)
         self._mark = WATERMARK_MIN
-        self.late = 0
+        self._late = 0
 
     def open(self) -> None:
         """Restore the windows and the event time of the snapshots."""
@@ -98,7 +99,7 @@ class WindowAggregateOperator(Operator):
         late = last - 1 + self._plan.lateness_ms <= marks
         if not late.any():
             return table
-        self.late += int(sent.column(ROWS).to_numpy()[late].sum())
+        self._late += int(sent.column(ROWS).to_numpy()[late].sum())
         return table.filter(pa.array(~late))
 
     def watermark(self, timestamp: int) -> None:
@@ -150,6 +151,10 @@ class WindowAggregateOperator(Operator):
                 f"{self.context.label}: column {name!r} of a window failed with {failed.condition}: "
                 f"{failed.why}"
             ) from None
+
+    def measured(self) -> dict[str, int]:
+        """Return how many records came too late for their windows."""
+        return {LATE_RECORDS.at(): self._late}
 
     def snapshot(self, checkpoint: int) -> PendingState:
         """Take the tables as they are; they are stored in the background."""
