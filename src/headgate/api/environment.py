@@ -155,7 +155,7 @@ class Environment(Readers):
         unaligned: bool | None = None,
         aligned_timeout: str | int | None = None,
     ) -> Environment:
-        """Have jobs take checkpoints, and return this Environment; None leaves an option as configured.
+        """Take checkpoints in the jobs, and return this Environment; None leaves an option as configured.
 
         Args:
             every: time between the starts of two; text such as ``"1s"``, or ms.
