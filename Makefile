@@ -70,6 +70,7 @@ docs: setup ## Write the generated pages anew (docs/config.md, tables of docs/ma
 	@$(PY) scripts/generate_config_docs.py
 	@$(PY) scripts/generate_job_docs.py
 	@$(PY) scripts/generate_metrics_docs.py
+	@$(PY) scripts/generate_functions_docs.py
 
 pins: ## Move the pinned packages to the newest allowed versions
 	@scripts/update-pins

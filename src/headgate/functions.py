@@ -1,18 +1,17 @@
 """Functions of columns, by the names of ``pyspark.sql.functions``: ``import headgate.functions as F``."""
 
-from headgate.api.tables.column_functions import (
-    avg,
-    col,
-    column,
-    count,
-    expr,
-    lit,
-    max,  # noqa: A004  # PySpark's names
-    mean,
-    min,  # noqa: A004
-    sum,  # noqa: A004
-    when,
-    window,
-)
+from collections.abc import Callable
+
+from headgate.api.tables.column import Column
+from headgate.api.tables.column_functions import avg, col, column, count, expr, lit, mean, when, window
+from headgate.api.tables.column_functions import max as max  # noqa: A004  # PySpark's names
+from headgate.api.tables.column_functions import min as min  # noqa: A004
+from headgate.api.tables.column_functions import sum as sum  # noqa: A004
+from headgate.api.tables.named_functions import function_named
 
 __all__ = ["avg", "col", "column", "count", "expr", "lit", "max", "mean", "min", "sum", "when", "window"]
+
+
+def __getattr__(name: str) -> Callable[..., Column]:
+    """Return a function of the registry, such as `upper`."""
+    return function_named(name)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 from functools import cache
+from keyword import iskeyword
 from typing import Final
+
+from headgate.relational.rules import ALIASES, RULES
 
 FAMILIES: Final = (
     "arithmetic",
@@ -41,3 +44,15 @@ def load_families() -> None:
     """Import every family once."""
     for family in FAMILIES:
         importlib.import_module(f"headgate.relational.functions.{family}")
+
+
+def function_names() -> list[str]:
+    """Return the names of all functions, aliases and `try_` forms among them, in alphabetical order.
+
+    Example:
+        >>> "upper" in function_names(), "try_divide" in function_names(), "uper" in function_names()
+        (True, True, False)
+    """
+    load_families()
+    names = {name for name in (*RULES, *ALIASES) if name.isidentifier() and not iskeyword(name)}
+    return sorted(names | {f"try_{name}" for name in names if RULES[ALIASES.get(name, name)].fails})
