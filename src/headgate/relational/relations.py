@@ -71,7 +71,6 @@ class Aggregation(Relation):
     Attributes:
         keys: columns of the child, which stand first in the result.
         window: of the groups; its column `window` comes after the keys.
-        lateness_ms: how long after its end a window still takes records.
         uid: by which a later program finds the state; None: none was given.
     """
 
@@ -79,7 +78,6 @@ class Aggregation(Relation):
     keys: tuple[int, ...]
     window: Windowed
     aggregates: tuple[Aggregate, ...]
-    lateness_ms: int = 0
     uid: str | None = None
 
 

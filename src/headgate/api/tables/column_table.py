@@ -18,7 +18,6 @@ from headgate.api.streams.stream_outputs import Outputs, StreamSink
 from headgate.api.tables.column import Column, ColumnLike, expression_of, shown_name
 from headgate.api.tables.lowering import lowered, lowered_aggregation
 from headgate.common.errors import PlanError
-from headgate.common.time import duration_ms
 from headgate.graph.logical import NEW, TimestampsNode
 from headgate.relational.aggregates import Aggregate, resolve_aggregate
 from headgate.relational.expressions import AggregateCall, Alias, Expression, Reference, TimeWindow
@@ -291,7 +290,7 @@ class GroupedTable(Generic[S]):
                 "name the column that with_event_time() of the stream names"
             )
 
-    def agg(self, *aggregates: Column, uid: str | None = None, lateness: str | int = 0) -> Table[S]:
+    def agg(self, *aggregates: Column, uid: str | None = None) -> Table[S]:
         """Return a row for each group: its keys, its window, and these aggregates.
 
         A row goes out when event time passes the end of its window. Records that come after that, and after
@@ -300,7 +299,6 @@ class GroupedTable(Generic[S]):
         Args:
             aggregates: such as ``F.count("*").alias("n")``.
             uid: names the state for later versions of the program; needed when checkpoints are on.
-            lateness: for how long after its end a window still takes records.
 
         Raises:
             PlanError: something is no aggregate, or a name is there twice.
@@ -312,13 +310,13 @@ class GroupedTable(Generic[S]):
             found = [resolve_aggregate(call, name, child.schema) for name, call in calls]
         except PlanError as error:
             raise PlanError(f"{where}: {error}") from None
-        plan = self._plan(where, child, keys, found, uid, duration_ms(lateness, "lateness"))
+        plan = self._plan(where, child, keys, found, uid)
         number = lowered_aggregation(self._table._environment, plan)
         return self._table._of(Scan(plan.schema, number))
 
     def _plan(
         self, where: str, child: Relation, keys: list[tuple[str, Typed]], found: list[Aggregate],
-        uid: str | None, lateness_ms: int,
+        uid: str | None,
     ) -> Aggregation:  # fmt: skip
         """Return the plan whose child computes the keys and the aggregates' arguments, and nothing else."""
         chosen, moved = list(keys), []
@@ -338,7 +336,7 @@ class GroupedTable(Generic[S]):
         schema = aggregation_schema(narrow.schema, places, tuple(moved))
         if len(set(schema.names)) != len(schema.names):
             raise PlanError(f"{where}: two columns of the result have one name; use alias()")
-        return Aggregation(schema, narrow, places, windowed(self._window), tuple(moved), lateness_ms, uid)
+        return Aggregation(schema, narrow, places, windowed(self._window), tuple(moved), uid)
 
 
 def _named_call(column: Column, where: str) -> tuple[str, AggregateCall]:

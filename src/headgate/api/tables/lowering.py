@@ -7,6 +7,7 @@ from types import GenericAlias
 from typing import Any, NamedTuple
 
 from headgate.api.declared.keyed_states import MapState, map_state
+from headgate.api.declared.operator_state import OperatorListState, operator_list_state
 from headgate.api.functions import KeyedProcessFunction
 from headgate.api.streams.steps import ProgramContext
 from headgate.common.hints import Hint
@@ -85,13 +86,15 @@ def _with_one_key(child: Relation) -> Relation:
 def state_declaration(plan: Aggregation) -> KeyedProcessFunction[Any, Any, Any]:
     """Return a function that declares an aggregation's state: window -> accumulators, for each key.
 
-    A window's key is the ms since 1970 at which its slice of event time begins.
+    A window's key is the ms since 1970 at which its slice of event time begins. `ahead` holds key groups that
+    are further in event time than their subtask, each with its watermark.
     """
     record = accumulators_record(plan)
-    body = {"__annotations__": {"windows": MapState[int, record]}, "windows": map_state()}  # type: ignore[valid-type]
-    cls = type(
-        "WindowAggregation", (KeyedProcessFunction,), {**body, "__module__": __name__, "process": _refuse}
-    )
+    windows, ahead = MapState[int, record], OperatorListState[tuple[int, int]]  # type: ignore[valid-type]
+    states = {"windows": map_state(), "ahead": operator_list_state(redistribution="union")}
+    hints = {"__annotations__": {"windows": windows, "ahead": ahead}}
+    body = {**hints, **states, "process": _refuse, "__module__": __name__}
+    cls = type("WindowAggregation", (KeyedProcessFunction,), body)
     function: KeyedProcessFunction[Any, Any, Any] = cls()
     return function
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 from headgate.graph.table_nodes import AccumulateNode, ColumnsNode, WindowAggregateNode
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.accumulating import AccumulatingOperator
@@ -19,4 +21,5 @@ def table_operator(
     assert node.aggregation is not None  # the API gives it
     if isinstance(node, AccumulateNode):
         return AccumulatingOperator(context, node.aggregation)
-    return WindowAggregateOperator(context, node.aggregation, node.function)
+    # A function instance belongs to one subtask; the mini-cluster's subtasks share a process.
+    return WindowAggregateOperator(context, node.aggregation, copy.copy(node.function))

@@ -27,9 +27,6 @@ class Panes:
         self._by_pane = Grouping((PANE, *grouping.keys), grouping.columns)
         self._layers: dict[int, list[pa.Table]] = {}
 
-    def __len__(self) -> int:
-        return len(self._layers)
-
     def add(self, table: pa.Table) -> None:
         """Add accumulators, in any number of rows per key; they have the column `PANE`."""
         if not table.num_rows:
@@ -54,11 +51,13 @@ class Panes:
         """Return where the panes begin, ascending."""
         return sorted(self._layers)
 
-    def merged(self, start: int, stop: int) -> pa.Table:
-        """Return the accumulators of all panes from `start` to before `stop`, of which one has rows: a row
-        for each key, in one piece.
+    def merged(self, start: int, stop: int) -> pa.Table | None:
+        """Return the accumulators of all panes from `start` to before `stop`, a row for each key, in one
+        piece; None: there are none.
         """
         tables = [self._settled(pane) for pane in self.starts() if start <= pane < stop]
+        if not tables:
+            return None
         whole = pa.concat_tables(tables)
         return whole if len(tables) == 1 else self._grouping.merged(whole).combine_chunks()
 
@@ -93,6 +92,11 @@ class PanesView:
     def release(self) -> None:
         """Let the tables go; more than once does no harm."""
         self._layers = {}
+
+
+def with_pane(table: pa.Table, pane: int) -> pa.Table:
+    """Return accumulators of one pane with the column `PANE`."""
+    return table.add_column(0, PANE, pa.repeat(pa.scalar(pane, pa.int64()), table.num_rows))
 
 
 def python_columns(table: pa.Table) -> list[list[object]]:

@@ -23,15 +23,22 @@ from headgate.relational.relations import ALL_ROWS, WINDOW, Aggregation
 from headgate.relational.rules import RowsFailed
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.accumulating import ROWS, accumulator_column, grouping_of
-from headgate.runtime.worker.operators.columns.panes import PANE, Panes
-from headgate.runtime.worker.operators.columns.window_state import WINDOWS, PendingWindows, RestoredWindows
+from headgate.runtime.worker.operators.columns.panes import PANE
+from headgate.runtime.worker.operators.columns.panes_of_groups import PanesOfGroups
+from headgate.runtime.worker.operators.columns.restored_windows import RestoredWindows
+from headgate.runtime.worker.operators.columns.window_state import (
+    AHEAD,
+    WINDOWS,
+    PendingWindows,
+)
 from headgate.runtime.worker.operators.columns.window_times import WindowTimes
+from headgate.runtime.worker.operators.function_state import FunctionState
 from headgate.runtime.worker.operators.keyed_state import PendingKeyedState, earlier_state
 from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, StateTypes
 from headgate.state.backend import StoredValue
+from headgate.state.snapshots import OperatorSubtaskState
 from headgate.state.state_names import Claims
 from headgate.state.stored.restoring import open_restore
-from headgate.state.stored.subtask_state import chunks_of
 from headgate.state.stored.value_readers import stored_value
 from headgate.state.targets import Target, target_of
 
@@ -47,11 +54,9 @@ class WindowAggregateOperator(Operator):
     ) -> None:
         super().__init__(context)
         self._plan, self._times = plan, WindowTimes.of(plan.window)
-        self._state = declared_state(function)
+        self._function, self._state = function, declared_state(function)
         self._key_fields = [plan.child.schema.fields[place] for place in plan.keys]
         self._grouping = grouping_of(plan)
-        self._panes = Panes(self._grouping)
-        self._mark = WATERMARK_MIN
         self._late = 0
 
     def open(self) -> None:
@@ -64,18 +69,28 @@ class WindowAggregateOperator(Operator):
         self._groups = key_group_range(where.max_parallelism, where.parallelism, where.subtask)
         marks = [state.watermark for state in where.restored if state.watermark is not None]
         self._mark = min(marks, default=WATERMARK_MIN)
+        self._panes = PanesOfGroups(self._grouping, self._mark)
+        self._own = FunctionState(where, self._function)
+        self._fill([state for state in where.restored if state.keyed is not None])
+
+    def _fill(self, states: list[OperatorSubtaskState]) -> None:
+        """Add the stored windows of former subtasks, each group's as far in event time as it had got."""
+        where = self.context
         claims = Claims(self._state) if where.ignore_unclaimed else None
         stored = [
-            earlier_state(where.disk, state.keyed, claims)
-            for state in where.restored
-            if state.keyed is not None
+            earlier_state(where.disk, state.keyed, claims) for state in states if state.keyed is not None
         ]
-        if stored:
-            keys = pa.schema([pa.field(each.name, each.type) for each in self._key_fields])
-            loader = RestoredWindows(self._panes, keys, self._grouping.columns)
-            with open_restore(stored, {WINDOWS: target}, self._groups, where.max_parallelism) as restore:
-                for chunk in (chunk for base in restore.bases for chunk in chunks_of(base, restore.groups)):
-                    loader.load(chunk.keys, chunk.values)
+        if not stored:
+            return
+        ahead = dict(self._own.handles[AHEAD].get())
+        keys = pa.schema([pa.field(each.name, each.type) for each in self._key_fields])
+        loader = RestoredWindows(keys, self._grouping.columns)
+        with open_restore(stored, {WINDOWS: self._target}, self._groups, where.max_parallelism) as restore:
+            for state, base in zip(states, restore.bases, strict=True):
+                mark = WATERMARK_MIN if state.watermark is None else state.watermark
+                for entries in (entries for section in base for entries in section.entries(restore.groups)):
+                    panes = self._panes.of_group(entries.group, ahead.get(entries.group, mark))
+                    loader.load(panes, entries.keys, entries.values)
 
     def process(self, batch: Batch) -> None:
         """Add a batch of accumulators to their windows, then let the windows go that have ended."""
@@ -96,7 +111,7 @@ class WindowAggregateOperator(Operator):
                 f"({error}), as the aggregates have changed; restore from a savepoint, which has none"
             ) from None
         last = self._times.last_ends(sent.column(PANE).to_numpy())
-        late = last - 1 + self._plan.lateness_ms <= marks
+        late = last - 1 <= marks
         if not late.any():
             return table
         self._late += int(sent.column(ROWS).to_numpy()[late].sum())
@@ -109,12 +124,13 @@ class WindowAggregateOperator(Operator):
 
     def _advance(self, mark: int) -> None:
         before, self._mark = self._mark, max(self._mark, mark)
-        if self._mark == before or not len(self._panes):
+        if self._mark == before:
             return
-        results = [self._results(end) for end in self._ended(before)]
-        times = [np.full(len(part), end - 1) for end, part in results]
+        results = [(end, part) for end in self._ended(before) if (part := self._results(end)) is not None]
+        self._panes.reached(self._mark)
         self._drop()
         if results:
+            times = [np.full(len(part), end - 1) for end, part in results]
             found, at = pa.concat_batches([part for _, part in results]), np.concatenate(times)
             # As of a timer: they come before the watermark that their windows waited for.
             self.next.process(ArrowBatch(found, at, at - 1))
@@ -129,10 +145,12 @@ class WindowAggregateOperator(Operator):
         kept = [pane for pane in panes if self._times.ends_over(pane)[-1] - 1 > self._mark]
         self._panes.drop_before(kept[0] if kept else WATERMARK_MAX)
 
-    def _results(self, end: int) -> tuple[int, pa.RecordBatch]:
-        """Return the rows of the window that ends at `end`: keys, window, and the aggregates' results."""
+    def _results(self, end: int) -> pa.RecordBatch | None:
+        """Return the rows of the window that ends at `end`: keys, window, results; None: it has none."""
         start = end - self._times.size
         whole = self._panes.merged(start, end)
+        if whole is None:
+            return None
         rows = whole.num_rows
         window = pa.StructArray.from_arrays([_moments(start, rows), _moments(end, rows)], fields=list(WINDOW))
         shown = [field.name for field in self._key_fields if field.name != ALL_ROWS]
@@ -141,7 +159,7 @@ class WindowAggregateOperator(Operator):
             parts = each.parts
             inputs = [_plain(whole.column(accumulator_column(each.name, a.name))) for a in parts.accumulators]
             arrays.append(self._finished(each.name, parts.finish, parts.result, inputs))
-        return end, pa.RecordBatch.from_arrays(arrays, schema=self._plan.schema.to_arrow())
+        return pa.RecordBatch.from_arrays(arrays, schema=self._plan.schema.to_arrow())
 
     def _finished(self, name: str, finish: Any, result: pa.DataType, inputs: list[pa.Array]) -> pa.Array:
         try:
@@ -156,13 +174,16 @@ class WindowAggregateOperator(Operator):
         """Return how many records came too late for their windows."""
         return {LATE_RECORDS.at(): self._late}
 
-    def snapshot(self, checkpoint: int) -> PendingState:
+    def snapshot(self, checkpoint: int) -> PendingState | None:
         """Take the tables as they are; they are stored in the background."""
-        pending = PendingWindows(
-            self._panes.at_snapshot(), self._grouping.keys, self._record, self._target, self._groups,
-            self.context.max_parallelism,
-        )  # fmt: skip
-        return PendingKeyedState(self.context.uid, pending, self._mark, None, self._key_shapes())
+        self._own.handles[AHEAD].update(self._panes.ahead)
+        pending = self._pending()
+        keyed = PendingKeyedState(self.context.uid, pending, self._mark, None, self._key_shapes())
+        return self._own.snapshot(keyed)
+
+    def _pending(self) -> PendingWindows:
+        views, groups = self._panes.at_snapshot(), self.context.max_parallelism
+        return PendingWindows(views, self._grouping, self._record, self._target, self._groups, groups)
 
     def _key_shapes(self) -> list[Plain]:
         kinds = tuple(plain_type(field.type) for field in self._key_fields) or (int,)
@@ -170,13 +191,12 @@ class WindowAggregateOperator(Operator):
 
     def state_types(self) -> StateTypes:
         """Return the description of the accumulators' serializer."""
-        return {WINDOWS: self._target.schema}
+        return {WINDOWS: self._target.schema} | self._own.state_types()
 
     def peek(self, state: str, key: Hashable) -> StoredValue | None:
         """Return the accumulators of all windows of a key, for a live query; None: there are none."""
         found: dict[Hashable, Any] = {}
-        pending = self.snapshot(0)
-        for entries in pending.pending._entries():  # type: ignore[attr-defined]
+        for entries in self._pending().entries():
             found |= dict(zip(entries.keys, entries.values, strict=True))
         return None if key not in found else stored_value(WINDOWS, self._target, found[key])
 

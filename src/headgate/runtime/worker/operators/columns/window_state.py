@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.common.keys.keygroups_vectorised import groups_of_hashes, hashes_of_arrow, hashes_of_columns
-from headgate.relational.aggregates import Accumulator
-from headgate.runtime.worker.operators.columns.panes import PANE, Panes, PanesView, python_columns
+from headgate.relational.aggregates import Grouping
+from headgate.runtime.worker.operators.columns.panes import PANE, PanesView, python_columns, with_pane
 from headgate.state.backend import Entries, EntryFilter, NewSection, NewWriter, StateFiles, StateWriter
 from headgate.state.snapshots import KeyedStateHandle
 from headgate.state.stored.blob import BlobWriter
@@ -25,14 +25,17 @@ from headgate.state.stored.contract import written
 from headgate.state.targets import Target
 
 WINDOWS: Final = "windows"
+"""Name of the keyed state: for each key a map from pane to accumulators."""
+AHEAD: Final = "ahead"
+"""Name of the operator state: key groups that are further in event time than their subtask, and how far."""
 
 
 @dataclass(slots=True)
 class PendingWindows:
     """The windows of a subtask as they were at the snapshot point, to be stored in the background."""
 
-    view: PanesView
-    keys: tuple[str, ...]
+    views: Sequence[PanesView]
+    grouping: Grouping
     record: type
     target: Target
     groups: tuple[int, int]
@@ -53,29 +56,32 @@ class PendingWindows:
 
     def release(self) -> None:
         """Let the tables go; more than once does no harm."""
-        self.view.release()
+        for view in self.views:
+            view.release()
 
     def _write(self, writer: StateWriter) -> None:
         section = NewSection(WINDOWS, self.target.schema, self.target.serializer.encode_many)
-        writer.add(section, self._entries())
+        writer.add(section, self.entries())
 
-    def _entries(self) -> Iterator[Entries]:
+    def entries(self) -> Iterator[Entries]:
         """Yield the map of each key, by key group."""
-        parts = [_with_pane(table, pane) for pane, table in self.view.tables()]
+        keys = self.grouping.keys
+        parts = [with_pane(table, pane) for view in self.views for pane, table in view.tables()]
         if not parts:
             return
         table = pa.concat_tables(parts).combine_chunks()
-        groups = groups_of_hashes(_hashes(table, self.keys), self.max_parallelism)
+        if len(self.views) > 1:
+            table = Grouping((PANE, *keys), self.grouping.columns).merged(table).combine_chunks()
+        groups = groups_of_hashes(_hashes(table, keys), self.max_parallelism)
         order = np.argsort(groups.astype(np.uint16), kind="stable")
         groups, table = groups[order], table.take(pa.array(order))
         starts = np.flatnonzero(np.diff(groups, prepend=-1)).tolist()
         for start, stop in pairwise([*starts, len(groups)]):
-            keys, maps = self._maps(table.slice(start, stop - start))
-            yield Entries(int(groups[start]), keys, maps)
+            yield Entries(int(groups[start]), *self._maps(table.slice(start, stop - start)))
 
     def _maps(self, table: pa.Table) -> tuple[list[Hashable], list[Any]]:
         panes, *columns = python_columns(table)
-        count = len(self.keys)
+        count = len(self.grouping.keys)
         keys: Sequence[Any] = columns[0] if count == 1 else list(zip(*columns[:count], strict=True))
         found: dict[Hashable, dict[Any, Any]] = {}
         for key, pane, *values in zip(keys, panes, *columns[count:], strict=True):
@@ -83,36 +89,6 @@ class PendingWindows:
         return list(found), list(found.values())
 
 
-def _with_pane(table: pa.Table, pane: int) -> pa.Table:
-    return table.add_column(0, PANE, pa.repeat(pa.scalar(pane, pa.int64()), table.num_rows))
-
-
 def _hashes(table: pa.Table, keys: tuple[str, ...]) -> Any:
     hashes = [hashes_of_arrow(table.column(name)) for name in keys]
     return hashes[0] if len(hashes) == 1 else hashes_of_columns(hashes, table.num_rows)
-
-
-class RestoredWindows:
-    """Takes the stored maps of a restore, key by key, and adds their accumulators to the panes."""
-
-    def __init__(self, panes: Panes, keys: pa.Schema, columns: Sequence[tuple[str, Accumulator]]) -> None:
-        self._panes, self._keys, self._columns = panes, keys, columns
-
-    def load(self, keys: Sequence[Hashable], values: Sequence[Any]) -> None:
-        """Add the windows of some keys."""
-        rows = [
-            (key, pane, record)
-            for key, panes in zip(keys, values, strict=True)
-            for pane, record in panes.items()
-        ]
-        if not rows:
-            return
-        of_keys, panes, records = zip(*rows, strict=True)
-        several = len(self._keys) > 1
-        columns = list(zip(*of_keys, strict=True)) if several else [of_keys]
-        arrays = {PANE: pa.array(panes, pa.int64())}
-        for column, each in zip(columns, self._keys, strict=True):
-            arrays[each.name] = pa.array(column, each.type)
-        for column, (name, accumulator) in zip(zip(*records, strict=True), self._columns, strict=True):
-            arrays[name] = pa.array(column, accumulator.type)
-        self._panes.add(pa.table(arrays))

@@ -1,0 +1,74 @@
+"""The panes of a subtask whose key groups may have got further in event time than the subtask itself.
+
+After an unaligned checkpoint and a change of the parallelism a subtask takes over groups of several former
+subtasks, which stood at different watermarks. The subtask begins at the lowest. Windows that a group has sent
+out before must not go out again: its panes stay apart until the subtask has got as far.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from headgate.relational.aggregates import Grouping
+from headgate.runtime.worker.operators.columns.panes import Panes, PanesView, with_pane
+
+
+class PanesOfGroups:
+    """Accumulators by pane, and how far the groups that are ahead have got.
+
+    `mark` is the subtask's watermark at its start; it is given again where it has risen.
+    """
+
+    def __init__(self, grouping: Grouping, mark: int) -> None:
+        self._grouping, self._mark = grouping, mark
+        self._main = Panes(grouping)
+        self._ahead: dict[int, Panes] = {}
+        self._groups: dict[int, int] = {}
+
+    def of_group(self, group: int, mark: int) -> Panes:
+        """Return the panes to which the restored accumulators of a key group go, which stood at `mark`."""
+        if mark <= self._mark:
+            return self._main
+        self._groups[group] = mark
+        return self._ahead.setdefault(mark, Panes(self._grouping))
+
+    def reached(self, mark: int) -> None:
+        """Note that the subtask's watermark is `mark`: groups that stood there are no longer ahead."""
+        self._mark = mark
+        for each in [each for each in self._ahead if each <= mark]:
+            for pane, table in self._ahead.pop(each).at_snapshot().tables():
+                self._main.add(with_pane(table, pane))
+            self._groups = {group: at for group, at in self._groups.items() if at != each}
+
+    @property
+    def ahead(self) -> list[tuple[int, int]]:
+        """The key groups that are ahead, each with its watermark."""
+        return sorted(self._groups.items())
+
+    def add(self, table: pa.Table) -> None:
+        """Add accumulators with the column `PANE`."""
+        self._main.add(table)
+
+    def starts(self) -> list[int]:
+        """Return where the panes begin, ascending."""
+        return sorted({start for panes in (self._main, *self._ahead.values()) for start in panes.starts()})
+
+    def merged(self, start: int, end: int) -> pa.Table | None:
+        """Return the accumulators of the window from `start` to `end`, a row for each key, in one piece.
+
+        Groups that have sent it out are left out; None: no other has rows in it.
+        """
+        eligible = [self._main, *(panes for mark, panes in self._ahead.items() if mark < end - 1)]
+        found = [table for panes in eligible if (table := panes.merged(start, end)) is not None]
+        if len(found) < 2:
+            return found[0] if found else None
+        return self._grouping.merged(pa.concat_tables(found)).combine_chunks()
+
+    def drop_before(self, time: int) -> None:
+        """Forget the panes that begin before `time`."""
+        for panes in (self._main, *self._ahead.values()):
+            panes.drop_before(time)
+
+    def at_snapshot(self) -> list[PanesView]:
+        """Return all tables as they are now; a key may be in several of them."""
+        return [panes.at_snapshot() for panes in (self._main, *self._ahead.values())]

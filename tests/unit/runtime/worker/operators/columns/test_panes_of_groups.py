@@ -1,0 +1,51 @@
+"""Groups that were further in event time than their new subtask send no window out twice."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from headgate.relational.aggregates import Accumulator, Grouping
+from headgate.runtime.worker.operators.columns.panes import PANE
+from headgate.runtime.worker.operators.columns.panes_of_groups import PanesOfGroups
+
+GROUPING = Grouping(("k",), (("n", Accumulator("count", pa.int64(), "count_all", "sum")),))
+
+
+def accumulators(pane: int, **counts: int) -> pa.Table:
+    """Counts by key in one pane."""
+    return pa.table({PANE: [pane] * len(counts), "k": list(counts), "n": list(counts.values())})
+
+
+def counted(panes: PanesOfGroups, start: int, end: int) -> dict[str, int]:
+    """The counts of a window."""
+    found = panes.merged(start, end)
+    return {} if found is None else {row["k"]: row["n"] for row in found.to_pylist()}
+
+
+def test_a_window_that_a_group_has_sent_out_lacks_its_keys() -> None:
+    """Windows of 20 every 10: one group stood at 35, the subtask begins at 15."""
+    panes = PanesOfGroups(GROUPING, 15)
+    panes.of_group(1, 15).add(accumulators(10, slow=3))
+    panes.of_group(2, 35).add(accumulators(10, fast=5))
+    panes.of_group(2, 35).add(accumulators(20, fast=1))
+    assert panes.ahead == [(2, 35)]
+    assert panes.starts() == [10, 20]
+    assert counted(panes, 0, 20) == {"slow": 3}
+    assert counted(panes, 10, 30) == {"slow": 3}
+    assert counted(panes, 20, 40) == {"fast": 1}
+
+
+def test_when_the_subtask_has_got_as_far_nothing_is_apart() -> None:
+    """Later rows of the same keys are added to what the group had."""
+    panes = PanesOfGroups(GROUPING, 15)
+    panes.of_group(2, 35).add(accumulators(30, fast=5))
+    panes.add(accumulators(30, fast=2))
+    views = panes.at_snapshot()
+    assert sum(row["n"] for view in views for _, table in view.tables() for row in table.to_pylist()) == 7
+    panes.reached(34)
+    assert panes.ahead == [(2, 35)]
+    panes.reached(35)
+    assert panes.ahead == []
+    assert counted(panes, 30, 40) == {"fast": 7}
+    panes.drop_before(40)
+    assert counted(panes, 30, 40) == {}
