@@ -79,7 +79,7 @@ def test_every_job_is_a_module_with_its_arguments() -> None:
 
 
 @pytest.mark.timeout(700)
-@pytest.mark.ci
+@pytest.mark.proof
 def test_the_wire_job_runs_against_another_checkout(tmp_path: Path) -> None:
     """The command runs pairs, prints the table and keeps it."""
     kept = tmp_path / "pair.md"
@@ -111,7 +111,7 @@ def test_checkpoints_of_a_resting_job_are_timed() -> None:
 
 
 @pytest.mark.timeout(700)
-@pytest.mark.ci
+@pytest.mark.proof
 def test_recoveries_from_killed_workers_are_timed() -> None:
     """Each kill is one restart."""
     found = ran("recovery_time", "--keys", "200", "--kills", "2")
@@ -122,7 +122,7 @@ def test_recoveries_from_killed_workers_are_timed() -> None:
 
 
 @pytest.mark.timeout(700)
-@pytest.mark.ci
+@pytest.mark.proof
 @pytest.mark.spark
 def test_starts_of_a_local_job_are_timed() -> None:
     """By itself and by the command; both count from the start of the interpreter to the first record."""
