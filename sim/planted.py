@@ -207,7 +207,7 @@ BUGS: dict[str, Bug] = {
         first=11,
     ),
     "splits counted twice in a cut": Bug(
-        ((SourceTask, "splits_assigned", _assign_then_draw),), "messages", first=1
+        ((SourceTask, "splits_assigned", _assign_then_draw),), "messages", first=36
     ),
     "recovery ends with a failed commit": Bug(((RestorePoints, "failed", _only_note),), "storage", first=13),
     "every driver names parts alike": Bug(
@@ -220,7 +220,7 @@ BUGS: dict[str, Bug] = {
             (Leadership, "require", _leads_always),
         ),
         "coordinator",
-        first=67,
+        first=152,
     ),
 }
 """What -> how."""
