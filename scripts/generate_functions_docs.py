@@ -27,7 +27,8 @@ def tables() -> str:
     lines: list[str] = []
     rules = sorted(RULES.values(), key=lambda rule: (rule.family, rule.name))
     for family, of_family in groupby(rules, key=lambda rule: rule.family):
-        lines += ["", f"## {family.capitalize()}", "| function | takes | other names | null in place of an error |"]
+        lines += ["", f"## {family.capitalize()}"]
+        lines += ["| function | takes | other names | null in place of an error |"]
         lines += ["| --- | --- | --- | --- |", *map(row, of_family)]
     lines += ["", "## Aggregates", "| function | takes |", "| --- | --- |"]
     lines += [f"| `{name}` | {rule.takes} |" for name, rule in sorted(AGGREGATES.items())]

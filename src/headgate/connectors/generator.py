@@ -318,6 +318,14 @@ class ThrottledSource(Source[T, P, S]):
         return ThrottledReader(self.source.create_reader(context), rate, self.clock or ProcessClock())
 
     @override
+    def arrow_schema(self) -> pa.Schema | None:
+        return self.source.arrow_schema()
+
+    @override
+    def with_columns(self, names: Sequence[str]) -> ThrottledSource[T, P, S]:
+        return ThrottledSource(self.source.with_columns(names), self.rate_per_s, self.clock)
+
+    @override
     def validate(self) -> None:
         self.source.validate()
 

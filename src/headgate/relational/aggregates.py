@@ -27,13 +27,22 @@ class Accumulator(NamedTuple):
     """One column of an aggregate's intermediate result.
 
     `of_rows` and `merge` are names of Arrow's hash aggregations: the first makes it of the argument's
-    values, the second of accumulators. `type` is the type of both.
+    values, the second of accumulators. `type` is the type of both. `takes` says which form of the values it
+    is made of: "values" as they are, "numbers" with null for NaN, or "nans", 1 for NaN and 0 for others.
     """
 
     name: str
     type: pa.DataType
     of_rows: str
     merge: str
+    takes: str = "values"
+
+    def prepared(self, values: pa.Array) -> pa.Array:
+        """Return the values of the aggregate's argument in the form of which this accumulator is made."""
+        if self.takes == "values":
+            return values
+        nan = pc.fill_null(pc.is_nan(values), False)
+        return pc.cast(nan, pa.int64()) if self.takes == "nans" else pc.if_else(nan, None, values)
 
 
 class Parts(NamedTuple):
@@ -108,12 +117,31 @@ def _fitting(kind: pa.DataType, value: Values) -> Values:
 
 def _extreme(name: str) -> Callable[[Types], Parts | None]:
     def judge(given: Types) -> Parts | None:
-        if len(given) != 1 or pa.types.is_nested(given[0]) or pa.types.is_null(given[0]):
+        if len(given) != 1 or not _is_ordered(given[0]):
             return None
         kind = given[0]
+        if pa.types.is_floating(kind):
+            # Arrow leaves NaN out, and Spark has it above all numbers.
+            best = Accumulator(name, kind, name, name, "numbers")
+            nans = Accumulator("nans", pa.int64(), "sum", "sum", "nans")
+            return Parts(kind, (best, nans), kind, True, _most_with_nan if name == "max" else _least_with_nan)
         return Parts(kind, (Accumulator(name, kind, name, name),), kind, True, _first)
 
     return judge
+
+
+def _is_ordered(kind: pa.DataType) -> bool:
+    others = (pa.types.is_duration, pa.types.is_null, pa.types.is_nested)
+    return not any(is_other(kind) for is_other in others)
+
+
+def _most_with_nan(kind: pa.DataType, best: Values, nans: Values) -> Values:
+    return pc.if_else(pc.greater(nans, 0), pa.scalar(float("nan"), kind), best)
+
+
+def _least_with_nan(kind: pa.DataType, best: Values, nans: Values) -> Values:
+    only = pc.and_(pc.is_null(best), pc.greater(nans, 0))
+    return pc.if_else(only, pa.scalar(float("nan"), kind), best)
 
 
 def _avg(given: Types) -> Parts | None:
@@ -133,7 +161,8 @@ def _mean(_kind: pa.DataType, total: Values, count: Values) -> Values:
 
 
 def _decimal_mean(kind: pa.DataType, total: Values, count: Values) -> Values:
-    wide = pc.cast(total, pa.decimal256(60, kind.scale + 1))
+    scale = kind.scale + 1  # a digit more, by which the last one is rounded
+    wide = pc.cast(total, pa.decimal256(total.type.precision + scale - total.type.scale, scale))
     counts = pc.cast(pc.if_else(pc.equal(count, 0), None, count), pa.decimal256(19, 0))
     found = pc.round(pc.divide(wide, counts), ndigits=kind.scale, round_mode="half_towards_infinity")
     return pc.cast(found, kind)
@@ -197,36 +226,39 @@ class Grouping(NamedTuple):
         for (name, _), kernel in zip(self.columns, kernels, strict=True):
             asked.append(([], kernel) if kernel == "count_all" else (name, kernel))
         narrow = self._overflowing(table, kernels)
-        wide = _as_decimals(table, narrow)
+        wide = _with_types(table, {name: _wider(kind) for name, kind in narrow.items()})
         found = wide.group_by(list(self.keys), use_threads=False).aggregate(asked)
         # Arrow names its columns "price_sum"; the order is that of the request, keys first.
         found = found.rename_columns([*self.keys, *(name for name, _ in self.columns)])
-        return _as_integers(found, narrow)
+        return _with_types(found, narrow)
 
-    def _overflowing(self, table: pa.Table, kernels: list[str]) -> list[str]:
-        """Return the integer columns whose sum might not fit 64 bits: Arrow's own sum would wrap."""
-        found = []
+    def _overflowing(self, table: pa.Table, kernels: list[str]) -> dict[str, pa.DataType]:
+        """Return the columns, with their types, whose sum might not fit them: Arrow's own sum would wrap."""
+        found = {}
         for (name, each), kernel in zip(self.columns, kernels, strict=True):
-            if kernel == "sum" and each.type == pa.int64() and table.num_rows:
+            if kernel == "sum" and not pa.types.is_floating(each.type) and table.num_rows:
                 low, high = pc.min_max(table.column(name)).as_py().values()
-                if low is not None and max(-low, high) * table.num_rows >= 2**63:
-                    found.append(name)
+                if low is not None and max(-low, high) * table.num_rows >= _limit(each.type):
+                    found[name] = each.type
         return found
 
 
-def _as_decimals(table: pa.Table, names: list[str]) -> pa.Table:
-    for name in names:
-        place = table.schema.get_field_index(name)
-        table = table.set_column(place, name, table.column(name).cast(pa.decimal128(38, 0)))
-    return table
+def _limit(kind: pa.DataType) -> int:
+    """Return a number that is more than a sum of this type may be."""
+    return 10 ** (kind.precision - kind.scale) if pa.types.is_decimal(kind) else 2**63
 
 
-def _as_integers(table: pa.Table, names: list[str]) -> pa.Table:
-    for name in names:
+def _wider(kind: pa.DataType) -> pa.DataType:
+    return pa.decimal256(76, kind.scale) if pa.types.is_decimal(kind) else pa.decimal128(38, 0)
+
+
+def _with_types(table: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
+    for name, kind in types.items():
         place = table.schema.get_field_index(name)
         try:
-            column = table.column(name).cast(pa.int64())
+            column = table.column(name).cast(kind)
         except pa.ArrowInvalid:
-            raise RowsFailed("ARITHMETIC_OVERFLOW", "the sum of a group does not fit bigint") from None
+            why = f"the sum of a group does not fit {text_of(kind)}"
+            raise RowsFailed("ARITHMETIC_OVERFLOW", why) from None
         table = table.set_column(place, name, column)
     return table

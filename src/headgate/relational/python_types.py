@@ -24,6 +24,20 @@ def hint_of(kind: pa.DataType) -> Hint:
     return found
 
 
+def can_be_key(kind: pa.DataType) -> bool:
+    """Return whether rows can be grouped by columns of this type: there is a stable hash of its values."""
+    kinds = (
+        pa.types.is_boolean,
+        pa.types.is_integer,
+        pa.types.is_floating,
+        pa.types.is_string,
+        pa.types.is_binary,
+        pa.types.is_date,
+        pa.types.is_timestamp,
+    )
+    return any(is_kind(kind) for is_kind in kinds)
+
+
 def plain_type(kind: pa.DataType) -> type:
     """Return the class of a column's values that are not null; PlanError for lists, maps and structs."""
     if is_integer(kind):

@@ -21,6 +21,7 @@ from headgate.common.errors import PlanError
 from headgate.graph.logical import NEW, TimestampsNode
 from headgate.relational.aggregates import Aggregate, resolve_aggregate
 from headgate.relational.expressions import AggregateCall, Alias, Expression, Reference, TimeWindow
+from headgate.relational.python_types import can_be_key
 from headgate.relational.relations import (
     Aggregation,
     Filter,
@@ -107,7 +108,10 @@ class Table(Generic[S]):
             raise PlanError(f"{where} comes after other calls; call it right after to_table() or env.table()")
         place = self._place("with_watermark", time)
         name = self._relation.schema.names[place]
-        strategy = WatermarkStrategy.of(name, delay, idleness)
+        try:
+            strategy = WatermarkStrategy.of(name, delay, idleness)
+        except PlanError as error:
+            raise PlanError(f"{where}: {error}") from None
         node = TimestampsNode(NEW, "event time", strategy=strategy)
         number = self._environment.program.add(node, (self._relation.stream,))
         return self._of(Scan(replace(self._relation.schema, event_time=name), number))
@@ -305,7 +309,7 @@ class GroupedTable(Generic[S]):
         """
         where, child = f"agg() ({user_site()})", self._table._relation
         calls = [_named_call(each, where) for each in aggregates]
-        keys = [(shown_name(key), self._table._resolved("group_by", key.expression)) for key in self._keys]
+        keys = [self._key(key) for key in self._keys]
         try:
             found = [resolve_aggregate(call, name, child.schema) for name, call in calls]
         except PlanError as error:
@@ -313,6 +317,15 @@ class GroupedTable(Generic[S]):
         plan = self._plan(where, child, keys, found, uid)
         number = lowered_aggregation(self._table._environment, plan)
         return self._table._of(Scan(plan.schema, number))
+
+    def _key(self, key: Column) -> tuple[str, Typed]:
+        found = self._table._resolved("group_by", key.expression)
+        if not can_be_key(found.type):
+            raise PlanError(
+                f"group_by() ({user_site()}): {found} is {text_of(found.type)}, by which rows cannot be "
+                "grouped; cast it to string or to a number"
+            )
+        return shown_name(key), found
 
     def _plan(
         self, where: str, child: Relation, keys: list[tuple[str, Typed]], found: list[Aggregate],

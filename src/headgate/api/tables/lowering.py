@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 from headgate.api.declared.keyed_states import MapState, map_state
 from headgate.api.declared.operator_state import OperatorListState, operator_list_state
 from headgate.api.functions import KeyedProcessFunction
+from headgate.api.site import user_site
 from headgate.api.streams.steps import ProgramContext
+from headgate.common.errors import PlanError
 from headgate.common.hints import Hint
 from headgate.common.keys.key_types import DeclaredKeys
 from headgate.graph import logical
@@ -109,6 +111,13 @@ def accumulators_record(plan: Aggregation) -> type:
     for each in plan.aggregates:
         for accumulator in each.parts.accumulators:
             fields.append((stored_name(each.name, accumulator.name), hint_of(accumulator.type)))
+    names = [name for name, _ in fields]
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise PlanError(
+            f"two results of agg() ({user_site()}) would be stored as {twice!r}, since their names differ in "
+            "signs only; give one another name with alias()"
+        )
     # Accumulators of other windows mean something else: the name of the record lets a restore refuse them.
     window = plan.window
     name = f"Windows_{window.size_ms}ms_every_{window.slide_ms}ms_from_{window.offset_ms % window.slide_ms}ms"
@@ -120,4 +129,4 @@ def accumulators_record(plan: Aggregation) -> type:
 def stored_name(column: str, accumulator: str) -> str:
     """Return the name of an accumulator's field: the result column's, made an identifier, and its own."""
     plain = "".join(each if each.isalnum() and each.isascii() else "_" for each in column).strip("_")
-    return f"{plain or 'column'}_{accumulator}"
+    return f"{'' if plain[:1].isalpha() else 'column_'}{plain}_{accumulator}"

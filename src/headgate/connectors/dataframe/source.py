@@ -28,7 +28,7 @@ from headgate.api.source import (
 )
 from headgate.common.errors import UsageError
 from headgate.common.files.stored_paths import inside
-from headgate.connectors.dataframe.column_types import check_types
+from headgate.connectors.dataframe.column_types import arrow_schema, check_types
 from headgate.connectors.dataframe.connector import (
     DataFrameConnector,
     first_line,
@@ -104,6 +104,10 @@ class DataFrameSource(Source[T, RowPosition, StagedPosition], DataFrameConnector
         self.columns = list(frame.columns)
         self._frame: DataFrame | None = frame
         self._staged: Staged | None = None
+
+    @override
+    def arrow_schema(self) -> pa.Schema | None:
+        return None if self._frame is None else arrow_schema(self._frame.schema)
 
     @override
     def prepare(self, spark: SparkSession, folder: str) -> None:

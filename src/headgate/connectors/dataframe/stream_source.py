@@ -28,7 +28,7 @@ from headgate.common.errors import UsageError
 from headgate.common.files.durable import clock
 from headgate.common.files.permissions import make_folder
 from headgate.common.plain_data import Plain
-from headgate.connectors.dataframe.column_types import check_types
+from headgate.connectors.dataframe.column_types import arrow_schema, check_types
 from headgate.connectors.dataframe.connector import DataFrameConnector, shown_columns, unprepared
 from headgate.connectors.dataframe.source import DataFrameReader, RowPosition, dataframe_source, split_of
 from headgate.connectors.dataframe.staged_files import StagedFile
@@ -38,6 +38,7 @@ from headgate.connectors.dataframe.stream_position import Position
 from headgate.connectors.dataframe.stream_query import StagedEpoch, StreamInput, StreamQuery
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _LOG: Final = logging.getLogger("headgate.sources")
@@ -80,6 +81,10 @@ class StreamSource(Source[T, RowPosition, Mapping[str, Plain]], DataFrameConnect
         self._trigger = trigger
         self._input: StreamInput | None = None
         self._query: StreamQuery | None = None
+
+    @override
+    def arrow_schema(self) -> pa.Schema | None:
+        return None if self._frame is None else arrow_schema(self._frame.schema)
 
     @override
     def prepare(self, spark: SparkSession, folder: str) -> None:

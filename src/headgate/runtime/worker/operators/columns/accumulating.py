@@ -20,7 +20,7 @@ from headgate.relational.relations import Aggregation
 from headgate.relational.resolved import Typed
 from headgate.relational.rules import RowsFailed
 from headgate.runtime.job.operator_context import OperatorContext
-from headgate.runtime.worker.operators.columns.column_steps import row_error
+from headgate.runtime.worker.operators.columns.column_steps import failing_clearly, row_error
 from headgate.runtime.worker.operators.columns.panes import PANE
 from headgate.runtime.worker.operators.columns.row_columns import columns_of
 from headgate.runtime.worker.operators.columns.window_times import WindowTimes
@@ -91,13 +91,13 @@ class AccumulatingOperator(Operator):
 
     def _rows(self, columns: pa.RecordBatch, batch: Batch) -> pa.Table:
         """Return keys and the aggregates' arguments, under the names of their accumulators."""
-        arrays = {name: columns.column(name) for name in self._grouping.keys[1:]}
+        arrays = {name: _as_key(columns.column(name)) for name in self._grouping.keys[1:]}
         for each in self._plan.aggregates:
             if each.argument is not None:
                 timed = ArrowBatch(columns, batch.timestamps, batch.watermarks)
                 value = self._argument(each.argument, timed)
                 of_each = each.parts.accumulators
-                arrays |= {accumulator_column(each.name, one.name): value for one in of_each}
+                arrays |= {accumulator_column(each.name, one.name): one.prepared(value) for one in of_each}
         return pa.table(arrays)
 
     def _argument(self, expression: Typed, batch: ArrowBatch) -> pa.Array:
@@ -111,7 +111,8 @@ class AccumulatingOperator(Operator):
         if self._groups_per_row > _WORTHWHILE and self._skipped < _TRIED_EVERY:
             self._skipped += 1
             return self._one_by_one(rows)
-        found = self._grouping.of_rows(rows)
+        with failing_clearly(self.context, "a batch"):
+            found = self._grouping.of_rows(rows)
         self._groups_per_row, self._skipped = found.num_rows / rows.num_rows, 0
         return found
 
@@ -122,6 +123,11 @@ class AccumulatingOperator(Operator):
                 each, None if each.of_rows == "count_all" else rows.column(name), rows.num_rows
             )
         return pa.table(arrays)
+
+
+def _as_key(values: pa.Array) -> pa.Array:
+    """Return a key column in which equal values are alike: Arrow tells -0.0 from 0.0."""
+    return pc.add(values, pa.scalar(0.0, values.type)) if pa.types.is_floating(values.type) else values
 
 
 def _of_row(each: Accumulator, values: pa.ChunkedArray | None, rows: int) -> pa.ChunkedArray | pa.Array:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -76,6 +78,15 @@ def row_error(
         f"{context.label}: {expression} of a record with {shorten(values)}{at} failed with "
         f"{failed.condition}: {failed.why}"
     )
+
+
+@contextmanager
+def failing_clearly(context: OperatorContext, what: str) -> Iterator[None]:
+    """Turn a kernel's failure, for which no single record can be shown, into an error that names the step."""
+    try:
+        yield
+    except RowsFailed as failed:
+        raise UsageError(f"{context.label}: {what} failed with {failed.condition}: {failed.why}") from None
 
 
 def shown_time(timestamp_ms: int) -> str:

@@ -7,13 +7,17 @@ snapshot is only a list of the tables that are there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from headgate.relational.aggregates import Grouping
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 PANE = "__pane"
 """Name of the column that says, in ms since 1970, where the pane of a row begins."""
@@ -88,6 +92,14 @@ class PanesView:
         for pane, layers in sorted(self._layers.items()):
             whole = pa.concat_tables(layers)
             yield pane, whole if len(layers) == 1 else self._grouping.merged(whole)
+
+    def where(self, keep: Callable[[pa.Table], NDArray[np.bool_]]) -> PanesView:
+        """Return the rows for which `keep` says so."""
+        layers = {
+            pane: [table.filter(pa.array(keep(table))) for table in tables]
+            for pane, tables in self._layers.items()
+        }
+        return PanesView(self._grouping, layers)
 
     def release(self) -> None:
         """Let the tables go; more than once does no harm."""

@@ -20,9 +20,9 @@ from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.relational.python_types import plain_type
 from headgate.relational.relations import ALL_ROWS, WINDOW, Aggregation
-from headgate.relational.rules import RowsFailed
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.accumulating import ROWS, accumulator_column, grouping_of
+from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
 from headgate.runtime.worker.operators.columns.panes import PANE
 from headgate.runtime.worker.operators.columns.panes_of_groups import PanesOfGroups
 from headgate.runtime.worker.operators.columns.restored_windows import RestoredWindows
@@ -96,7 +96,9 @@ class WindowAggregateOperator(Operator):
         """Add a batch of accumulators to their windows, then let the windows go that have ended."""
         assert isinstance(batch, ArrowBatch) and batch.watermarks is not None  # noqa: PT018  # of our own sender
         marks = np.maximum(batch.watermarks, self._mark)
-        self._panes.add(self._in_time(batch.columns, marks))
+        in_time = self._in_time(batch.columns, marks)
+        with failing_clearly(self.context, "a window"):
+            self._panes.add(in_time)
         self._advance(int(marks[-1]))
 
     def _in_time(self, sent: pa.RecordBatch, marks: Int64s) -> pa.Table:
@@ -148,7 +150,8 @@ class WindowAggregateOperator(Operator):
     def _results(self, end: int) -> pa.RecordBatch | None:
         """Return the rows of the window that ends at `end`: keys, window, results; None: it has none."""
         start = end - self._times.size
-        whole = self._panes.merged(start, end)
+        with failing_clearly(self.context, "a window"):
+            whole = self._panes.merged(start, end)
         if whole is None:
             return None
         rows = whole.num_rows
@@ -158,17 +161,9 @@ class WindowAggregateOperator(Operator):
         for each in self._plan.aggregates:
             parts = each.parts
             inputs = [_plain(whole.column(accumulator_column(each.name, a.name))) for a in parts.accumulators]
-            arrays.append(self._finished(each.name, parts.finish, parts.result, inputs))
+            with failing_clearly(self.context, f"column {each.name!r} of a window"):
+                arrays.append(parts.finish(parts.result, *inputs))
         return pa.RecordBatch.from_arrays(arrays, schema=self._plan.schema.to_arrow())
-
-    def _finished(self, name: str, finish: Any, result: pa.DataType, inputs: list[pa.Array]) -> pa.Array:
-        try:
-            return finish(result, *inputs)
-        except RowsFailed as failed:
-            raise UsageError(
-                f"{self.context.label}: column {name!r} of a window failed with {failed.condition}: "
-                f"{failed.why}"
-            ) from None
 
     def measured(self) -> dict[str, int]:
         """Return how many records came too late for their windows."""
@@ -195,10 +190,8 @@ class WindowAggregateOperator(Operator):
 
     def peek(self, state: str, key: Hashable) -> StoredValue | None:
         """Return the accumulators of all windows of a key, for a live query; None: there are none."""
-        found: dict[Hashable, Any] = {}
-        for entries in self._pending().entries():
-            found |= dict(zip(entries.keys, entries.values, strict=True))
-        return None if key not in found else stored_value(WINDOWS, self._target, found[key])
+        found = self._pending().of_key(key)
+        return stored_value(WINDOWS, self._target, found) if found else None
 
 
 def _plain(column: pa.ChunkedArray) -> pa.Array:

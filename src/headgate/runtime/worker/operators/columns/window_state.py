@@ -7,7 +7,7 @@ everything that works with keyed state works with windows: savepoints as tables,
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, Final
@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from headgate.common.keys.key_hashes import key_hash
 from headgate.common.keys.keygroups_vectorised import groups_of_hashes, hashes_of_arrow, hashes_of_columns
 from headgate.relational.aggregates import Grouping
 from headgate.runtime.worker.operators.columns.panes import PANE, PanesView, python_columns, with_pane
@@ -62,6 +63,19 @@ class PendingWindows:
     def _write(self, writer: StateWriter) -> None:
         section = NewSection(WINDOWS, self.target.schema, self.target.serializer.encode_many)
         writer.add(section, self.entries())
+
+    def of_key(self, key: Hashable) -> dict[int, Any]:
+        """Return the record of accumulators of each pane in which a key has rows."""
+        wanted = key_hash(key)
+        views = [
+            view.where(lambda table: _hashes(table, self.grouping.keys) == wanted) for view in self.views
+        ]
+        found: dict[int, Any] = {}
+        for entries in replace(self, views=views).entries():
+            for other, panes in zip(entries.keys, entries.values, strict=True):
+                if other == key:
+                    found |= panes
+        return found
 
     def entries(self) -> Iterator[Entries]:
         """Yield the map of each key, by key group."""
