@@ -220,6 +220,8 @@ def share_operator(
     `old`: the stored state of each old subtask; `max_parallelism`: number of key groups. With `makes_time`
     the operator makes watermarks itself, so an old subtask without one had read nothing and does not count.
     Else they come from upstream, and an old subtask that none had reached holds the new watermark back.
+    After a change of the parallelism a subtask begins at the least watermark, that of its first state; its
+    keyed states say how far each of them had got.
     """
     held = _share_operator_state(old, parallelism)
     if len(old) == parallelism:
@@ -238,7 +240,7 @@ def share_operator(
         for state in old:
             keyed = state.keyed
             if keyed is not None and keyed.first_group <= last and first <= keyed.last_group:
-                share.append(OperatorSubtaskState(state.uid, keyed, {}, [], mark, firing))
+                share.append(OperatorSubtaskState(state.uid, keyed, {}, [], state.watermark, firing))
         shares.append(share)
     return shares
 

@@ -7,13 +7,14 @@ snapshot is only a list of the tables that are there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from headgate.common.keys.keygroups_vectorised import groups_of_hashes, hashes_of_arrow, hashes_of_columns
 from headgate.relational.aggregates import Grouping
 
 if TYPE_CHECKING:
@@ -109,6 +110,17 @@ class PanesView:
 def with_pane(table: pa.Table, pane: int) -> pa.Table:
     """Return accumulators of one pane with the column `PANE`."""
     return table.add_column(0, PANE, pa.repeat(pa.scalar(pane, pa.int64()), table.num_rows))
+
+
+def groups_of_rows(table: pa.Table, keys: Sequence[str], max_parallelism: int) -> NDArray[np.int32]:
+    """Return the key group of each row."""
+    return groups_of_hashes(hashes_of_rows(table, keys), max_parallelism)
+
+
+def hashes_of_rows(table: pa.Table, keys: Sequence[str]) -> NDArray[np.uint32]:
+    """Return the hash of each row's key, which says to which key group it belongs."""
+    hashes = [hashes_of_arrow(table.column(name)) for name in keys]
+    return hashes[0] if len(hashes) == 1 else hashes_of_columns(hashes, table.num_rows)
 
 
 def python_columns(table: pa.Table) -> list[list[object]]:

@@ -2,25 +2,34 @@
 
 After an unaligned checkpoint and a change of the parallelism a subtask takes over groups of several former
 subtasks, which stood at different watermarks. The subtask begins at the lowest. Windows that a group has sent
-out before must not go out again: its panes stay apart until the subtask has got as far.
+out before must not go out again: its panes stay apart until the subtask has got as far, and rows that come
+meanwhile are as late for the group as they were.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import numpy as np
 import pyarrow as pa
 
+from headgate.common.time import WATERMARK_MIN
 from headgate.relational.aggregates import Grouping
-from headgate.runtime.worker.operators.columns.panes import Panes, PanesView, with_pane
+from headgate.runtime.worker.operators.columns.panes import Panes, PanesView, groups_of_rows, with_pane
+
+if TYPE_CHECKING:
+    from headgate.records.batch import Int64s
 
 
 class PanesOfGroups:
     """Accumulators by pane, and how far the groups that are ahead have got.
 
-    `mark` is the subtask's watermark at its start; it is given again where it has risen.
+    `mark` is the subtask's watermark at its start; it is given again where it has risen. There are
+    `max_parallelism` key groups.
     """
 
-    def __init__(self, grouping: Grouping, mark: int) -> None:
-        self._grouping, self._mark = grouping, mark
+    def __init__(self, grouping: Grouping, mark: int, max_parallelism: int) -> None:
+        self._grouping, self._mark, self._max_parallelism = grouping, mark, max_parallelism
         self._main = Panes(grouping)
         self._ahead: dict[int, Panes] = {}
         self._groups: dict[int, int] = {}
@@ -45,9 +54,24 @@ class PanesOfGroups:
         """The key groups that are ahead, each with its watermark."""
         return sorted(self._groups.items())
 
+    def marks_of(self, rows: pa.Table, marks: Int64s) -> Int64s:
+        """Return `marks`, the watermark of each row, raised to that of the row's group where it is ahead."""
+        if not self._groups:
+            return marks
+        of_groups: Int64s = np.full(self._max_parallelism, WATERMARK_MIN, dtype=np.int64)
+        of_groups[list(self._groups)] = list(self._groups.values())
+        groups = groups_of_rows(rows, self._grouping.keys, self._max_parallelism)
+        return np.asarray(np.maximum(marks, of_groups[groups]), dtype=np.int64)
+
     def add(self, table: pa.Table) -> None:
         """Add accumulators with the column `PANE`."""
-        self._main.add(table)
+        if not self._groups:
+            self._main.add(table)
+            return
+        marks = self.marks_of(table, np.full(table.num_rows, self._mark))
+        self._main.add(table.filter(pa.array(marks == self._mark)))
+        for mark, panes in self._ahead.items():
+            panes.add(table.filter(pa.array(marks == mark)))
 
     def starts(self) -> list[int]:
         """Return where the panes begin, ascending."""

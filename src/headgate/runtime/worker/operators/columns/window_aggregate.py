@@ -69,7 +69,7 @@ class WindowAggregateOperator(Operator):
         self._groups = key_group_range(where.max_parallelism, where.parallelism, where.subtask)
         marks = [state.watermark for state in where.restored if state.watermark is not None]
         self._mark = min(marks, default=WATERMARK_MIN)
-        self._panes = PanesOfGroups(self._grouping, self._mark)
+        self._panes = PanesOfGroups(self._grouping, self._mark, where.max_parallelism)
         self._own = FunctionState(where, self._function)
         self._fill([state for state in where.restored if state.keyed is not None])
 
@@ -113,7 +113,7 @@ class WindowAggregateOperator(Operator):
                 f"({error}), as the aggregates have changed; restore from a savepoint, which has none"
             ) from None
         last = self._times.last_ends(sent.column(PANE).to_numpy())
-        late = last - 1 <= marks
+        late = last - 1 <= self._panes.marks_of(table, marks)
         if not late.any():
             return table
         self._late += int(sent.column(ROWS).to_numpy()[late].sum())

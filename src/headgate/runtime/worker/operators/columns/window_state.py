@@ -16,9 +16,15 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.common.keys.key_hashes import key_hash
-from headgate.common.keys.keygroups_vectorised import groups_of_hashes, hashes_of_arrow, hashes_of_columns
 from headgate.relational.aggregates import Grouping
-from headgate.runtime.worker.operators.columns.panes import PANE, PanesView, python_columns, with_pane
+from headgate.runtime.worker.operators.columns.panes import (
+    PANE,
+    PanesView,
+    groups_of_rows,
+    hashes_of_rows,
+    python_columns,
+    with_pane,
+)
 from headgate.state.backend import Entries, EntryFilter, NewSection, NewWriter, StateFiles, StateWriter
 from headgate.state.snapshots import KeyedStateHandle
 from headgate.state.stored.blob import BlobWriter
@@ -67,9 +73,8 @@ class PendingWindows:
     def of_key(self, key: Hashable) -> dict[int, Any]:
         """Return the record of accumulators of each pane in which a key has rows."""
         wanted = key_hash(key)
-        views = [
-            view.where(lambda table: _hashes(table, self.grouping.keys) == wanted) for view in self.views
-        ]
+        keys = self.grouping.keys
+        views = [view.where(lambda table: hashes_of_rows(table, keys) == wanted) for view in self.views]
         found: dict[int, Any] = {}
         for entries in replace(self, views=views).entries():
             for other, panes in zip(entries.keys, entries.values, strict=True):
@@ -86,7 +91,7 @@ class PendingWindows:
         table = pa.concat_tables(parts).combine_chunks()
         if len(self.views) > 1:
             table = Grouping((PANE, *keys), self.grouping.columns).merged(table).combine_chunks()
-        groups = groups_of_hashes(_hashes(table, keys), self.max_parallelism)
+        groups = groups_of_rows(table, keys, self.max_parallelism)
         order = np.argsort(groups.astype(np.uint16), kind="stable")
         groups, table = groups[order], table.take(pa.array(order))
         starts = np.flatnonzero(np.diff(groups, prepend=-1)).tolist()
@@ -101,8 +106,3 @@ class PendingWindows:
         for key, pane, *values in zip(keys, panes, *columns[count:], strict=True):
             found.setdefault(key, {})[pane] = self.record(*values)
         return list(found), list(found.values())
-
-
-def _hashes(table: pa.Table, keys: tuple[str, ...]) -> Any:
-    hashes = [hashes_of_arrow(table.column(name)) for name in keys]
-    return hashes[0] if len(hashes) == 1 else hashes_of_columns(hashes, table.num_rows)

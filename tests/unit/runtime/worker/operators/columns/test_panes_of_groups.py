@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 
 from headgate.relational.aggregates import Accumulator, Grouping
-from headgate.runtime.worker.operators.columns.panes import PANE
+from headgate.runtime.worker.operators.columns.panes import PANE, groups_of_rows
 from headgate.runtime.worker.operators.columns.panes_of_groups import PanesOfGroups
 
 GROUPING = Grouping(("k",), (("n", Accumulator("count", pa.int64(), "count_all", "sum")),))
+GROUPS = 128
+SLOW, FAST = (int(group) for group in groups_of_rows(pa.table({"k": ["slow", "fast"]}), ("k",), GROUPS))
 
 
 def accumulators(pane: int, **counts: int) -> pa.Table:
@@ -24,11 +27,11 @@ def counted(panes: PanesOfGroups, start: int, end: int) -> dict[str, int]:
 
 def test_a_window_that_a_group_has_sent_out_lacks_its_keys() -> None:
     """Windows of 20 every 10: one group stood at 35, the subtask begins at 15."""
-    panes = PanesOfGroups(GROUPING, 15)
-    panes.of_group(1, 15).add(accumulators(10, slow=3))
-    panes.of_group(2, 35).add(accumulators(10, fast=5))
-    panes.of_group(2, 35).add(accumulators(20, fast=1))
-    assert panes.ahead == [(2, 35)]
+    panes = PanesOfGroups(GROUPING, 15, GROUPS)
+    panes.of_group(SLOW, 15).add(accumulators(10, slow=3))
+    panes.of_group(FAST, 35).add(accumulators(10, fast=5))
+    panes.of_group(FAST, 35).add(accumulators(20, fast=1))
+    assert panes.ahead == [(FAST, 35)]
     assert panes.starts() == [10, 20]
     assert counted(panes, 0, 20) == {"slow": 3}
     assert counted(panes, 10, 30) == {"slow": 3}
@@ -37,15 +40,28 @@ def test_a_window_that_a_group_has_sent_out_lacks_its_keys() -> None:
 
 def test_when_the_subtask_has_got_as_far_nothing_is_apart() -> None:
     """Later rows of the same keys are added to what the group had."""
-    panes = PanesOfGroups(GROUPING, 15)
-    panes.of_group(2, 35).add(accumulators(30, fast=5))
+    panes = PanesOfGroups(GROUPING, 15, GROUPS)
+    panes.of_group(FAST, 35).add(accumulators(30, fast=5))
     panes.add(accumulators(30, fast=2))
     views = panes.at_snapshot()
     assert sum(row["n"] for view in views for _, table in view.tables() for row in table.to_pylist()) == 7
     panes.reached(34)
-    assert panes.ahead == [(2, 35)]
+    assert panes.ahead == [(FAST, 35)]
     panes.reached(35)
     assert panes.ahead == []
     assert counted(panes, 30, 40) == {"fast": 7}
     panes.drop_before(40)
     assert counted(panes, 30, 40) == {}
+
+
+def test_rows_are_as_late_for_a_group_as_they_were() -> None:
+    """A row in a window that its group has sent out counts in the windows that are still to come only."""
+    panes = PanesOfGroups(GROUPING, 15, GROUPS)
+    panes.of_group(FAST, 35).add(accumulators(30, fast=5))
+    rows = accumulators(20, slow=1, fast=2)
+    assert panes.marks_of(rows, np.array([15, 20])).tolist() == [15, 35]
+    panes.add(rows)
+    assert counted(panes, 10, 30) == {"slow": 1}
+    assert counted(panes, 20, 40) == {"slow": 1, "fast": 7}
+    panes.reached(35)
+    assert panes.marks_of(rows, np.array([15, 20])).tolist() == [15, 20]
