@@ -1,0 +1,61 @@
+"""Declares the state of an aggregation in windows, under names and types by which savepoints hold it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from headgate.api.declared.keyed_states import MapState, map_state
+from headgate.api.declared.operator_state import OperatorListState, operator_list_state
+from headgate.api.functions import KeyedProcessFunction
+from headgate.api.site import user_site
+from headgate.common.errors import PlanError
+from headgate.common.hints import Hint
+from headgate.relational.python_types import hint_of
+from headgate.relational.relations import Aggregation
+
+
+def state_declaration(plan: Aggregation) -> KeyedProcessFunction[Any, Any, Any]:
+    """Return a function that declares an aggregation's state: window -> accumulators, for each key.
+
+    A window's key is the ms since 1970 at which its slice of event time begins. `ahead` holds key groups that
+    are further in event time than their subtask, each with its watermark.
+    """
+    record = accumulators_record(plan)
+    windows, ahead = MapState[int, record], OperatorListState[tuple[int, int]]  # type: ignore[valid-type]
+    states = {"windows": map_state(), "ahead": operator_list_state(redistribution="union")}
+    hints = {"__annotations__": {"windows": windows, "ahead": ahead}}
+    body = {**hints, **states, "process": _refuse, "__module__": __name__}
+    cls = type("WindowAggregation", (KeyedProcessFunction,), body)
+    function: KeyedProcessFunction[Any, Any, Any] = cls()
+    return function
+
+
+def _refuse(_self: Any, _record: Any, _ctx: Any) -> None:
+    raise AssertionError("an aggregation of columns is not run row by row")
+
+
+def accumulators_record(plan: Aggregation) -> type:
+    """Return the record type in which an aggregation's accumulators are stored, a field for each."""
+    fields: list[tuple[str, Hint]] = []
+    for each in plan.aggregates:
+        for accumulator in each.parts.accumulators:
+            fields.append((stored_name(each.name, accumulator.name), hint_of(accumulator.type)))
+    names = [name for name, _ in fields]
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise PlanError(
+            f"two results of agg() ({user_site()}) would be stored as {twice!r}, since their names differ in "
+            "signs only; give one another name with alias()"
+        )
+    # Accumulators of other windows mean something else: the name of the record lets a restore refuse them.
+    window = plan.window
+    name = f"Windows_{window.size_ms}ms_every_{window.slide_ms}ms_from_{window.offset_ms % window.slide_ms}ms"
+    record: type = NamedTuple(name, fields)  # type: ignore[misc]
+    record.__module__ = "headgate"
+    return record
+
+
+def stored_name(column: str, accumulator: str) -> str:
+    """Return the name of an accumulator's field: the result column's, made an identifier, and its own."""
+    plain = "".join(each if each.isalnum() and each.isascii() else "_" for each in column).strip("_")
+    return f"{'' if plain[:1].isalpha() else 'column_'}{plain}_{accumulator}"

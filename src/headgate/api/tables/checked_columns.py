@@ -1,0 +1,52 @@
+"""Resolves the columns that a program names, with errors that say in which call and on which line."""
+
+from __future__ import annotations
+
+from headgate.api.site import user_site
+from headgate.common.errors import PlanError
+from headgate.relational.expressions import Expression
+from headgate.relational.relations import Project, Relation
+from headgate.relational.resolved import Column, Typed
+from headgate.relational.resolving import resolve
+from headgate.relational.schema import Field, Schema
+
+
+def all_columns(relation: Relation) -> list[tuple[str, Typed]]:
+    """Return the columns of a plan's result, each with its name."""
+    return [
+        (each.name, Column(each.type, each.nullable, place, each.name))
+        for place, each in enumerate(relation.schema)
+    ]
+
+
+def place_of(relation: Relation, verb: str, name: str) -> int:
+    """Return the number of a column. Raises PlanError, with the nearest name, if there is none."""
+    try:
+        return relation.schema.place(name)
+    except PlanError as error:
+        raise PlanError(f"{verb}() ({user_site()}): {error}") from None
+
+
+def resolved(relation: Relation, verb: str, expression: Expression) -> Typed:
+    """Return an expression with its type. Raises PlanError if a column does not exist or fit its function."""
+    try:
+        return resolve(expression, relation.schema)
+    except PlanError as error:
+        raise PlanError(f"{verb}() ({user_site()}): {error}") from None
+
+
+def projected(verb: str, child: Relation, chosen: list[tuple[str, Typed]]) -> Project:
+    """Return a plan of computed columns; the column of event time is still that if it is among them."""
+    names = [name for name, _ in chosen]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice or not names:
+        what = (
+            f"{sorted(twice)[0]!r} is there twice; give one another name with alias()"
+            if twice
+            else "no column"
+        )
+        raise PlanError(f"{verb}() ({user_site()}): {what}")
+    time = child.schema.event_time
+    kept = next((n for n, e in chosen if isinstance(e, Column) and e.name == time), None)
+    fields = tuple(Field(name, each.type, each.nullable) for name, each in chosen)
+    return Project(Schema(fields, kept), child, tuple(each for _, each in chosen))

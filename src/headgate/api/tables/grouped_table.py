@@ -1,0 +1,115 @@
+"""Tables grouped by columns and a window, on their way to aggregates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from headgate.api.site import user_site
+from headgate.api.streams.steps import ProgramContext
+from headgate.api.tables.checked_columns import all_columns, projected, resolved
+from headgate.api.tables.column import Column, shown_name
+from headgate.api.tables.lowering import lowered_aggregation
+from headgate.common.errors import PlanError
+from headgate.relational.aggregates import Aggregate, resolve_aggregate
+from headgate.relational.expressions import AggregateCall, Alias, Reference, TimeWindow
+from headgate.relational.python_types import can_be_key
+from headgate.relational.relations import Aggregation, Relation, Scan, aggregation_schema, windowed
+from headgate.relational.resolved import Column as ResolvedColumn
+from headgate.relational.resolved import Typed
+from headgate.relational.spark_types import text_of
+
+T = TypeVar("T")
+"""The class of tables that results are."""
+
+
+class GroupedTable(Generic[T]):
+    """Rows grouped by keys and a window; made by :meth:`Table.group_by`, and followed by ``agg()``."""
+
+    def __init__(
+        self, environment: ProgramContext, child: Relation, keys: list[Column], table: Callable[[Relation], T]
+    ) -> None:
+        self._environment, self._child, self._table = environment, child, table
+        windows = [key.expression for key in keys if isinstance(key.expression, TimeWindow)]
+        if len(windows) != 1:
+            raise PlanError(
+                f"group_by() ({user_site()}) got {len(windows)} windows; expected one, such as "
+                'F.window("at", "10s"), as the state of groups without a window has no bound'
+            )
+        self._window: TimeWindow = windows[0]
+        self._keys = [key for key in keys if not isinstance(key.expression, TimeWindow)]
+        self._check_time()
+
+    def _check_time(self) -> None:
+        schema = self._child.schema
+        time = self._window.time
+        if not isinstance(time, Reference) or schema.event_time is None or time.name != schema.event_time:
+            has = "has none" if schema.event_time is None else f"is {schema.event_time!r}"
+            raise PlanError(
+                f"group_by() ({user_site()}): {self._window} is of {time}, and the table's event time {has}; "
+                "name the column that with_event_time() of the stream names"
+            )
+
+    def agg(self, *aggregates: Column, uid: str | None = None) -> T:
+        """Return a row for each group: its keys, its window, and these aggregates.
+
+        A row goes out when event time passes the end of its window. Records that come after that are dropped
+        and counted.
+
+        Args:
+            aggregates: such as ``F.count("*").alias("n")``.
+            uid: names the state for later versions of the program; needed when checkpoints are on.
+
+        Raises:
+            PlanError: something is no aggregate, or a name is there twice.
+        """
+        where, child = f"agg() ({user_site()})", self._child
+        calls = [_named_call(each, where) for each in aggregates]
+        keys = [self._key(key) for key in self._keys]
+        try:
+            found = [resolve_aggregate(call, name, child.schema) for name, call in calls]
+        except PlanError as error:
+            raise PlanError(f"{where}: {error}") from None
+        plan = self._plan(where, child, keys, found, uid)
+        number = lowered_aggregation(self._environment, plan)
+        return self._table(Scan(plan.schema, number))
+
+    def _key(self, key: Column) -> tuple[str, Typed]:
+        found = resolved(self._child, "group_by", key.expression)
+        if not can_be_key(found.type):
+            raise PlanError(
+                f"group_by() ({user_site()}): {found} is {text_of(found.type)}, by which rows cannot be "
+                "grouped; cast it to string or to a number"
+            )
+        return shown_name(key), found
+
+    def _plan(
+        self, where: str, child: Relation, keys: list[tuple[str, Typed]], found: list[Aggregate],
+        uid: str | None,
+    ) -> Aggregation:  # fmt: skip
+        """Return the plan whose child computes the keys and the aggregates' arguments, and nothing else."""
+        chosen, moved = list(keys), []
+        for each in found:
+            if each.argument is None:
+                moved.append(each)
+                continue
+            name = f"{each.name}/argument"
+            column = ResolvedColumn(each.argument.type, each.argument.nullable, len(chosen), name)
+            chosen.append((name, each.argument))
+            moved.append(each._replace(argument=column))
+        if not chosen:
+            # A batch needs a column to have rows.
+            chosen.append((child.schema.names[0], all_columns(child)[0][1]))
+        narrow = projected("group_by", child, chosen)
+        places = tuple(range(len(keys)))
+        schema = aggregation_schema(narrow.schema, places, tuple(moved))
+        if len(set(schema.names)) != len(schema.names):
+            raise PlanError(f"{where}: two columns of the result have one name; use alias()")
+        return Aggregation(schema, narrow, places, windowed(self._window), tuple(moved), uid)
+
+
+def _named_call(column: Column, where: str) -> tuple[str, AggregateCall]:
+    inner = column.expression.child if isinstance(column.expression, Alias) else column.expression
+    if not isinstance(inner, AggregateCall):
+        raise PlanError(f"{where} got {column!r}; expected an aggregate, such as F.count('*')")
+    return shown_name(column), inner
