@@ -1,7 +1,7 @@
 """Budgets of the source: lines, untyped names, long files. `budgets.txt` has them, and only shrinks.
 
 A room that brings a new capability has a budget of its own. While the capability is being built its room is
-`open`, and its number may be raised; the word is taken away when it is accepted, and then the room only shrinks.
+`open`, and its number may be raised; when it is accepted the word is taken away, and the room only shrinks.
 """
 
 from __future__ import annotations
