@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Literal as OneOf
 from typing import TypeAlias
 
 Scalar: TypeAlias = bool | int | float | str | bytes | Decimal | dt.date | dt.datetime | dt.timedelta | None
@@ -129,23 +130,33 @@ class AggregateCall(Expression):
         return f"{self.function}({', '.join(map(str, self.arguments)) or '*'})"
 
 
+WindowKind: TypeAlias = OneOf["sliding", "cumulative", "session", "same"]
+
+
 @dataclass(frozen=True, slots=True)
 class TimeWindow(Expression):
-    """The window of event time in which a row lies, of `size_ms` every `slide_ms`; a key of `group_by`."""
+    """The window of event time in which a row lies, a key of `group_by`; `relations.Windowed` explains it."""
 
     time: Expression
     size_ms: int
     slide_ms: int
     offset_ms: int = 0
+    kind: WindowKind = "sliding"
 
     @property
     def inner(self) -> tuple[Expression, ...]:
         """The column of event time."""
         return (self.time,)
 
+    @property
+    def name(self) -> str:
+        """The name of the result's column."""
+        return "session_window" if self.kind == "session" else "window"
+
     def __str__(self) -> str:
         slide = "" if self.slide_ms == self.size_ms else f", {self.slide_ms} ms"
-        return f"window({self.time}, {self.size_ms} ms{slide})"
+        function = "cumulate_window" if self.kind == "cumulative" else self.name
+        return f"{function}({self.time}, {self.size_ms} ms{slide})"
 
 
 def name_of(expression: Expression) -> str:
@@ -155,5 +166,5 @@ def name_of(expression: Expression) -> str:
     if isinstance(expression, Reference):
         return expression.name.rpartition(".")[2]
     if isinstance(expression, TimeWindow):
-        return "window"
+        return expression.name
     return str(expression)

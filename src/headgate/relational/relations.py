@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 
 from headgate.relational.aggregates import Aggregate
-from headgate.relational.expressions import TimeWindow
+from headgate.relational.expressions import TimeWindow, WindowKind
 from headgate.relational.resolved import Typed
 from headgate.relational.schema import Field, Schema
 from headgate.relational.spark_types import TIMESTAMP
@@ -23,6 +23,12 @@ WINDOW: Final = pa.struct([pa.field("start", TIMESTAMP, False), pa.field("end", 
 
 ALL_ROWS: Final = "__all_rows"
 """Name of the key column of an aggregation without keys; all rows have one value in it, results lack it."""
+
+WINDOW_START: Final = "__window_start"
+"""Name of the key column of an aggregation over windows of its input: where such a window begins, in ms."""
+
+HIDDEN: Final = (ALL_ROWS, WINDOW_START)
+"""Names of key columns that results lack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +63,31 @@ class Filter(Relation):
 
 @dataclass(frozen=True, slots=True)
 class Windowed:
-    """A window of event time: `size_ms` long, one every `slide_ms`, moved by `offset_ms`."""
+    """Windows of event time.
+
+    By `kind`: "sliding" ones are `size_ms` long, one every `slide_ms`; "cumulative" ones begin every
+    `size_ms`, and one ends after each `slide_ms` of it; "session" ones end when a key had no row for
+    `size_ms`; "same" are those in the input's column of event time. The first two are moved by `offset_ms`.
+    """
 
     size_ms: int
     slide_ms: int
     offset_ms: int = 0
+    kind: WindowKind = "sliding"
+
+    @property
+    def stored_name(self) -> str:
+        """The name of the record that holds accumulators: those of other windows mean something else."""
+        match self.kind:
+            case "session":
+                return f"Sessions_of_{self.size_ms}ms"
+            case "same":
+                return "Windows_of_input"
+            case "cumulative":
+                times = f"up_to_{self.size_ms}ms_by_{self.slide_ms}ms_from_{self.offset_ms % self.size_ms}ms"
+                return f"Windows_{times}"
+        moved = self.offset_ms % self.slide_ms
+        return f"Windows_{self.size_ms}ms_every_{self.slide_ms}ms_from_{moved}ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +109,13 @@ class Aggregation(Relation):
 
 def windowed(window: TimeWindow) -> Windowed:
     """Return the window that an expression asks for."""
-    return Windowed(window.size_ms, window.slide_ms, window.offset_ms)
+    return Windowed(window.size_ms, window.slide_ms, window.offset_ms, window.kind)
 
 
-def aggregation_schema(child: Schema, keys: tuple[int, ...], aggregates: tuple[Aggregate, ...]) -> Schema:
-    """Return the columns of an aggregation: keys, window, results; event time is the window's last ms."""
-    kept = [child.fields[place] for place in keys]
+def aggregation_schema(
+    child: Schema, keys: tuple[int, ...], aggregates: tuple[Aggregate, ...], window: str
+) -> Schema:
+    """Return the columns of an aggregation: keys, `window`, results; event time is the window's last ms."""
+    kept = [child.fields[place] for place in keys if child.names[place] not in HIDDEN]
     results = [Field(each.name, each.result, each.nullable) for each in aggregates]
-    return Schema((*kept, Field("window", WINDOW, False), *results), "window")
+    return Schema((*kept, Field(window, WINDOW, False), *results), window)

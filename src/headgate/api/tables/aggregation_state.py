@@ -17,8 +17,8 @@ from headgate.relational.relations import Aggregation
 def state_declaration(plan: Aggregation) -> KeyedProcessFunction[Any, Any, Any]:
     """Return a function that declares an aggregation's state: window -> accumulators, for each key.
 
-    A window's key is the ms since 1970 at which its slice of event time begins. `ahead` holds key groups that
-    are further in event time than their subtask, each with its watermark.
+    A window's key is the ms since 1970 at which its slice of event time, or its session, begins. `ahead`
+    holds key groups that are further in event time than their subtask, each with its watermark.
     """
     record = accumulators_record(plan)
     windows, ahead = MapState[int, record], OperatorListState[tuple[int, int]]  # type: ignore[valid-type]
@@ -36,7 +36,7 @@ def _refuse(_self: Any, _record: Any, _ctx: Any) -> None:
 
 def accumulators_record(plan: Aggregation) -> type:
     """Return the record type in which an aggregation's accumulators are stored, a field for each."""
-    fields: list[tuple[str, Hint]] = []
+    fields: list[tuple[str, Hint]] = [("end", int)] if plan.window.kind == "session" else []
     for each in plan.aggregates:
         for accumulator in each.parts.accumulators:
             fields.append((stored_name(each.name, accumulator.name), hint_of(accumulator.type)))
@@ -47,10 +47,7 @@ def accumulators_record(plan: Aggregation) -> type:
             f"two results of agg() ({user_site()}) would be stored as {twice!r}, since their names differ in "
             "signs only; give one another name with alias()"
         )
-    # Accumulators of other windows mean something else: the name of the record lets a restore refuse them.
-    window = plan.window
-    name = f"Windows_{window.size_ms}ms_every_{window.slide_ms}ms_from_{window.offset_ms % window.slide_ms}ms"
-    record: type = NamedTuple(name, fields)  # type: ignore[misc]
+    record: type = NamedTuple(plan.window.stored_name, fields)  # type: ignore[misc]
     record.__module__ = "headgate"
     return record
 

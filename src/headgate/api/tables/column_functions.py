@@ -5,7 +5,7 @@ from __future__ import annotations
 from headgate.api.tables.column import Column, ColumnLike, aggregate, call, expression_of
 from headgate.common.errors import PlanError
 from headgate.common.time import duration_ms
-from headgate.relational.expressions import Case, Literal, Reference, Scalar, TimeWindow
+from headgate.relational.expressions import Case, Expression, Literal, Reference, Scalar, TimeWindow
 
 
 def col(name: str) -> Column:
@@ -61,21 +61,76 @@ def window(
     Raises:
         PlanError: a duration is none, or not above 0; or windows do not overlap or touch.
     """
-    size_ms = _duration(size, "size")
-    slide_ms = size_ms if slide is None else _duration(slide, "slide")
+    size_ms = _duration("window", size, "size")
+    slide_ms = size_ms if slide is None else _duration("window", slide, "slide")
     if not 0 < slide_ms <= size_ms:
         raise PlanError(
             f"window(): size is {size!r} and slide {slide!r}; expected a slide above 0 and up to the size"
         )
-    at = time if isinstance(time, Column) else col(time)
-    return Column(TimeWindow(at.expression, size_ms, slide_ms, _duration(offset, "offset")))
+    offset_ms = _duration("window", offset, "offset")
+    return Column(TimeWindow(_time(time), size_ms, slide_ms, offset_ms))
 
 
-def _duration(given: str | int, what: str) -> int:
+def session_window(time: Column | str, gap: str | int) -> Column:
+    """Return the session in which a row lies, a key of ``group_by``: rows of a key with short pauses between.
+
+    The result's column is called ``session_window``. It ends `gap` after the session's last row; a row at
+    that very moment still belongs to the session.
+
+    Args:
+        time: the table's column of event time.
+        gap: the longest pause, as text such as "10 seconds" or "10s", or in ms.
+
+    Raises:
+        PlanError: `gap` is no duration, or not above 0.
+
+    Example:
+        >>> import headgate.functions as F
+        >>> F.session_window("at", "10s")
+        Column<session_window(at, 10000 ms)>
+    """
+    gap_ms = _duration("session_window", gap, "gap")
+    if gap_ms <= 0:
+        raise PlanError(f"session_window(): gap is {gap!r}; expected a duration above 0")
+    return Column(TimeWindow(_time(time), gap_ms, gap_ms, kind="session"))
+
+
+def cumulate_window(time: Column | str, size: str | int, step: str | int, offset: str | int = 0) -> Column:
+    """Return windows that grow, a key of ``group_by``: they begin together, and one ends after each `step`.
+
+    Args:
+        time: the table's column of event time.
+        size: length of the longest window, as text such as "1 day" or "1d", or in ms.
+        step: by how much each window is longer than the one before; `size` is a multiple of it.
+        offset: by which all windows are moved from 1970-01-01 00:00 UTC.
+
+    Raises:
+        PlanError: a duration is none, or not above 0; or `size` is no multiple of `step`.
+
+    Example:
+        >>> import headgate.functions as F
+        >>> F.cumulate_window("at", "1h", "10min")
+        Column<cumulate_window(at, 3600000 ms, 600000 ms)>
+    """
+    size_ms, step_ms = _duration("cumulate_window", size, "size"), _duration("cumulate_window", step, "step")
+    if not 0 < step_ms <= size_ms or size_ms % step_ms:
+        raise PlanError(
+            f"cumulate_window(): size is {size!r} and step {step!r}; expected a size that is a multiple of "
+            "the step"
+        )
+    offset_ms = _duration("cumulate_window", offset, "offset")
+    return Column(TimeWindow(_time(time), size_ms, step_ms, offset_ms, "cumulative"))
+
+
+def _time(time: Column | str) -> Expression:
+    return (time if isinstance(time, Column) else col(time)).expression
+
+
+def _duration(function: str, given: str | int, what: str) -> int:
     try:
         return duration_ms(given, what)
     except ValueError as error:
-        raise PlanError(f"window(): {error}") from None
+        raise PlanError(f"{function}(): {error}") from None
 
 
 # -- aggregates

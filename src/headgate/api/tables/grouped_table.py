@@ -12,9 +12,17 @@ from headgate.api.tables.column import Column, shown_name
 from headgate.api.tables.lowering import lowered_aggregation
 from headgate.common.errors import PlanError
 from headgate.relational.aggregates import Aggregate, resolve_aggregate
-from headgate.relational.expressions import AggregateCall, Alias, Reference, TimeWindow
+from headgate.relational.expressions import AggregateCall, Alias, Call, Reference, TimeWindow
 from headgate.relational.python_types import can_be_key
-from headgate.relational.relations import Aggregation, Relation, Scan, aggregation_schema, windowed
+from headgate.relational.relations import (
+    WINDOW,
+    WINDOW_START,
+    Aggregation,
+    Relation,
+    Scan,
+    aggregation_schema,
+    windowed,
+)
 from headgate.relational.resolved import Column as ResolvedColumn
 from headgate.relational.resolved import Typed
 from headgate.relational.spark_types import text_of
@@ -30,19 +38,18 @@ class GroupedTable(Generic[T]):
         self, environment: ProgramContext, child: Relation, keys: list[Column], table: Callable[[Relation], T]
     ) -> None:
         self._environment, self._child, self._table = environment, child, table
-        windows = [key.expression for key in keys if isinstance(key.expression, TimeWindow)]
+        windows = [found for key in keys if (found := _window(key, child)) is not None]
         if len(windows) != 1:
             raise PlanError(
                 f"group_by() ({user_site()}) got {len(windows)} windows; expected one, such as "
                 'F.window("at", "10s"), as the state of groups without a window has no bound'
             )
         self._window: TimeWindow = windows[0]
-        self._keys = [key for key in keys if not isinstance(key.expression, TimeWindow)]
+        self._keys = [key for key in keys if _window(key, child) is None]
         self._check_time()
 
     def _check_time(self) -> None:
-        schema = self._child.schema
-        time = self._window.time
+        schema, time = self._child.schema, self._window.time
         if not isinstance(time, Reference) or schema.event_time is None or time.name != schema.event_time:
             has = "has none" if schema.event_time is None else f"is {schema.event_time!r}"
             raise PlanError(
@@ -65,7 +72,7 @@ class GroupedTable(Generic[T]):
         """
         where, child = f"agg() ({user_site()})", self._child
         calls = [_named_call(each, where) for each in aggregates]
-        keys = [self._key(key) for key in self._keys]
+        keys = [self._key(key) for key in self._keys] + self._hidden_keys()
         try:
             found = [resolve_aggregate(call, name, child.schema) for name, call in calls]
         except PlanError as error:
@@ -82,6 +89,13 @@ class GroupedTable(Generic[T]):
                 "grouped; cast it to string or to a number"
             )
         return shown_name(key), found
+
+    def _hidden_keys(self) -> list[tuple[str, Typed]]:
+        """Return where the window of a row begins, if rows are results of windows."""
+        if self._window.kind != "same":
+            return []
+        start = Reference(f"{self._window.time}.start")
+        return [(WINDOW_START, resolved(self._child, "group_by", Call("unix_millis", (start,))))]
 
     def _plan(
         self, where: str, child: Relation, keys: list[tuple[str, Typed]], found: list[Aggregate],
@@ -102,10 +116,22 @@ class GroupedTable(Generic[T]):
             chosen.append((child.schema.names[0], all_columns(child)[0][1]))
         narrow = projected("group_by", child, chosen)
         places = tuple(range(len(keys)))
-        schema = aggregation_schema(narrow.schema, places, tuple(moved))
+        schema = aggregation_schema(narrow.schema, places, tuple(moved), self._window.name)
         if len(set(schema.names)) != len(schema.names):
             raise PlanError(f"{where}: two columns of the result have one name; use alias()")
         return Aggregation(schema, narrow, places, windowed(self._window), tuple(moved), uid)
+
+
+def _window(key: Column, child: Relation) -> TimeWindow | None:
+    """Return the window that a key of `group_by` is; None: it is an ordinary key."""
+    expression = key.expression
+    if isinstance(expression, TimeWindow):
+        return expression
+    time = child.schema.event_time
+    if time is None or not isinstance(expression, Reference) or expression.name != time:
+        return None
+    of_windows = child.schema.fields[child.schema.place(time)].type == WINDOW
+    return TimeWindow(expression, 0, 0, kind="same") if of_windows else None
 
 
 def _named_call(column: Column, where: str) -> tuple[str, AggregateCall]:

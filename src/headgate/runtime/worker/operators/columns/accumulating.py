@@ -21,16 +21,15 @@ from headgate.relational.resolved import Typed
 from headgate.relational.rules import RowsFailed
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly, row_error
-from headgate.runtime.worker.operators.columns.panes import PANE
+from headgate.runtime.worker.operators.columns.kept_windows import PANE, ROWS
 from headgate.runtime.worker.operators.columns.row_columns import columns_of
-from headgate.runtime.worker.operators.columns.window_times import WindowTimes
+from headgate.runtime.worker.operators.columns.session_grouping import END, ENDS, SessionGrouping
+from headgate.runtime.worker.operators.columns.window_times import SessionTimes, times_of
 from headgate.runtime.worker.operators.operator_contract import Operator
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
 
-ROWS: Final = "__rows"
-"""Name of the column that says how many rows are in a row of accumulators; late ones are counted by it."""
 _COUNTED: Final = (ROWS, Accumulator("rows", pa.int64(), "count_all", "sum"))
 _WORTHWHILE: Final = 0.6
 """Groups per row up to which grouping before the exchange pays."""
@@ -43,14 +42,19 @@ def accumulator_column(name: str, accumulator: str) -> str:
     return f"{name}/{accumulator}"
 
 
-def grouping_of(plan: Aggregation) -> Grouping:
-    """Return by which keys an aggregation groups, and all accumulators of its aggregates."""
+def keys_of(plan: Aggregation) -> tuple[str, ...]:
+    """Return the names of the columns by which an aggregation groups."""
+    return tuple(plan.child.schema.names[place] for place in plan.keys)
+
+
+def accumulators_of(plan: Aggregation) -> tuple[tuple[str, Accumulator], ...]:
+    """Return the accumulators of an aggregation, each with the name of its column; a session's end too."""
     columns = [
         (accumulator_column(each.name, accumulator.name), accumulator)
         for each in plan.aggregates
         for accumulator in each.parts.accumulators
     ]
-    return Grouping(tuple(plan.child.schema.names[place] for place in plan.keys), tuple(columns))
+    return (ENDS, *columns) if plan.window.kind == "session" else tuple(columns)
 
 
 class AccumulatingOperator(Operator):
@@ -58,9 +62,9 @@ class AccumulatingOperator(Operator):
 
     def __init__(self, context: OperatorContext, plan: Aggregation) -> None:
         super().__init__(context)
-        self._plan, self._times = plan, WindowTimes.of(plan.window)
-        grouping = grouping_of(plan)
-        self._grouping = Grouping((PANE, *grouping.keys), (*grouping.columns, _COUNTED))
+        self._plan, self._times = plan, times_of(plan.window)
+        kind = SessionGrouping if isinstance(self._times, SessionTimes) else Grouping
+        self._grouping = kind((PANE, *keys_of(plan)), (*accumulators_of(plan), _COUNTED))
         self._skipped = 0
         self._groups_per_row = 0.0
 
@@ -74,8 +78,11 @@ class AccumulatingOperator(Operator):
         columns = columns_of(self.context, batch, self._plan.child.schema)
         rows, panes = self._rows(columns, batch), self._times.panes_of(batch.timestamps)
         # By this subtask's watermark: the receiver's is not higher, so the other rows are not late there.
-        late = self._times.last_ends(panes) - 1 <= batch.watermarks
+        ends = self._times.last_ends(panes)
+        late = ends - 1 <= batch.watermarks
         rows = rows.add_column(0, PANE, pa.array(panes))
+        if isinstance(self._times, SessionTimes):
+            rows = rows.append_column(END, pa.array(ends))
         if not late.any():
             self._send(self._grouped(rows), batch.watermarks[:1])
             return

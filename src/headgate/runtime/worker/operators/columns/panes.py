@@ -16,12 +16,10 @@ import pyarrow as pa
 
 from headgate.common.keys.keygroups_vectorised import groups_of_hashes, hashes_of_arrow, hashes_of_columns
 from headgate.relational.aggregates import Grouping
+from headgate.runtime.worker.operators.columns.kept_windows import PANE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-PANE = "__pane"
-"""Name of the column that says, in ms since 1970, where the pane of a row begins."""
 
 
 class Panes:
@@ -88,11 +86,11 @@ class PanesView:
     def __init__(self, grouping: Grouping, layers: dict[int, list[pa.Table]]) -> None:
         self._grouping, self._layers = grouping, layers
 
-    def tables(self) -> Iterator[tuple[int, pa.Table]]:
-        """Yield each pane with its accumulators, one row per key."""
+    def tables(self) -> Iterator[pa.Table]:
+        """Yield the accumulators of each pane, one row per key, with the column `PANE`."""
         for pane, layers in sorted(self._layers.items()):
             whole = pa.concat_tables(layers)
-            yield pane, whole if len(layers) == 1 else self._grouping.merged(whole)
+            yield with_pane(whole if len(layers) == 1 else self._grouping.merged(whole), pane)
 
     def where(self, keep: Callable[[pa.Table], NDArray[np.bool_]]) -> PanesView:
         """Return the rows for which `keep` says so."""

@@ -8,17 +8,13 @@ meanwhile are as late for the group as they were.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pyarrow as pa
 
-from headgate.common.time import WATERMARK_MIN
 from headgate.relational.aggregates import Grouping
-from headgate.runtime.worker.operators.columns.panes import Panes, PanesView, groups_of_rows, with_pane
-
-if TYPE_CHECKING:
-    from headgate.records.batch import Int64s
+from headgate.runtime.worker.operators.columns.groups_ahead import GroupsAhead
+from headgate.runtime.worker.operators.columns.kept_windows import WindowsView
+from headgate.runtime.worker.operators.columns.panes import Panes
 
 
 class PanesOfGroups:
@@ -29,46 +25,32 @@ class PanesOfGroups:
     """
 
     def __init__(self, grouping: Grouping, mark: int, max_parallelism: int) -> None:
-        self._grouping, self._mark, self._max_parallelism = grouping, mark, max_parallelism
+        self._grouping, self._mark = grouping, mark
+        self.groups = GroupsAhead(grouping.keys, max_parallelism)
         self._main = Panes(grouping)
         self._ahead: dict[int, Panes] = {}
-        self._groups: dict[int, int] = {}
 
     def of_group(self, group: int, mark: int) -> Panes:
         """Return the panes to which the restored accumulators of a key group go, which stood at `mark`."""
         if mark <= self._mark:
             return self._main
-        self._groups[group] = mark
+        self.groups.add(group, mark)
         return self._ahead.setdefault(mark, Panes(self._grouping))
 
     def reached(self, mark: int) -> None:
         """Note that the subtask's watermark is `mark`: groups that stood there are no longer ahead."""
         self._mark = mark
         for each in [each for each in self._ahead if each <= mark]:
-            for pane, table in self._ahead.pop(each).at_snapshot().tables():
-                self._main.add(with_pane(table, pane))
-            self._groups = {group: at for group, at in self._groups.items() if at != each}
-
-    @property
-    def ahead(self) -> list[tuple[int, int]]:
-        """The key groups that are ahead, each with its watermark."""
-        return sorted(self._groups.items())
-
-    def marks_of(self, rows: pa.Table, marks: Int64s) -> Int64s:
-        """Return `marks`, the watermark of each row, raised to that of the row's group where it is ahead."""
-        if not self._groups:
-            return marks
-        of_groups: Int64s = np.full(self._max_parallelism, WATERMARK_MIN, dtype=np.int64)
-        of_groups[list(self._groups)] = list(self._groups.values())
-        groups = groups_of_rows(rows, self._grouping.keys, self._max_parallelism)
-        return np.asarray(np.maximum(marks, of_groups[groups]), dtype=np.int64)
+            for table in self._ahead.pop(each).at_snapshot().tables():
+                self._main.add(table)
+        self.groups.reached(mark)
 
     def add(self, table: pa.Table) -> None:
         """Add accumulators with the column `PANE`."""
-        if not self._groups:
+        if not self.groups:
             self._main.add(table)
             return
-        marks = self.marks_of(table, np.full(table.num_rows, self._mark))
+        marks = self.groups.marks_of(table, np.full(table.num_rows, self._mark))
         self._main.add(table.filter(pa.array(marks == self._mark)))
         for mark, panes in self._ahead.items():
             panes.add(table.filter(pa.array(marks == mark)))
@@ -93,6 +75,6 @@ class PanesOfGroups:
         for panes in (self._main, *self._ahead.values()):
             panes.drop_before(time)
 
-    def at_snapshot(self) -> list[PanesView]:
+    def at_snapshot(self) -> list[WindowsView]:
         """Return all tables as they are now; a key may be in several of them."""
         return [panes.at_snapshot() for panes in (self._main, *self._ahead.values())]

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from headgate.relational.aggregates import Accumulator
-from headgate.runtime.worker.operators.columns.panes import PANE, Panes
+from headgate.runtime.worker.operators.columns.kept_windows import PANE, Restoring
 
 
 class RestoredWindows:
@@ -17,7 +17,7 @@ class RestoredWindows:
     def __init__(self, keys: pa.Schema, columns: Sequence[tuple[str, Accumulator]]) -> None:
         self._keys, self._columns = keys, columns
 
-    def load(self, into: Panes, keys: Sequence[Hashable], values: Sequence[Any]) -> None:
+    def load(self, into: Restoring, keys: Sequence[Hashable], values: Sequence[Any]) -> None:
         """Add the windows of some keys to `into`."""
         rows = [
             (key, pane, record)

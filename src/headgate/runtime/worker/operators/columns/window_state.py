@@ -17,13 +17,11 @@ import pyarrow as pa
 
 from headgate.common.keys.key_hashes import key_hash
 from headgate.relational.aggregates import Grouping
+from headgate.runtime.worker.operators.columns.kept_windows import PANE, WindowsView
 from headgate.runtime.worker.operators.columns.panes import (
-    PANE,
-    PanesView,
     groups_of_rows,
     hashes_of_rows,
     python_columns,
-    with_pane,
 )
 from headgate.state.backend import Entries, EntryFilter, NewSection, NewWriter, StateFiles, StateWriter
 from headgate.state.snapshots import KeyedStateHandle
@@ -41,7 +39,7 @@ AHEAD: Final = "ahead"
 class PendingWindows:
     """The windows of a subtask as they were at the snapshot point, to be stored in the background."""
 
-    views: Sequence[PanesView]
+    views: Sequence[WindowsView]
     grouping: Grouping
     record: type
     target: Target
@@ -85,7 +83,7 @@ class PendingWindows:
     def entries(self) -> Iterator[Entries]:
         """Yield the map of each key, by key group."""
         keys = self.grouping.keys
-        parts = [with_pane(table, pane) for view in self.views for pane, table in view.tables()]
+        parts = [table for view in self.views for table in view.tables()]
         if not parts:
             return
         table = pa.concat_tables(parts).combine_chunks()

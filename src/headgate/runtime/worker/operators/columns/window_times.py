@@ -1,4 +1,7 @@
-"""Arithmetic of windows and panes of event time, in ms since 1970; pure functions of a window's shape."""
+"""Arithmetic of windows and panes of event time, in ms since 1970; pure functions of a window's shape.
+
+A pane is a slice of event time that no window cuts, by the ms at which it begins.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ Int64s = NDArray[np.int64]
 
 
 class WindowTimes(NamedTuple):
-    """Windows of `size` every `slide`, moved by `offset`; a pane is the longest slice that none of them cuts.
+    """Windows of `size` every `slide`, moved by `offset`; `pane` is as long as a pane can be.
 
     Example:
         >>> times = WindowTimes.of(Windowed(10_000, 2_000))
@@ -35,16 +38,108 @@ class WindowTimes(NamedTuple):
 
     def panes_of(self, times: Int64s) -> Int64s:
         """Return where the pane of each event time begins."""
-        moved = times - self.offset % self.pane
-        return np.asarray(moved - np.mod(moved, self.pane) + self.offset % self.pane, dtype=np.int64)
+        return _floor(times, self.pane, self.offset)
 
     def last_ends(self, panes: Int64s) -> Int64s:
         """Return, for each pane, the end of the last window that has it."""
-        moved = panes - self.offset
-        return np.asarray(moved - np.mod(moved, self.slide) + self.offset + self.size, dtype=np.int64)
+        return _floor(panes, self.slide, self.offset) + self.size
 
     def ends_over(self, pane: int) -> range:
         """Return the ends of all windows that have a pane, ascending."""
         last = (pane - self.offset) // self.slide * self.slide + self.offset + self.size
         first = last - (last - pane - 1) // self.slide * self.slide
         return range(first, last + 1, self.slide)
+
+    def start_of(self, end: int) -> int:
+        """Return where the window that ends at `end` begins."""
+        return end - self.size
+
+
+class CumulativeTimes(NamedTuple):
+    """Windows that begin together every `size`, moved by `offset`, and of which one ends after each `step`.
+
+    Example:
+        >>> times = CumulativeTimes(60_000, 20_000, 0)
+        >>> times.ends_over(20_000), times.start_of(60_000)
+        (range(40000, 60001, 20000), 0)
+    """
+
+    size: int
+    step: int
+    offset: int
+
+    @staticmethod
+    def of(window: Windowed) -> CumulativeTimes:
+        """Return the times of a plan's window."""
+        return CumulativeTimes(window.size_ms, window.slide_ms, window.offset_ms % window.size_ms)
+
+    def panes_of(self, times: Int64s) -> Int64s:
+        """Return where the pane of each event time begins."""
+        return _floor(times, self.step, self.offset)
+
+    def last_ends(self, panes: Int64s) -> Int64s:
+        """Return, for each pane, the end of the last window that has it."""
+        return _floor(panes, self.size, self.offset) + self.size
+
+    def ends_over(self, pane: int) -> range:
+        """Return the ends of all windows that have a pane, ascending."""
+        return range(pane + self.step, self.start_of(pane + 1) + self.size + 1, self.step)
+
+    def start_of(self, end: int) -> int:
+        """Return where the window that ends at `end` begins."""
+        return (end - 1 - self.offset) // self.size * self.size + self.offset
+
+
+class SameWindowTimes(NamedTuple):
+    """The windows of rows that are results of windows: a pane is the last ms of one."""
+
+    def panes_of(self, times: Int64s) -> Int64s:
+        """Return where the pane of each event time begins."""
+        return times
+
+    def last_ends(self, panes: Int64s) -> Int64s:
+        """Return, for each pane, the end of its window."""
+        return panes + 1
+
+    def ends_over(self, pane: int) -> range:
+        """Return the end of the window that has a pane."""
+        return range(pane + 1, pane + 2)
+
+    def start_of(self, end: int) -> int:
+        """Return the only pane of the window; where the window begins is one of its keys."""
+        return end - 1
+
+
+class SessionTimes(NamedTuple):
+    """Sessions that end `gap` after their last row; a pane is the time of a row."""
+
+    gap: int
+
+    def panes_of(self, times: Int64s) -> Int64s:
+        """Return where a session of each row alone begins."""
+        return times
+
+    def last_ends(self, panes: Int64s) -> Int64s:
+        """Return where a session of each row alone ends."""
+        return panes + self.gap
+
+
+PanedTimes = WindowTimes | CumulativeTimes | SameWindowTimes
+"""Windows that are cut into panes."""
+
+
+def times_of(window: Windowed) -> PanedTimes | SessionTimes:
+    """Return the times of a plan's window."""
+    match window.kind:
+        case "sliding":
+            return WindowTimes.of(window)
+        case "cumulative":
+            return CumulativeTimes.of(window)
+        case "session":
+            return SessionTimes(window.size_ms)
+    return SameWindowTimes()
+
+
+def _floor(times: Int64s, step: int, offset: int) -> Int64s:
+    moved = times - offset % step
+    return np.asarray(moved - np.mod(moved, step) + offset % step, dtype=np.int64)

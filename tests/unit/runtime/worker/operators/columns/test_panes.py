@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from headgate.relational.aggregates import Accumulator, Grouping
 from headgate.relational.rules import RowsFailed
-from headgate.runtime.worker.operators.columns.panes import PANE, Panes
+from headgate.runtime.worker.operators.columns.kept_windows import PANE
+from headgate.runtime.worker.operators.columns.panes import Panes
 
 COUNT, TOTAL, TOP = (
     Accumulator("count", pa.int64(), "count_all", "sum"),
@@ -52,8 +53,8 @@ def answer(rows: list[tuple[int, str, int | None]]) -> Answer:
 def found(panes: Panes) -> Answer:
     """What a snapshot would store."""
     return {
-        (pane, row["k"]): (row["n"], row["s"], row["m"])
-        for pane, table in panes.at_snapshot().tables()
+        (row[PANE], row["k"]): (row["n"], row["s"], row["m"])
+        for table in panes.at_snapshot().tables()
         for row in table.to_pylist()
     }
 
@@ -69,7 +70,7 @@ def test_any_portions_give_one_row_for_each_key(portions: list[list[tuple[int, s
         if number == len(portions) // 2:
             view, then = panes.at_snapshot(), answer(seen)
     assert found(panes) == answer(seen)
-    kept = {(pane, row["k"]): row["n"] for pane, table in view.tables() for row in table.to_pylist()}
+    kept = {(row[PANE], row["k"]): row["n"] for table in view.tables() for row in table.to_pylist()}
     assert kept == {at: n for at, (n, *_) in then.items()}
     if seen:
         merged = panes.merged(0, 4)

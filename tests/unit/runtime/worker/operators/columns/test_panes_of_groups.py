@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.relational.aggregates import Accumulator, Grouping
-from headgate.runtime.worker.operators.columns.panes import PANE, groups_of_rows
+from headgate.runtime.worker.operators.columns.kept_windows import PANE
+from headgate.runtime.worker.operators.columns.panes import groups_of_rows
 from headgate.runtime.worker.operators.columns.panes_of_groups import PanesOfGroups
 
 GROUPING = Grouping(("k",), (("n", Accumulator("count", pa.int64(), "count_all", "sum")),))
@@ -31,7 +32,7 @@ def test_a_window_that_a_group_has_sent_out_lacks_its_keys() -> None:
     panes.of_group(SLOW, 15).add(accumulators(10, slow=3))
     panes.of_group(FAST, 35).add(accumulators(10, fast=5))
     panes.of_group(FAST, 35).add(accumulators(20, fast=1))
-    assert panes.ahead == [(FAST, 35)]
+    assert panes.groups.listed() == [(FAST, 35)]
     assert panes.starts() == [10, 20]
     assert counted(panes, 0, 20) == {"slow": 3}
     assert counted(panes, 10, 30) == {"slow": 3}
@@ -44,11 +45,11 @@ def test_when_the_subtask_has_got_as_far_nothing_is_apart() -> None:
     panes.of_group(FAST, 35).add(accumulators(30, fast=5))
     panes.add(accumulators(30, fast=2))
     views = panes.at_snapshot()
-    assert sum(row["n"] for view in views for _, table in view.tables() for row in table.to_pylist()) == 7
+    assert sum(row["n"] for view in views for table in view.tables() for row in table.to_pylist()) == 7
     panes.reached(34)
-    assert panes.ahead == [(FAST, 35)]
+    assert panes.groups.listed() == [(FAST, 35)]
     panes.reached(35)
-    assert panes.ahead == []
+    assert panes.groups.listed() == []
     assert counted(panes, 30, 40) == {"fast": 7}
     panes.drop_before(40)
     assert counted(panes, 30, 40) == {}
@@ -59,9 +60,9 @@ def test_rows_are_as_late_for_a_group_as_they_were() -> None:
     panes = PanesOfGroups(GROUPING, 15, GROUPS)
     panes.of_group(FAST, 35).add(accumulators(30, fast=5))
     rows = accumulators(20, slow=1, fast=2)
-    assert panes.marks_of(rows, np.array([15, 20])).tolist() == [15, 35]
+    assert panes.groups.marks_of(rows, np.array([15, 20])).tolist() == [15, 35]
     panes.add(rows)
     assert counted(panes, 10, 30) == {"slow": 1}
     assert counted(panes, 20, 40) == {"slow": 1, "fast": 7}
     panes.reached(35)
-    assert panes.marks_of(rows, np.array([15, 20])).tolist() == [15, 20]
+    assert panes.groups.marks_of(rows, np.array([15, 20])).tolist() == [15, 20]

@@ -1,0 +1,66 @@
+"""Windows that are cut into panes: tumbling, sliding and cumulative ones, and those of windows' results."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.common.time import WATERMARK_MAX
+from headgate.relational.aggregates import Grouping
+from headgate.runtime.worker.operators.columns.kept_windows import PANE, ROWS, Ended, Restoring, WindowsView
+from headgate.runtime.worker.operators.columns.panes_of_groups import PanesOfGroups
+from headgate.runtime.worker.operators.columns.window_times import PanedTimes
+
+if TYPE_CHECKING:
+    from headgate.records.batch import Int64s
+
+
+class PanedWindows:
+    """Accumulators by pane, for event time from `mark` on; there are `max_parallelism` key groups."""
+
+    def __init__(self, grouping: Grouping, times: PanedTimes, mark: int, max_parallelism: int) -> None:
+        self._times, self._mark = times, mark
+        self._panes = PanesOfGroups(grouping, mark, max_parallelism)
+
+    @property
+    def ahead(self) -> list[tuple[int, int]]:
+        """The key groups that are further in event time than the subtask, each with its watermark."""
+        return self._panes.groups.listed()
+
+    def of_group(self, group: int, mark: int) -> Restoring:
+        """Return where the restored accumulators of a key group go, which stood at `mark`."""
+        return self._panes.of_group(group, mark)
+
+    def add(self, rows: pa.Table, marks: Int64s) -> int:
+        """Add accumulators, each of which came at its watermark of `marks`; return how many were late."""
+        last = self._times.last_ends(rows.column(PANE).to_numpy())
+        late = last - 1 <= self._panes.groups.marks_of(rows, marks)
+        if not late.any():
+            self._panes.add(rows.drop_columns(ROWS))
+            return 0
+        self._panes.add(rows.filter(pa.array(~late)).drop_columns(ROWS))
+        return int(rows.column(ROWS).to_numpy()[late].sum())
+
+    def reached(self, mark: int) -> list[Ended]:
+        """Return the windows that end until the watermark `mark`, and forget panes that no other one has."""
+        before, self._mark = self._mark, mark
+        panes = self._panes.starts()
+        ends = {end for pane in panes for end in self._times.ends_over(pane) if before < end - 1 <= mark}
+        found = [ended for end in sorted(ends) if (ended := self._ended(end)) is not None]
+        self._panes.reached(mark)
+        kept = [pane for pane in panes if self._times.ends_over(pane)[-1] - 1 > mark]
+        self._panes.drop_before(kept[0] if kept else WATERMARK_MAX)
+        return found
+
+    def _ended(self, end: int) -> Ended | None:
+        start = self._times.start_of(end)
+        whole = self._panes.merged(start, end)
+        if whole is None:
+            return None
+        return Ended(whole, np.full(len(whole), start), np.full(len(whole), end))
+
+    def at_snapshot(self) -> list[WindowsView]:
+        """Return all tables as they are now; a key may be in several of the views."""
+        return self._panes.at_snapshot()

@@ -1,0 +1,193 @@
+"""Session windows of a subtask: sessions that are open, in tables ordered by the hashes of their keys.
+
+Each batch adds a table of sessions. Sessions of one key that overlap may lie in several tables; they are
+merged when one of them would end, or when tables are, which happens as in `panes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate.common.time import WATERMARK_MAX
+from headgate.relational.aggregates import Accumulator
+from headgate.runtime.worker.operators.columns.groups_ahead import GroupsAhead
+from headgate.runtime.worker.operators.columns.kept_windows import PANE, ROWS, Ended, Restoring, WindowsView
+from headgate.runtime.worker.operators.columns.panes import hashes_of_rows
+from headgate.runtime.worker.operators.columns.session_grouping import END, SessionGrouping
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from headgate.records.batch import Int64s
+
+    Hashes = NDArray[np.uint32]
+
+_LATE = "__late"
+
+
+class Layer:
+    """A table of sessions, ordered by the hash of their keys, from which some have been taken out."""
+
+    def __init__(self, table: pa.Table, keys: tuple[str, ...]) -> None:
+        hashes = hashes_of_rows(table, keys)
+        order = np.argsort(hashes, kind="stable")
+        self._table, self._hashes = table.take(pa.array(order)), hashes[order]
+        self._starts, self._ends = self._table.column(PANE).to_numpy(), self._table.column(END).to_numpy()
+        self._there = np.ones(len(order), dtype=np.bool_)
+        self.rows = len(order)
+
+    def ended(self, mark: int) -> Hashes:
+        """Return the hashes of the sessions that end until the watermark `mark`."""
+        over: Hashes = self._hashes[self._there & (self._ends - 1 <= mark)]
+        return over
+
+    def taken(self, wanted: Hashes, until: int) -> pa.Table:
+        """Take out the sessions with one of the hashes `wanted`, ascending, that begin until `until`."""
+        first = np.searchsorted(self._hashes, wanted, side="left")
+        found = _ranges(first, np.searchsorted(self._hashes, wanted, side="right") - first)
+        found = found[self._there[found] & (self._starts[found] <= until)]
+        self._there[found] = False
+        self.rows -= len(found)
+        return self._table.take(pa.array(found))
+
+    def left(self) -> tuple[pa.Table, pa.Array]:
+        """Return a table, and which of its sessions have not been taken out."""
+        return self._table, pa.array(self._there.copy())
+
+
+class SessionWindows:
+    """Open sessions by key, for event time from `mark` on; there are `max_parallelism` key groups."""
+
+    def __init__(self, grouping: SessionGrouping, mark: int, max_parallelism: int) -> None:
+        self._grouping, self._mark = grouping, mark
+        self._keys = grouping.keys[1:]
+        self._ahead = GroupsAhead(self._keys, max_parallelism)
+        self._layers: list[Layer] = []
+
+    @property
+    def ahead(self) -> list[tuple[int, int]]:
+        """The key groups that are further in event time than the subtask, each with its watermark."""
+        return self._ahead.listed()
+
+    def of_group(self, group: int, mark: int) -> Restoring:
+        """Return where the restored sessions of a key group go, which stood at `mark`."""
+        if mark > self._mark:
+            self._ahead.add(group, mark)
+        return _Restored(self._put)
+
+    def add(self, rows: pa.Table, marks: Int64s) -> int:
+        """Add sessions, of which each came at its watermark of `marks`; return how many rows were late.
+
+        A late session is taken in where it meets one that is open. Those of one batch are looked at together.
+        """
+        late = rows.column(END).to_numpy() - 1 <= self._ahead.marks_of(rows, marks)
+        if not late.any():
+            self._put(rows.drop_columns(ROWS))
+            return 0
+        self._put(rows.filter(pa.array(~late)).drop_columns(ROWS))
+        return self._put_late(rows.filter(pa.array(late)))
+
+    def _put_late(self, rows: pa.Table) -> int:
+        if not self._layers:
+            return int(rows.column(ROWS).to_numpy().sum())
+        until = int(rows.column(END).to_numpy().max())
+        found = self._taken(np.unique(hashes_of_rows(rows, self._keys)), until)
+        both = pa.concat_tables(
+            [
+                rows.append_column(_LATE, pa.array(np.ones(len(rows), dtype=np.int64))),
+                found.append_column(ROWS, _zeros(len(found))).append_column(_LATE, _zeros(len(found))),
+            ]
+        )
+        merged = _with_late(self._grouping).merged(both)
+        lost = merged.column(_LATE).to_numpy() > 0
+        self._put(merged.filter(pa.array(~lost)).drop_columns([ROWS, _LATE]))
+        return int(merged.column(ROWS).to_numpy()[lost].sum())
+
+    def _put(self, table: pa.Table) -> None:
+        if not len(table):
+            return
+        layers = self._layers
+        layers.append(Layer(self._grouping.merged(table).combine_chunks(), self._keys))
+        while len(layers) > 1 and layers[-1].rows * 2 > layers[-2].rows:
+            both = _concatenated([layers.pop().left(), layers.pop().left()])
+            layers.append(Layer(self._grouping.merged(both).combine_chunks(), self._keys))
+
+    def _taken(self, wanted: Hashes, until: int) -> pa.Table:
+        found = pa.concat_tables([layer.taken(wanted, until) for layer in self._layers])
+        self._layers = [layer for layer in self._layers if layer.rows]
+        return found
+
+    def reached(self, mark: int) -> list[Ended]:
+        """Return the sessions that end until the watermark `mark`, and forget them."""
+        self._mark = mark
+        self._ahead.reached(mark)
+        ended = [hashes for layer in self._layers if len(hashes := layer.ended(mark))]
+        if not ended:
+            return []
+        # What would make such a session longer begins at its end at the latest.
+        until = min(mark, WATERMARK_MAX - 1) + 1
+        found = self._grouping.merged(self._taken(np.unique(np.concatenate(ended)), until))
+        over = found.column(END).to_numpy() - 1 <= mark
+        self._put(found.filter(pa.array(~over)))
+        done = found.filter(pa.array(over)).combine_chunks()
+        if not len(done):
+            return []
+        done = done.take(pa.array(np.argsort(done.column(END).to_numpy(), kind="stable")))
+        return [Ended(done, done.column(PANE).to_numpy(), done.column(END).to_numpy())]
+
+    def at_snapshot(self) -> list[WindowsView]:
+        """Return all sessions as they are now; later changes do not reach them."""
+        return [SessionsView(self._grouping, [layer.left() for layer in self._layers])]
+
+
+class SessionsView:
+    """The sessions of a snapshot, for the thread that writes them: tables, and which of their rows count."""
+
+    def __init__(self, grouping: SessionGrouping, tables: list[tuple[pa.Table, pa.Array]]) -> None:
+        self._grouping, self._tables = grouping, tables
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Yield the sessions, merged, in one table; nothing if there are none."""
+        if self._tables:
+            yield self._grouping.merged(_concatenated(self._tables))
+
+    def where(self, keep: Callable[[pa.Table], NDArray[np.bool_]]) -> SessionsView:
+        """Return the rows for which `keep` says so."""
+        found = [(table, pc.and_(left, pa.array(keep(table)))) for table, left in self._tables]
+        return SessionsView(self._grouping, found)
+
+    def release(self) -> None:
+        """Let the tables go; more than once does no harm."""
+        self._tables = []
+
+
+class _Restored:
+    def __init__(self, put: Callable[[pa.Table], None]) -> None:
+        self.add = put
+
+
+def _with_late(grouping: SessionGrouping) -> SessionGrouping:
+    more = (
+        (ROWS, Accumulator("rows", pa.int64(), "sum", "sum")),
+        (_LATE, Accumulator("late", pa.int64(), "min", "min")),
+    )
+    return SessionGrouping(grouping.keys, (*grouping.columns, *more))
+
+
+def _concatenated(tables: list[tuple[pa.Table, pa.Array]]) -> pa.Table:
+    return pa.concat_tables([table.filter(left) for table, left in tables])
+
+
+def _zeros(count: int) -> pa.Array:
+    return pa.array(np.zeros(count, dtype=np.int64))
+
+
+def _ranges(first: Int64s, counts: Int64s) -> Int64s:
+    """Return first[i], first[i] + 1, ... (counts[i] numbers) for each i, one after the other."""
+    before = np.cumsum(counts) - counts
+    return np.repeat(first - before, counts) + np.arange(int(counts.sum()))
