@@ -12,7 +12,7 @@ from mini_jobs import environment
 from headgate.nexmark.dataset import Dataset
 from headgate.nexmark.files import generate_files
 from headgate.nexmark.generator import NexmarkSettings
-from headgate.nexmark.queries import QUERIES, bids_of
+from headgate.nexmark.queries import QUERIES, Inputs
 from headgate.nexmark.reference import ANSWERS, ordered
 
 pytest.importorskip("duckdb", reason="the answers are DuckDB's")
@@ -41,7 +41,7 @@ def result(query: str, dataset: Dataset, folder: Path) -> pa.Table:
     """What a job with checkpoints writes, ordered."""
     env = environment(2)
     env.checkpoints(every="200ms", storage=str(folder / "checkpoints"))
-    QUERIES[query](bids_of(env, dataset.directory / "bids")).write_parquet(folder / "out", uid="out")
+    QUERIES[query](Inputs(env, dataset.directory)).write_parquet(folder / "out", uid="out")
     env.execute(query)
     files = [path for path in (folder / "out").rglob("*.parquet") if not path.name.startswith((".", "_"))]
     return ordered(pa.concat_tables(map(pq.read_table, sorted(files))).cast(ANSWERS[query][1]))

@@ -48,7 +48,7 @@ def nexmark(
     parallelism: Tasks = 2,
     as_json: AsJson = False,
 ) -> None:
-    """Run queries of the Nexmark benchmark on local Spark: q0, q1, q2, q12, q14, q21, q22."""
+    """Run queries of the Nexmark benchmark on local Spark: q0, q1, q2, q5, q8, q11, q12, q14, q21, q22."""
 
     def outcome() -> str:
         found = list(_run(queries, events, source, output, check, parallelism))
@@ -70,7 +70,7 @@ def _run(
     from headgate.nexmark.dataset import open_files
     from headgate.nexmark.files import generate_files
     from headgate.nexmark.generator import NexmarkSettings
-    from headgate.nexmark.queries import QUERIES, bids_of
+    from headgate.nexmark.queries import QUERIES, Inputs
     from headgate.nexmark.reference import ANSWERS
 
     chosen = list(QUERIES) if queries == ["all"] else queries
@@ -81,12 +81,12 @@ def _run(
         dataset = (
             generate_files(data, NexmarkSettings(seed=1), events, files=parallelism, interleaved=True)
             if source is None
-            else open_files(source, ["bids"])
+            else open_files(source, ["persons", "auctions"] * ("q8" in chosen) + ["bids"])
         )
         for query in chosen:
             env = Environment(parallelism=parallelism)
             folder = (results / query).resolve()
-            QUERIES[query](bids_of(env, dataset.directory / "bids")).write_parquet(folder, uid="out")
+            QUERIES[query](Inputs(env, dataset.directory)).write_parquet(folder, uid="out")
             began = time.monotonic()
             env.execute(f"nexmark-{query}")
             took = time.monotonic() - began

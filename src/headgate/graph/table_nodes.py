@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from headgate.common.plain_data import Json
 from headgate.graph.logical import KeyedProcessNode, Node
+from headgate.relational.relations import HIDDEN
 
 if TYPE_CHECKING:
     from headgate.relational.fused_steps import Step
-    from headgate.relational.relations import Aggregation
+    from headgate.relational.relations import Aggregation, WindowJoin
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +41,17 @@ class WindowAggregateNode(KeyedProcessNode):
     aggregation: Aggregation | None = None
 
 
-TABLES = (ColumnsNode, AccumulateNode, WindowAggregateNode)
+@dataclass(frozen=True, eq=False)
+class WindowJoinNode(KeyedProcessNode):
+    """A join of two tables in windows, whose input has the rows of both; `function` only declares the state.
+
+    `join` is a `relational.relations.WindowJoin`.
+    """
+
+    join: WindowJoin | None = None
+
+
+TABLES = (ColumnsNode, AccumulateNode, WindowAggregateNode, WindowJoinNode)
 """All of these nodes: they compute with columns, and rows that come in become columns."""
 
 
@@ -50,4 +61,6 @@ def table_details(node: Node) -> dict[str, Json]:
         return {"steps": [str(step) for step in node.steps]}
     if isinstance(node, AccumulateNode | WindowAggregateNode) and node.aggregation is not None:
         return {"aggregates": [str(each) for each in node.aggregation.aggregates]}
+    if isinstance(node, WindowJoinNode) and node.join is not None:
+        return {"join": node.join.how, "keys": [name for name in node.join.keys if name not in HIDDEN]}
     return {}

@@ -1,4 +1,4 @@
-"""Nexmark's queries as tables of Headgate: those that filter, compute columns, or count in windows."""
+"""Nexmark's queries as tables of Headgate: filters, computed columns, counts in windows, and their joins."""
 
 from __future__ import annotations
 
@@ -12,16 +12,34 @@ from headgate.api.environment import Environment
 from headgate.api.tables.column import Column
 from headgate.api.tables.column_table import Table
 
-Bids = Table[Any]
-"""The table of bids, whose event time is `dateTime`."""
-
 _OUT_OF_ORDERNESS: Final = "4s"
 _SITE_PATTERN: Final = "(&|^)channel_id=([^&]*)"
 
 
-def bids_of(env: Environment, folder: Path) -> Bids:
-    """Return the bids of a dataset as a table; `folder` holds their Parquet files."""
-    return env.table(folder, uid="bids").with_watermark("dateTime", _OUT_OF_ORDERNESS)
+class Inputs:
+    """The tables of a dataset, whose event time is `dateTime`; `folder` has one of Parquet files for each."""
+
+    def __init__(self, env: Environment, folder: Path) -> None:
+        self._env, self._folder = env, folder
+
+    def _table(self, name: str) -> Table[Any]:
+        table = self._env.table(self._folder / name, uid=name)
+        return table.with_watermark("dateTime", _OUT_OF_ORDERNESS)
+
+    @property
+    def persons(self) -> Table[Any]:
+        """The persons who registered."""
+        return self._table("persons")
+
+    @property
+    def auctions(self) -> Table[Any]:
+        """The auctions that were opened."""
+        return self._table("auctions")
+
+    @property
+    def bids(self) -> Table[Any]:
+        """The bids."""
+        return self._table("bids")
 
 
 def in_currency() -> Column:
@@ -29,43 +47,72 @@ def in_currency() -> Column:
     return (F.lit(Decimal("0.908")) * F.col("price")).cast("decimal(23,3)").alias("price")
 
 
-def q0(bids: Bids) -> Table[Any]:
+def q0(inputs: Inputs) -> Table[Any]:
     """Return all bids, without channel and url."""
-    return bids.select("auction", "bidder", "price", "dateTime", "extra")
+    return inputs.bids.select("auction", "bidder", "price", "dateTime", "extra")
 
 
-def q1(bids: Bids) -> Table[Any]:
+def q1(inputs: Inputs) -> Table[Any]:
     """Return all bids with their prices in another currency."""
-    return bids.select("auction", "bidder", in_currency(), "dateTime", "extra")
+    return inputs.bids.select("auction", "bidder", in_currency(), "dateTime", "extra")
 
 
-def q2(bids: Bids) -> Table[Any]:
+def q2(inputs: Inputs) -> Table[Any]:
     """Return auction and price of the bids on auctions whose id is a multiple of 123."""
-    return bids.filter(F.col("auction") % 123 == 0).select("auction", "price")
+    return inputs.bids.filter(F.col("auction") % 123 == 0).select("auction", "price")
 
 
-def q12(bids: Bids) -> Table[Any]:
+def q5(inputs: Inputs) -> Table[Any]:
+    """Return the auctions with most bids in each window of 10 s every 2 s, and the number of bids."""
+    window = F.window("dateTime", "10s", "2s")
+    counted = inputs.bids.group_by("auction", window).agg(F.count("*").alias("num"), uid="counts")
+    most = counted.group_by("window").agg(F.max("num").alias("num"), uid="most")
+    return counted.join(most, ["window", "num"], uid="hottest").select("auction", "num")
+
+
+def q8(inputs: Inputs) -> Table[Any]:
+    """Return the persons who registered and opened an auction in the same window of 10 s, and its start."""
+    window = F.window("dateTime", "10s")
+    registered = inputs.persons.group_by("id", "name", window).agg(
+        F.count("*").alias("times"), uid="registered"
+    )
+    opened = inputs.auctions.group_by("seller", window).agg(F.count("*").alias("auctions"), uid="opened")
+    sellers = opened.rename({"seller": "id"})
+    both = registered.join(sellers, ["window", "id"], uid="both")
+    return both.select("id", "name", F.col("window.start").alias("starttime"))
+
+
+def q11(inputs: Inputs) -> Table[Any]:
+    """Return each bidder's sessions: bids with pauses of at most 10 s, how many, and from when to when."""
+    session = F.session_window("dateTime", "10s")
+    counted = inputs.bids.group_by("bidder", session).agg(F.count("*").alias("bid_count"), uid="sessions")
+    begin = F.col("session_window.start").alias("starttime")
+    end = F.col("session_window.end").alias("endtime")
+    return counted.select("bidder", "bid_count", begin, end)
+
+
+def q12(inputs: Inputs) -> Table[Any]:
     """Return how many bids each bidder made in each window of 10 s, by the times of the bids."""
-    counted = bids.group_by("bidder", F.window("dateTime", "10s")).agg(
+    counted = inputs.bids.group_by("bidder", F.window("dateTime", "10s")).agg(
         F.count("*").alias("bid_count"), uid="counts"
     )
     begin, end = F.col("window.start").alias("starttime"), F.col("window.end").alias("endtime")
     return counted.select("bidder", "bid_count", begin, end)
 
 
-def q14(bids: Bids) -> Table[Any]:
+def q14(inputs: Inputs) -> Table[Any]:
     """Return the bids of a middle price, with the time of day and how many letters c their padding has."""
     hour = F.expr("hour", "dateTime")
     time = F.when(hour.between(8, 18), "dayTime").when(hour.between(7, 19), "otherTime")
     letters = F.expr("length", "extra") - F.expr("length", F.expr("replace", "extra", F.lit("c"), F.lit("")))
     price = in_currency()
-    priced = bids.with_columns({"price": price, "c_counts": letters.cast("bigint")})
+    priced = inputs.bids.with_columns({"price": price, "c_counts": letters.cast("bigint")})
     middle = priced.filter((F.col("price") > 1_000_000) & (F.col("price") < 50_000_000))
     named = time.otherwise("nightTime").alias("bidTimeType")
     return middle.select("auction", "bidder", "price", named, "dateTime", "extra", "c_counts")
 
 
-def q21(bids: Bids) -> Table[Any]:
+def q21(inputs: Inputs) -> Table[Any]:
     """Return the bids whose channel has an id: 0 to 3 for the hot channels, or what their URL says."""
     channel = F.expr("lower", "channel")
     known = F.when(channel == "apple", "0").when(channel == "google", "1")
@@ -73,26 +120,29 @@ def q21(bids: Bids) -> Table[Any]:
     pattern = F.lit(_SITE_PATTERN)
     of_url = F.expr("regexp_extract", "url", pattern, F.lit(2))
     has_id = channel.isin("apple", "google", "facebook", "baidu") | F.expr("regexp_like", "url", pattern)
-    return bids.filter(has_id).select(
+    return inputs.bids.filter(has_id).select(
         "auction", "bidder", "price", "channel", known.otherwise(of_url).alias("channel_id")
     )
 
 
-def q22(bids: Bids) -> Table[Any]:
+def q22(inputs: Inputs) -> Table[Any]:
     """Return all bids with the fourth to sixth part of their URL, as cut at each slash."""
     parts = [
         F.expr("split_part", "url", F.lit("/"), F.lit(place)).alias(f"dir{place - 3}") for place in (4, 5, 6)
     ]
-    return bids.select("auction", "bidder", "price", "channel", *parts)
+    return inputs.bids.select("auction", "bidder", "price", "channel", *parts)
 
 
-QUERIES: Final[Mapping[str, Callable[[Bids], Table[Any]]]] = {
+QUERIES: Final[Mapping[str, Callable[[Inputs], Table[Any]]]] = {
     "q0": q0,
     "q1": q1,
     "q2": q2,
+    "q5": q5,
+    "q8": q8,
+    "q11": q11,
     "q12": q12,
     "q14": q14,
     "q21": q21,
     "q22": q22,
 }
-"""Name of a query -> what it makes of the bids."""
+"""Name of a query -> what it makes of the inputs."""

@@ -7,7 +7,7 @@ deduplicate, over, match, watermark, changelog and sink have their place in deci
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -26,6 +26,14 @@ ALL_ROWS: Final = "__all_rows"
 
 WINDOW_START: Final = "__window_start"
 """Name of the key column of an aggregation over windows of its input: where such a window begins, in ms."""
+
+WINDOW_LAST: Final = "__window_last"
+"""Name of the column of a join's inputs that holds the last ms of a row's window."""
+
+SIDE: Final = "__side"
+"""Name of the column of a join's inputs that says of which one a row is: 0 left, 1 right."""
+
+JoinKind: TypeAlias = Literal["inner", "left", "right", "full", "semi", "anti"]
 
 HIDDEN: Final = (ALL_ROWS, WINDOW_START)
 """Names of key columns that results lack."""
@@ -104,6 +112,27 @@ class Aggregation(Relation):
     keys: tuple[int, ...]
     window: Windowed
     aggregates: tuple[Aggregate, ...]
+    uid: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WindowJoin(Relation):
+    """Rows of two inputs with equal keys in the same window.
+
+    Attributes:
+        left: has the columns of `sides`, as the right input has; `SIDE` says of which one a row is.
+        right: the other input.
+        keys: names of the columns that are equal; the last is `WINDOW_START`.
+        how: which rows come out: "inner", "left", "right", "full", "semi" or "anti", as in SQL.
+        window: name of the result's column of the window.
+        uid: by which a later program finds the state; None: none was given.
+    """
+
+    left: Relation
+    right: Relation
+    keys: tuple[str, ...]
+    how: JoinKind
+    window: str
     uid: str | None = None
 
 

@@ -17,21 +17,29 @@ from headgate.relational.relations import Aggregation
 def state_declaration(plan: Aggregation) -> KeyedProcessFunction[Any, Any, Any]:
     """Return a function that declares an aggregation's state: window -> accumulators, for each key.
 
-    A window's key is the ms since 1970 at which its slice of event time, or its session, begins. `ahead`
-    holds key groups that are further in event time than their subtask, each with its watermark.
+    A window's key is the ms since 1970 at which its slice of event time, or its session, begins.
     """
     record = accumulators_record(plan)
-    windows, ahead = MapState[int, record], OperatorListState[tuple[int, int]]  # type: ignore[valid-type]
+    windows = MapState[int, record]  # type: ignore[valid-type]
+    return windows_function("WindowAggregation", windows)
+
+
+def windows_function(name: str, windows: Hint) -> KeyedProcessFunction[Any, Any, Any]:
+    """Return a function that declares a map state, `windows`, of this type.
+
+    Its operator state `ahead` holds key groups that are further in event time than their subtask, each with
+    its watermark.
+    """
+    ahead = OperatorListState[tuple[int, int]]
     states = {"windows": map_state(), "ahead": operator_list_state(redistribution="union")}
     hints = {"__annotations__": {"windows": windows, "ahead": ahead}}
     body = {**hints, **states, "process": _refuse, "__module__": __name__}
-    cls = type("WindowAggregation", (KeyedProcessFunction,), body)
-    function: KeyedProcessFunction[Any, Any, Any] = cls()
+    function: KeyedProcessFunction[Any, Any, Any] = type(name, (KeyedProcessFunction,), body)()
     return function
 
 
 def _refuse(_self: Any, _record: Any, _ctx: Any) -> None:
-    raise AssertionError("an aggregation of columns is not run row by row")
+    raise AssertionError("windows of columns are not run row by row")
 
 
 def accumulators_record(plan: Aggregation) -> type:
@@ -54,5 +62,10 @@ def accumulators_record(plan: Aggregation) -> type:
 
 def stored_name(column: str, accumulator: str) -> str:
     """Return the name of an accumulator's field: the result column's, made an identifier, and its own."""
+    return f"{plain_name(column)}_{accumulator}"
+
+
+def plain_name(column: str) -> str:
+    """Return a column's name made an identifier, in which other signs are underscores."""
     plain = "".join(each if each.isalnum() and each.isascii() else "_" for each in column).strip("_")
-    return f"{'' if plain[:1].isalpha() else 'column_'}{plain}_{accumulator}"
+    return f"{'' if plain[:1].isalpha() else 'column_'}{plain}"

@@ -5,7 +5,7 @@ Every call checks its columns and types at once, so that an error names the line
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -18,7 +18,8 @@ from headgate.api.streams.stream_outputs import Outputs, StreamSink
 from headgate.api.tables.checked_columns import all_columns, place_of, projected, resolved
 from headgate.api.tables.column import Column, ColumnLike, expression_of, shown_name
 from headgate.api.tables.grouped_table import GroupedTable
-from headgate.api.tables.lowering import lowered
+from headgate.api.tables.joining import window_join
+from headgate.api.tables.lowering import lowered, lowered_join
 from headgate.common.errors import PlanError
 from headgate.graph.logical import NEW, TimestampsNode
 from headgate.relational.expressions import Reference
@@ -187,6 +188,30 @@ class Table(Generic[S]):
         return GroupedTable(self._environment, self._relation, columns, self._of)
 
     groupBy = group_by  # noqa: N815
+
+    def join(
+        self, other: Table[S], on: str | Sequence[str], how: str = "inner", uid: str | None = None
+    ) -> Table[S]:
+        """Return the rows of this and the other table that have equal columns, in the same window.
+
+        A row goes out when event time passes the end of its window. Rows that come later are dropped and
+        counted. The result has the columns of `on`, then the others of this and of the other table.
+
+        Args:
+            other: the other table.
+            on: names of columns that both tables have; one of them is a window, as of an aggregation.
+            how: "inner", "left", "right", "full", "semi" or "anti", or PySpark's other names of these.
+            uid: names the state for later versions of the program; needed when checkpoints are on.
+
+        Raises:
+            PlanError: a column does not exist in both, no window is among them, or `how` is unknown.
+        """
+        names = [on] if isinstance(on, str) else list(on)
+        if getattr(other, "_environment", None) is not self._environment:
+            raise PlanError(f"join() ({user_site()}) got {other!r}; expected a table of the same Environment")
+        plan = window_join(self._relation, other._relation, names, how, uid)
+        number = lowered_join(self._environment, plan, f"join() ({user_site()})")
+        return self._of(Scan(plan.schema, number))
 
     # -- ways out
 

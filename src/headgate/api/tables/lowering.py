@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from types import GenericAlias
 from typing import Any
 
 from headgate.api.streams.steps import ProgramContext
 from headgate.api.tables.aggregation_state import state_declaration
+from headgate.api.tables.row_state import rows_declaration
 from headgate.common.keys.key_types import DeclaredKeys
 from headgate.graph import logical
 from headgate.graph.logical import NEW
 from headgate.graph.partitioners import ByKeyGroup
-from headgate.graph.table_nodes import AccumulateNode, ColumnsNode, WindowAggregateNode
+from headgate.graph.table_nodes import AccumulateNode, ColumnsNode, WindowAggregateNode, WindowJoinNode
 from headgate.relational.fused_steps import pruned, steps_of
 from headgate.relational.python_types import plain_type
-from headgate.relational.relations import ALL_ROWS, Aggregation, Project, Relation
+from headgate.relational.relations import ALL_ROWS, Aggregation, Project, Relation, WindowJoin
 from headgate.relational.resolved import Column, Typed
 from headgate.relational.schema import Field, Schema
 
@@ -54,17 +56,37 @@ def lowered_aggregation(environment: ProgramContext, plan: Aggregation) -> int:
         uid=plan.uid,
         function=function,
         key=selector,
-        keys=_declared_keys(plan),
+        keys=_declared_keys("group_by", [plan.child.schema.fields[place] for place in plan.keys]),
         aggregation=plan,
     )
     return program.add(node, (number,))
 
 
-def _declared_keys(plan: Aggregation) -> DeclaredKeys:
-    fields = [plan.child.schema.fields[place] for place in plan.keys]
+def lowered_join(environment: ProgramContext, plan: WindowJoin, where: str) -> int:
+    """Add the nodes of a join: the columns of both inputs, the exchange by key, and the rows that wait."""
+    program = environment.program
+    inputs = (lowered(environment, plan.left), lowered(environment, plan.right))
+    number = program.add(logical.UnionNode(NEW, "both inputs"), inputs)
+    selector = plan.keys[0] if len(plan.keys) == 1 else plan.keys
+    exchange = logical.PartitionNode(NEW, "join", partitioner=ByKeyGroup(selector))
+    number = program.add(exchange, (number,))
+    fields = [plan.left.schema.fields[plan.left.schema.place(name)] for name in plan.keys]
+    node = WindowJoinNode(
+        NEW,
+        "window join",
+        uid=plan.uid,
+        function=rows_declaration(plan, where),
+        key=selector,
+        keys=_declared_keys("join", fields),
+        join=plan,
+    )
+    return program.add(node, (number,))
+
+
+def _declared_keys(call: str, fields: Sequence[Field]) -> DeclaredKeys:
     kinds = tuple(plain_type(field.type) for field in fields)
     hint = kinds[0] if len(kinds) == 1 else GenericAlias(tuple, kinds)
-    return DeclaredKeys(hint, f"group_by({', '.join(field.name for field in fields)})")
+    return DeclaredKeys(hint, f"{call}({', '.join(field.name for field in fields)})")
 
 
 def _with_one_key(child: Relation) -> Relation:

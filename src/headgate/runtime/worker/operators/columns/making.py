@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import copy
 
-from headgate.graph.table_nodes import AccumulateNode, ColumnsNode, WindowAggregateNode
+from headgate.graph.table_nodes import AccumulateNode, ColumnsNode, WindowAggregateNode, WindowJoinNode
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.accumulating import AccumulatingOperator
 from headgate.runtime.worker.operators.columns.column_steps import ColumnsOperator
 from headgate.runtime.worker.operators.columns.window_aggregate import WindowAggregateOperator
+from headgate.runtime.worker.operators.columns.window_join import WindowJoinOperator
 from headgate.runtime.worker.operators.operator_contract import Operator
 
 
 def table_operator(
-    context: OperatorContext, node: ColumnsNode | AccumulateNode | WindowAggregateNode
+    context: OperatorContext, node: ColumnsNode | AccumulateNode | WindowAggregateNode | WindowJoinNode
 ) -> Operator:
     """Return the operator that runs a table's node in one subtask."""
     if isinstance(node, ColumnsNode):
         return ColumnsOperator(context, node.steps)
+    if isinstance(node, WindowJoinNode):
+        assert node.join is not None  # the API gives it
+        return WindowJoinOperator(context, node.join, copy.copy(node.function))
     assert node.aggregation is not None  # the API gives it
     if isinstance(node, AccumulateNode):
         return AccumulatingOperator(context, node.aggregation)

@@ -7,31 +7,33 @@ from typing import Any
 
 import pyarrow as pa
 
-from headgate.relational.aggregates import Accumulator
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, Restoring
 
 
 class RestoredWindows:
-    """Adds stored maps, from pane to accumulators for each key, to panes."""
+    """Adds stored maps, from pane to a record for each key, to windows.
 
-    def __init__(self, keys: pa.Schema, columns: Sequence[tuple[str, Accumulator]]) -> None:
-        self._keys, self._columns = keys, columns
+    `keys` and `values` are the columns of keys and of records. `numbered`: a key may have several records in
+    a pane, which are stored under the pane and a number.
+    """
+
+    def __init__(self, keys: pa.Schema, values: pa.Schema, numbered: bool = False) -> None:
+        self._keys, self._values, self._numbered = keys, values, numbered
 
     def load(self, into: Restoring, keys: Sequence[Hashable], values: Sequence[Any]) -> None:
         """Add the windows of some keys to `into`."""
         rows = [
-            (key, pane, record)
+            (key, place[0] if self._numbered else place, record)
             for key, panes in zip(keys, values, strict=True)
-            for pane, record in panes.items()
+            for place, record in panes.items()
         ]
         if not rows:
             return
         of_keys, panes, records = zip(*rows, strict=True)
-        several = len(self._keys) > 1
-        columns = list(zip(*of_keys, strict=True)) if several else [of_keys]
+        columns = list(zip(*of_keys, strict=True)) if len(self._keys) > 1 else [of_keys]
         arrays = {PANE: pa.array(panes, pa.int64())}
-        for column, each in zip(columns, self._keys, strict=True):
-            arrays[each.name] = pa.array(column, each.type)
-        for column, (name, accumulator) in zip(zip(*records, strict=True), self._columns, strict=True):
-            arrays[name] = pa.array(column, accumulator.type)
+        for column, field in zip(columns, self._keys, strict=True):
+            arrays[field.name] = pa.array(column, field.type)
+        for column, field in zip(zip(*records, strict=True), self._values, strict=True):
+            arrays[field.name] = pa.array(column, field.type)
         into.add(pa.table(arrays))

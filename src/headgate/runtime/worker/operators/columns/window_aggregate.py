@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
-from headgate.api.declared.keyed_states import declared_state
 from headgate.api.functions import KeyedProcessFunction
-from headgate.common.errors import UsageError
-from headgate.common.keys.key_types import stored_shapes
-from headgate.common.keys.keygroups import key_group_range
-from headgate.common.plain_data import Plain
-from headgate.common.time import WATERMARK_MIN
-from headgate.metrics.metric_table import LATE_RECORDS
-from headgate.records.arrow_batch import ArrowBatch
-from headgate.records.batch import Batch
 from headgate.relational.aggregates import Grouping
-from headgate.relational.python_types import plain_type
-from headgate.relational.relations import HIDDEN, WINDOW, WINDOW_START, Aggregation
+from headgate.relational.relations import HIDDEN, WINDOW_START, Aggregation
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.accumulating import (
     accumulator_column,
@@ -28,57 +17,31 @@ from headgate.runtime.worker.operators.columns.accumulating import (
     keys_of,
 )
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
-from headgate.runtime.worker.operators.columns.kept_windows import PANE, ROWS, Ended, KeptWindows
+from headgate.runtime.worker.operators.columns.kept_windows import PANE, ROWS, Ended, KeptWindows, Restoring
 from headgate.runtime.worker.operators.columns.paned_windows import PanedWindows
 from headgate.runtime.worker.operators.columns.restored_windows import RestoredWindows
 from headgate.runtime.worker.operators.columns.session_grouping import SessionGrouping
 from headgate.runtime.worker.operators.columns.sessions import SessionWindows
-from headgate.runtime.worker.operators.columns.window_state import (
-    AHEAD,
-    WINDOWS,
-    PendingWindows,
-)
+from headgate.runtime.worker.operators.columns.window_state import PendingWindows
 from headgate.runtime.worker.operators.columns.window_times import SessionTimes, times_of
-from headgate.runtime.worker.operators.function_state import FunctionState
-from headgate.runtime.worker.operators.keyed_state import PendingKeyedState, earlier_state
-from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, StateTypes
-from headgate.state.backend import StoredValue
-from headgate.state.snapshots import OperatorSubtaskState
-from headgate.state.state_names import Claims
-from headgate.state.stored.restoring import open_restore
-from headgate.state.stored.value_readers import stored_value
-from headgate.state.targets import Target, target_of
+from headgate.runtime.worker.operators.columns.windows_operator import WindowsOperator, window_column
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
 
 
-class WindowAggregateOperator(Operator):
+class WindowAggregateOperator(WindowsOperator):
     """Runs an aggregation in windows of event time for the key groups of its subtask."""
 
     def __init__(
         self, context: OperatorContext, plan: Aggregation, function: KeyedProcessFunction[Any, Any, Any]
     ) -> None:
-        super().__init__(context)
+        super().__init__(context, [plan.child.schema.fields[place] for place in plan.keys], function)
         self._plan, self._times = plan, times_of(plan.window)
-        self._function, self._state = function, declared_state(function)
-        self._key_fields = [plan.child.schema.fields[place] for place in plan.keys]
         self._keys, self._columns = keys_of(plan), accumulators_of(plan)
-        self._late = 0
-
-    def open(self) -> None:
-        """Restore the windows and the event time of the snapshots."""
-        where, target = self.context, target_of(self._state[WINDOWS])
-        self._target: Target = target
-        record = self._state[WINDOWS].types[1]
-        assert isinstance(record, type)  # as the API declares it
-        self._record = record
-        self._groups = key_group_range(where.max_parallelism, where.parallelism, where.subtask)
-        marks = [state.watermark for state in where.restored if state.watermark is not None]
-        self._mark = min(marks, default=WATERMARK_MIN)
-        self._kept = self._windows_from(self._mark)
-        self._own = FunctionState(where, self._function)
-        self._fill([state for state in where.restored if state.keyed is not None])
+        keys = pa.schema([pa.field(each.name, each.type) for each in self._key_fields])
+        values = pa.schema([pa.field(name, each.type) for name, each in self._columns])
+        self._restored = RestoredWindows(keys, values)
 
     def _windows_from(self, mark: int) -> KeptWindows:
         groups = self.context.max_parallelism
@@ -86,62 +49,10 @@ class WindowAggregateOperator(Operator):
             return SessionWindows(SessionGrouping((PANE, *self._keys), self._columns), mark, groups)
         return PanedWindows(Grouping(self._keys, self._columns), self._times, mark, groups)
 
-    def _fill(self, states: list[OperatorSubtaskState]) -> None:
-        """Add the stored windows of former subtasks, each group's as far in event time as it had got."""
-        where = self.context
-        claims = Claims(self._state) if where.ignore_unclaimed else None
-        stored = [
-            earlier_state(where.disk, state.keyed, claims) for state in states if state.keyed is not None
-        ]
-        if not stored:
-            return
-        ahead = dict(self._own.handles[AHEAD].get())
-        keys = pa.schema([pa.field(each.name, each.type) for each in self._key_fields])
-        loader = RestoredWindows(keys, self._columns)
-        with open_restore(stored, {WINDOWS: self._target}, self._groups, where.max_parallelism) as restore:
-            for state, base in zip(states, restore.bases, strict=True):
-                mark = WATERMARK_MIN if state.watermark is None else state.watermark
-                for entries in (entries for section in base for entries in section.entries(restore.groups)):
-                    into = self._kept.of_group(entries.group, ahead.get(entries.group, mark))
-                    loader.load(into, entries.keys, entries.values)
+    def _received(self, batch: pa.RecordBatch) -> pa.Table:
+        return pa.table(batch).select([PANE, *self._keys, *(name for name, _ in self._columns), ROWS])
 
-    def process(self, batch: Batch) -> None:
-        """Add a batch of accumulators to their windows, then let the windows go that have ended."""
-        assert isinstance(batch, ArrowBatch) and batch.watermarks is not None  # noqa: PT018  # of our own sender
-        marks = np.maximum(batch.watermarks, self._mark)
-        rows = self._accumulators(batch.columns)
-        with failing_clearly(self.context, "a window"):
-            self._late += self._kept.add(rows, marks)
-        self._advance(int(marks[-1]))
-
-    def _accumulators(self, sent: pa.RecordBatch) -> pa.Table:
-        names = (PANE, *self._keys, *(name for name, _ in self._columns), ROWS)
-        try:
-            return pa.table(sent).select(names)
-        except KeyError as error:
-            raise UsageError(
-                f"{self.context.label}: records in flight of the restored checkpoint lack a column "
-                f"({error}), as the aggregates have changed; restore from a savepoint, which has none"
-            ) from None
-
-    def watermark(self, timestamp: int) -> None:
-        """Let the windows go that have ended at `timestamp`, then pass it on."""
-        self._advance(timestamp)
-        self.next.watermark(timestamp)
-
-    def _advance(self, mark: int) -> None:
-        if mark <= self._mark:
-            return
-        self._mark = mark
-        with failing_clearly(self.context, "a window"):
-            ended = self._kept.reached(mark)
-        if ended:
-            found = pa.concat_batches([self._results(each) for each in ended])
-            at = np.concatenate([each.ends for each in ended]) - 1
-            # As of a timer: they come before the watermark that their windows waited for.
-            self.next.process(ArrowBatch(found, at, at - 1))
-
-    def _results(self, ended: Ended) -> pa.RecordBatch:
+    def _results(self, ended: Ended) -> tuple[pa.RecordBatch, Int64s]:
         """Return the rows of windows that have ended: keys, window, results."""
         whole = ended.table
         shown = [field.name for field in self._key_fields if field.name not in HIDDEN]
@@ -151,47 +62,22 @@ class WindowAggregateOperator(Operator):
             inputs = [_plain(whole.column(accumulator_column(each.name, a.name))) for a in parts.accumulators]
             with failing_clearly(self.context, f"column {each.name!r} of a window"):
                 arrays.append(parts.finish(parts.result, *inputs))
-        return pa.RecordBatch.from_arrays(arrays, schema=self._plan.schema.to_arrow())
+        return pa.RecordBatch.from_arrays(arrays, schema=self._plan.schema.to_arrow()), ended.ends - 1
 
     def _windows(self, ended: Ended) -> pa.Array:
-        names, starts = ended.table.column_names, ended.starts
-        if WINDOW_START in names:
+        starts = ended.starts
+        if WINDOW_START in ended.table.column_names:
             starts = ended.table.column(WINDOW_START).to_numpy()
-        return pa.StructArray.from_arrays([_moments(starts), _moments(ended.ends)], fields=list(WINDOW))
-
-    def measured(self) -> dict[str, int]:
-        """Return how many records came too late for their windows."""
-        return {LATE_RECORDS.at(): self._late}
-
-    def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Take the tables as they are; they are stored in the background."""
-        self._own.handles[AHEAD].update(self._kept.ahead)
-        pending = self._pending()
-        keyed = PendingKeyedState(self.context.uid, pending, self._mark, None, self._key_shapes())
-        return self._own.snapshot(keyed)
+        return window_column(starts, ended.ends)
 
     def _pending(self) -> PendingWindows:
         views, groups = self._kept.at_snapshot(), self.context.max_parallelism
         grouping = Grouping(self._keys, self._columns)
-        return PendingWindows(views, grouping, self._record, self._target, self._groups, groups)
+        return PendingWindows(views, self._keys, grouping, self._record, self._target, self._groups, groups)
 
-    def _key_shapes(self) -> list[Plain]:
-        kinds = tuple(plain_type(field.type) for field in self._key_fields) or (int,)
-        return stored_shapes({kinds if len(kinds) > 1 else kinds[0]})
-
-    def state_types(self) -> StateTypes:
-        """Return the description of the accumulators' serializer."""
-        return {WINDOWS: self._target.schema} | self._own.state_types()
-
-    def peek(self, state: str, key: Hashable) -> StoredValue | None:
-        """Return the accumulators of all windows of a key, for a live query; None: there are none."""
-        found = self._pending().of_key(key)
-        return stored_value(WINDOWS, self._target, found) if found else None
+    def _load(self, into: Restoring, keys: Sequence[Hashable], values: Sequence[Any]) -> None:
+        self._restored.load(into, keys, values)
 
 
 def _plain(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-
-
-def _moments(times_ms: Int64s) -> pa.Array:
-    return pa.array(times_ms * 1000).cast(WINDOW.field(0).type)

@@ -37,10 +37,15 @@ AHEAD: Final = "ahead"
 
 @dataclass(slots=True)
 class PendingWindows:
-    """The windows of a subtask as they were at the snapshot point, to be stored in the background."""
+    """The windows of a subtask as they were at the snapshot point, to be stored in the background.
+
+    `grouping` merges what views have of one key and pane; None: a key may have several records in a pane,
+    which are stored under the pane and a number.
+    """
 
     views: Sequence[WindowsView]
-    grouping: Grouping
+    keys: tuple[str, ...]
+    grouping: Grouping | None
     record: type
     target: Target
     groups: tuple[int, int]
@@ -71,7 +76,7 @@ class PendingWindows:
     def of_key(self, key: Hashable) -> dict[int, Any]:
         """Return the record of accumulators of each pane in which a key has rows."""
         wanted = key_hash(key)
-        keys = self.grouping.keys
+        keys = self.keys
         views = [view.where(lambda table: hashes_of_rows(table, keys) == wanted) for view in self.views]
         found: dict[int, Any] = {}
         for entries in replace(self, views=views).entries():
@@ -82,12 +87,12 @@ class PendingWindows:
 
     def entries(self) -> Iterator[Entries]:
         """Yield the map of each key, by key group."""
-        keys = self.grouping.keys
+        keys = self.keys
         parts = [table for view in self.views for table in view.tables()]
         if not parts:
             return
         table = pa.concat_tables(parts).combine_chunks()
-        if len(self.views) > 1:
+        if self.grouping is not None and len(self.views) > 1:
             table = Grouping((PANE, *keys), self.grouping.columns).merged(table).combine_chunks()
         groups = groups_of_rows(table, keys, self.max_parallelism)
         order = np.argsort(groups.astype(np.uint16), kind="stable")
@@ -98,9 +103,10 @@ class PendingWindows:
 
     def _maps(self, table: pa.Table) -> tuple[list[Hashable], list[Any]]:
         panes, *columns = python_columns(table)
-        count = len(self.grouping.keys)
+        count = len(self.keys)
         keys: Sequence[Any] = columns[0] if count == 1 else list(zip(*columns[:count], strict=True))
         found: dict[Hashable, dict[Any, Any]] = {}
         for key, pane, *values in zip(keys, panes, *columns[count:], strict=True):
-            found.setdefault(key, {})[pane] = self.record(*values)
+            mine = found.setdefault(key, {})
+            mine[pane if self.grouping is not None else (pane, len(mine))] = self.record(*values)
         return list(found), list(found.values())

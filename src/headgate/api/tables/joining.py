@@ -1,0 +1,152 @@
+"""Joins of tables by equal columns in the same window: checks them, and makes their plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from headgate.api.site import user_site
+from headgate.api.tables.checked_columns import all_columns, resolved
+from headgate.common.errors import PlanError
+from headgate.relational.expressions import Call, Literal, Reference
+from headgate.relational.python_types import can_be_key
+from headgate.relational.relations import (
+    SIDE,
+    WINDOW,
+    WINDOW_LAST,
+    WINDOW_START,
+    Filter,
+    JoinKind,
+    Project,
+    Relation,
+    WindowJoin,
+)
+from headgate.relational.resolved import Constant, Typed
+from headgate.relational.resolving import common_of, convert
+from headgate.relational.schema import Field, Schema
+from headgate.relational.spark_types import text_of
+
+KINDS: Final[dict[str, JoinKind]] = {
+    "inner": "inner",
+    "left": "left", "leftouter": "left",
+    "right": "right", "rightouter": "right",
+    "full": "full", "outer": "full", "fullouter": "full",
+    "semi": "semi", "leftsemi": "semi",
+    "anti": "anti", "leftanti": "anti",
+}  # fmt: skip
+"""PySpark's names of joins, without underscores -> their kind."""
+
+
+def window_join(left: Relation, right: Relation, on: Sequence[str], how: str, uid: str | None) -> WindowJoin:
+    """Return the plan of a join. Raises PlanError if columns do not fit, or `on` lacks a window."""
+    where = f"join() ({user_site()})"
+    kind = KINDS.get(how.lower().replace("_", ""))
+    if kind is None:
+        raise PlanError(f"{where}: how is {how!r}; expected one of {', '.join(sorted(set(KINDS.values())))}")
+    window = _window_of(where, left, right, on)
+    names = [name for name in on if name != window]
+    keys = _keys(where, names, left, right)
+    both = [keys, _others(left, on), _others(right, on)]
+    kept = (kind in ("left", "full", "anti"), kind in ("right", "full"))
+    inputs = [
+        _input(each if kept[side] else _with_keys(each, keys), side, window, both)
+        for side, each in enumerate((left, right))
+    ]
+    schema = _schema(where, window, kind, both)
+    return WindowJoin(schema, inputs[0], inputs[1], (*names, WINDOW_START), kind, window, uid)
+
+
+def _with_keys(side: Relation, keys: list[Field]) -> Relation:
+    """Return the rows whose keys are not null: the others have no partner, and do not come out."""
+    for key in keys:
+        if key.nullable:
+            condition = resolved(side, "join", Call("isnotnull", (Reference(key.name),)))
+            side = Filter(side.schema, side, condition)
+    return side
+
+
+def _window_of(where: str, left: Relation, right: Relation, on: Sequence[str]) -> str:
+    windows = [
+        name
+        for name in on
+        if all(_type(resolved(each, "join", Reference(name))) == WINDOW for each in (left, right))
+    ]
+    if len(windows) != 1:
+        raise PlanError(
+            f"{where} got {len(windows)} windows among the columns {', '.join(on) or '(none)'}; expected one "
+            "that both tables have, as rows without a window would have to be kept for ever"
+        )
+    return windows[0]
+
+
+def _type(column: Typed) -> pa.DataType:
+    return column.type
+
+
+def _keys(where: str, keys: Sequence[str], left: Relation, right: Relation) -> list[Field]:
+    """Return the columns that are equal, of the type that both sides have in common."""
+    found = []
+    for name in keys:
+        sides = [resolved(each, "join", Reference(name)) for each in (left, right)]
+        kind = common_of(sides, f"{where}: the columns {name!r} of both tables")
+        if not can_be_key(kind):
+            raise PlanError(
+                f"{where}: {name} is {text_of(kind)}, by which rows cannot be joined; cast it to string or "
+                "to a number"
+            )
+        found.append(Field(name, kind, any(each.nullable for each in sides)))
+    return found
+
+
+def _others(side: Relation, on: Sequence[str]) -> list[Field]:
+    joined = {name.lower() for name in on}
+    return [field for field in side.schema if field.name.lower() not in joined]
+
+
+def _input(side: Relation, number: int, window: str, both: list[list[Field]]) -> Project:
+    """Return a plan of a side with the columns of both, those of the other side null."""
+    keys, *others = both
+    last = Call("-", (Call("unix_millis", (Reference(f"{window}.end"),)), Literal(1)))
+    columns: list[tuple[str, Typed]] = [
+        (WINDOW_LAST, resolved(side, "join", last)),
+        (SIDE, Constant(pa.int32(), False, pa.scalar(number, pa.int32()))),
+        *((key.name, convert(resolved(side, "join", Reference(key.name)), key.type)) for key in keys),
+        (WINDOW_START, resolved(side, "join", Call("unix_millis", (Reference(f"{window}.start"),)))),
+    ]
+    mine = dict(all_columns(side))
+    for at, fields in enumerate(others):
+        for field in fields:
+            null = Constant(field.type, True, pa.scalar(None, field.type))
+            columns.append((side_column(at, field.name), mine[field.name] if at == number else null))
+    fields = [Field(name, each.type, name not in (WINDOW_LAST, SIDE, WINDOW_START)) for name, each in columns]
+    return Project(Schema(tuple(fields)), side, tuple(each for _, each in columns))
+
+
+def side_column(side: int, name: str) -> str:
+    """Return the name that a column of the left (0) or right (1) side has in the join's inputs."""
+    return f"{'right' if side else 'left'}/{name}"
+
+
+def _schema(where: str, window: str, kind: JoinKind, both: list[list[Field]]) -> Schema:
+    keys, left, right = both
+    if kind in ("semi", "anti"):
+        right = []
+    fields = [
+        *keys,
+        Field(window, WINDOW, False),
+        *(_nullable(each, kind in ("right", "full")) for each in left),
+        *(_nullable(each, kind in ("left", "full")) for each in right),
+    ]
+    names = [field.name for field in fields]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise PlanError(
+            f"{where}: both tables have a column {twice[0]!r} that is not joined by; rename one of them"
+        )
+    return Schema(tuple(fields), window)
+
+
+def _nullable(field: Field, may_be_missing: bool) -> Field:
+    return Field(field.name, field.type, field.nullable or may_be_missing)

@@ -1,0 +1,43 @@
+"""Declares the state of rows that wait in windows, under names and types by which savepoints hold it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from headgate.api.declared.keyed_states import MapState
+from headgate.api.functions import KeyedProcessFunction
+from headgate.api.tables.aggregation_state import plain_name, windows_function
+from headgate.common.errors import PlanError
+from headgate.common.hints import Hint
+from headgate.relational.python_types import hint_of
+from headgate.relational.relations import SIDE, WINDOW_LAST, WindowJoin
+
+
+def rows_declaration(plan: WindowJoin, where: str) -> KeyedProcessFunction[Any, Any, Any]:
+    """Return a function that declares a join's state: (last ms of the window, number) -> row, for each key.
+
+    The number tells rows of one key and window apart. `where` names the call in errors.
+    """
+    record = rows_record(plan, where)
+    rows = MapState[tuple[int, int], record]  # type: ignore[valid-type]
+    return windows_function("WindowJoin", rows)
+
+
+def rows_record(plan: WindowJoin, where: str) -> type:
+    """Return the record type in which a join's rows are stored: the side, and the columns of both sides."""
+    fields: list[tuple[str, Hint]] = []
+    for field in plan.left.schema:
+        if field.name in (WINDOW_LAST, *plan.keys):
+            continue
+        name = "side" if field.name == SIDE else plain_name(field.name)
+        fields.append((name, int if field.name == SIDE else hint_of(field.type)))
+    names = [name for name, _ in fields]
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise PlanError(
+            f"{where}: two columns would be stored as {twice!r}, since their names differ in signs only; "
+            "rename one of them"
+        )
+    record: type = NamedTuple("JoinedRows", fields)  # type: ignore[misc]
+    record.__module__ = "headgate"
+    return record

@@ -1,0 +1,97 @@
+"""Rows of windows that are kept as they are until their window ends, such as those of a join."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.runtime.worker.operators.columns.groups_ahead import GroupsAhead
+from headgate.runtime.worker.operators.columns.kept_windows import PANE, Ended, Restoring, WindowsView
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from headgate.records.batch import Int64s
+
+
+class KeptRows:
+    """Rows by the last ms of their window, which is their pane; there are `max_parallelism` key groups."""
+
+    def __init__(self, keys: Sequence[str], mark: int, max_parallelism: int) -> None:
+        self._mark = mark
+        self._ahead = GroupsAhead(keys, max_parallelism)
+        self._tables: dict[int, list[pa.Table]] = {}
+
+    @property
+    def ahead(self) -> list[tuple[int, int]]:
+        """The key groups that are further in event time than the subtask, each with its watermark."""
+        return self._ahead.listed()
+
+    def of_group(self, group: int, mark: int) -> Restoring:
+        """Return where the restored rows of a key group go, which stood at `mark`."""
+        if mark > self._mark:
+            self._ahead.add(group, mark)
+        return _Restored(self._put)
+
+    def add(self, rows: pa.Table, marks: Int64s) -> int:
+        """Add rows, of which each came at its watermark of `marks`; return how many were too late."""
+        late = rows.column(PANE).to_numpy() <= self._ahead.marks_of(rows, marks)
+        if late.any():
+            self._put(rows.filter(pa.array(~late)))
+            return int(late.sum())
+        self._put(rows)
+        return 0
+
+    def _put(self, table: pa.Table) -> None:
+        if not len(table):
+            return
+        panes = table.column(PANE).to_numpy()
+        order = np.argsort(panes, kind="stable")
+        if (panes[1:] != panes[:-1]).any():
+            table, panes = table.take(pa.array(order)), panes[order]
+        starts = np.flatnonzero(np.diff(panes, prepend=panes[0] - 1))
+        for start, stop in zip(starts, [*starts[1:], len(panes)], strict=True):
+            part = table.slice(int(start), int(stop - start))
+            self._tables.setdefault(int(panes[start]), []).append(part)
+
+    def reached(self, mark: int) -> list[Ended]:
+        """Return the rows of windows that end until the watermark `mark`, and forget them."""
+        self._mark = mark
+        self._ahead.reached(mark)
+        panes = sorted(pane for pane in self._tables if pane <= mark)
+        if not panes:
+            return []
+        whole = pa.concat_tables([table for pane in panes for table in self._tables.pop(pane)])
+        last = whole.column(PANE).to_numpy()
+        return [Ended(whole, last, last + 1)]
+
+    def at_snapshot(self) -> list[WindowsView]:
+        """Return all rows as they are now; later changes do not reach them."""
+        return [RowsView([table for tables in self._tables.values() for table in tables])]
+
+
+class RowsView:
+    """The rows of a snapshot, for the thread that writes them."""
+
+    def __init__(self, tables: list[pa.Table]) -> None:
+        self._tables = tables
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Yield the rows."""
+        yield from self._tables
+
+    def where(self, keep: Callable[[pa.Table], NDArray[np.bool_]]) -> RowsView:
+        """Return the rows for which `keep` says so."""
+        return RowsView([table.filter(pa.array(keep(table))) for table in self._tables])
+
+    def release(self) -> None:
+        """Let the tables go; more than once does no harm."""
+        self._tables = []
+
+
+class _Restored:
+    def __init__(self, put: Callable[[pa.Table], None]) -> None:
+        self.add = put

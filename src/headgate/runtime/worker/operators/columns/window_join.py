@@ -1,0 +1,88 @@
+"""Joins two tables in windows: rows of both wait until their window ends, then they meet."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate.api.functions import KeyedProcessFunction
+from headgate.relational.relations import HIDDEN, SIDE, WINDOW_LAST, WINDOW_START, WindowJoin
+from headgate.runtime.job.operator_context import OperatorContext
+from headgate.runtime.worker.operators.columns.kept_rows import KeptRows
+from headgate.runtime.worker.operators.columns.kept_windows import PANE, Ended, KeptWindows, Restoring
+from headgate.runtime.worker.operators.columns.restored_windows import RestoredWindows
+from headgate.runtime.worker.operators.columns.window_state import PendingWindows
+from headgate.runtime.worker.operators.columns.windows_operator import WindowsOperator, window_column
+
+if TYPE_CHECKING:
+    from headgate.records.batch import Int64s
+
+_ARROW_NAMES: Final = {
+    "inner": "inner",
+    "left": "left outer",
+    "right": "right outer",
+    "full": "full outer",
+    "semi": "left semi",
+    "anti": "left anti",
+}
+
+
+class WindowJoinOperator(WindowsOperator):
+    """Runs a join for the key groups of its subtask; the columns of its input are those of `plan.left`."""
+
+    def __init__(
+        self, context: OperatorContext, plan: WindowJoin, function: KeyedProcessFunction[Any, Any, Any]
+    ) -> None:
+        schema = plan.left.schema
+        super().__init__(context, [schema.fields[schema.place(name)] for name in plan.keys], function)
+        self._plan, self._keys = plan, plan.keys
+        values = [each for each in schema if each.name not in (WINDOW_LAST, *plan.keys)]
+        self._values = [each.name for each in values]
+        self._restored = RestoredWindows(
+            pa.schema([pa.field(each.name, each.type) for each in self._key_fields]),
+            pa.schema([pa.field(each.name, each.type) for each in values]),
+            numbered=True,
+        )
+
+    def _windows_from(self, mark: int) -> KeptWindows:
+        return KeptRows(self._keys, mark, self.context.max_parallelism)
+
+    def _received(self, batch: pa.RecordBatch) -> pa.Table:
+        columns = [WINDOW_LAST, *self._keys, *self._values]
+        return pa.table(batch).select(columns).rename_columns([PANE, *columns[1:]])
+
+    def _results(self, ended: Ended) -> tuple[pa.RecordBatch, Int64s]:
+        """Return the rows that have a partner, or need none."""
+        sides = [ended.table.filter(pc.equal(ended.table.column(SIDE), side)) for side in (0, 1)]
+        left, right = (
+            table.select([PANE, *self._keys, *(name for name in self._values if name.startswith(prefix))])
+            for table, prefix in zip(sides, ("left/", "right/"), strict=True)
+        )
+        keys = [PANE, *self._keys]
+        found = left.join(right, keys, join_type=_ARROW_NAMES[self._plan.how], use_threads=False)
+        last = found.column(PANE).to_numpy()
+        order = np.argsort(last, kind="stable")
+        return self._shown(found.take(pa.array(order)).combine_chunks()), last[order]
+
+    def _shown(self, found: pa.Table) -> pa.RecordBatch:
+        starts, last = found.column(WINDOW_START).to_numpy(), found.column(PANE).to_numpy()
+        names = [name for name in self._keys if name not in HIDDEN]
+        others = [name for name in self._values if name in found.column_names]
+        schema = self._plan.schema.to_arrow()
+        arrays = [
+            *(found.column(name).combine_chunks() for name in names),
+            window_column(starts, last + 1),
+            *(found.column(name).combine_chunks() for name in others),
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _pending(self) -> PendingWindows:
+        views, groups = self._kept.at_snapshot(), self.context.max_parallelism
+        return PendingWindows(views, self._keys, None, self._record, self._target, self._groups, groups)
+
+    def _load(self, into: Restoring, keys: Sequence[Hashable], values: Sequence[Any]) -> None:
+        self._restored.load(into, keys, values)

@@ -1,0 +1,175 @@
+"""What operators of windows have in common: event time, restoring, snapshots, and when windows go out."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.api.declared.keyed_states import declared_state
+from headgate.api.functions import KeyedProcessFunction
+from headgate.common.errors import UsageError
+from headgate.common.keys.key_types import stored_shapes
+from headgate.common.keys.keygroups import key_group_range
+from headgate.common.plain_data import Plain
+from headgate.common.time import WATERMARK_MIN
+from headgate.metrics.metric_table import LATE_RECORDS
+from headgate.records.arrow_batch import ArrowBatch
+from headgate.records.batch import Batch
+from headgate.relational.python_types import plain_type
+from headgate.relational.relations import WINDOW
+from headgate.relational.schema import Field
+from headgate.runtime.job.operator_context import OperatorContext
+from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
+from headgate.runtime.worker.operators.columns.kept_windows import Ended, KeptWindows, Restoring
+from headgate.runtime.worker.operators.columns.window_state import AHEAD, WINDOWS, PendingWindows
+from headgate.runtime.worker.operators.function_state import FunctionState
+from headgate.runtime.worker.operators.keyed_state import PendingKeyedState, earlier_state
+from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, StateTypes
+from headgate.state.backend import StoredValue
+from headgate.state.snapshots import OperatorSubtaskState
+from headgate.state.state_names import Claims
+from headgate.state.stored.restoring import open_restore
+from headgate.state.stored.value_readers import stored_value
+from headgate.state.targets import Target, target_of
+
+if TYPE_CHECKING:
+    from headgate.records.batch import Int64s
+
+
+class WindowsOperator(Operator):
+    """Keeps windows of event time for the key groups of its subtask; `function` declares their state."""
+
+    def __init__(
+        self,
+        context: OperatorContext,
+        key_fields: Sequence[Field],
+        function: KeyedProcessFunction[Any, Any, Any],
+    ) -> None:
+        super().__init__(context)
+        self._function, self._state = function, declared_state(function)
+        self._key_fields = key_fields
+        self._late = 0
+
+    @abstractmethod
+    def _windows_from(self, mark: int) -> KeptWindows:
+        """Return windows without rows, for event time from `mark` on."""
+
+    @abstractmethod
+    def _received(self, batch: pa.RecordBatch) -> pa.Table:
+        """Return the columns that are kept of a batch, with `PANE` and `ROWS`."""
+
+    @abstractmethod
+    def _results(self, ended: Ended) -> tuple[pa.RecordBatch, Int64s]:
+        """Return the rows of windows that have ended, and their event times."""
+
+    @abstractmethod
+    def _pending(self) -> PendingWindows:
+        """Return the windows as they are now, to be stored."""
+
+    @abstractmethod
+    def _load(self, into: Restoring, keys: Sequence[Hashable], values: Sequence[Any]) -> None:
+        """Add the stored windows of some keys to `into`."""
+
+    def open(self) -> None:
+        """Restore the windows and the event time of the snapshots."""
+        where, target = self.context, target_of(self._state[WINDOWS])
+        self._target: Target = target
+        record = self._state[WINDOWS].types[1]
+        assert isinstance(record, type)  # as the API declares it
+        self._record = record
+        self._groups = key_group_range(where.max_parallelism, where.parallelism, where.subtask)
+        marks = [state.watermark for state in where.restored if state.watermark is not None]
+        self._mark = min(marks, default=WATERMARK_MIN)
+        self._kept = self._windows_from(self._mark)
+        self._own = FunctionState(where, self._function)
+        self._fill([state for state in where.restored if state.keyed is not None])
+
+    def _fill(self, states: list[OperatorSubtaskState]) -> None:
+        """Add the stored windows of former subtasks, each group's as far in event time as it had got."""
+        where = self.context
+        claims = Claims(self._state) if where.ignore_unclaimed else None
+        stored = [
+            earlier_state(where.disk, state.keyed, claims) for state in states if state.keyed is not None
+        ]
+        if not stored:
+            return
+        ahead = dict(self._own.handles[AHEAD].get())
+        with open_restore(stored, {WINDOWS: self._target}, self._groups, where.max_parallelism) as restore:
+            for state, base in zip(states, restore.bases, strict=True):
+                mark = WATERMARK_MIN if state.watermark is None else state.watermark
+                for entries in (entries for section in base for entries in section.entries(restore.groups)):
+                    into = self._kept.of_group(entries.group, ahead.get(entries.group, mark))
+                    self._load(into, entries.keys, entries.values)
+
+    def process(self, batch: Batch) -> None:
+        """Add the rows of a batch to their windows, then let the windows go that have ended."""
+        assert isinstance(batch, ArrowBatch) and batch.watermarks is not None  # noqa: PT018  # of our own sender
+        marks = np.maximum(batch.watermarks, self._mark)
+        rows = self._received_or_refused(batch.columns)
+        with failing_clearly(self.context, "a window"):
+            self._late += self._kept.add(rows, marks)
+        self._advance(int(marks[-1]))
+
+    def _received_or_refused(self, sent: pa.RecordBatch) -> pa.Table:
+        try:
+            return self._received(sent)
+        except KeyError as error:
+            raise UsageError(
+                f"{self.context.label}: records in flight of the restored checkpoint lack a column "
+                f"({error}), as the table has changed; restore from a savepoint, which has none"
+            ) from None
+
+    def watermark(self, timestamp: int) -> None:
+        """Let the windows go that have ended at `timestamp`, then pass it on."""
+        self._advance(timestamp)
+        self.next.watermark(timestamp)
+
+    def _advance(self, mark: int) -> None:
+        if mark <= self._mark:
+            return
+        self._mark = mark
+        with failing_clearly(self.context, "a window"):
+            ended = self._kept.reached(mark)
+        results = [found for each in ended if (found := self._results(each))[0].num_rows]
+        if results:
+            columns = pa.concat_batches([columns for columns, _ in results])
+            at = np.concatenate([times for _, times in results])
+            # As of a timer: they come before the watermark that their windows waited for.
+            self.next.process(ArrowBatch(columns, at, at - 1))
+
+    def measured(self) -> dict[str, int]:
+        """Return how many records came too late for their windows."""
+        return {LATE_RECORDS.at(): self._late}
+
+    def snapshot(self, checkpoint: int) -> PendingState | None:
+        """Take the tables as they are; they are stored in the background."""
+        self._own.handles[AHEAD].update(self._kept.ahead)
+        pending = self._pending()
+        keyed = PendingKeyedState(self.context.uid, pending, self._mark, None, self._key_shapes())
+        return self._own.snapshot(keyed)
+
+    def _key_shapes(self) -> list[Plain]:
+        kinds = tuple(plain_type(field.type) for field in self._key_fields) or (int,)
+        return stored_shapes({kinds if len(kinds) > 1 else kinds[0]})
+
+    def state_types(self) -> StateTypes:
+        """Return the description of the accumulators' serializer."""
+        return {WINDOWS: self._target.schema} | self._own.state_types()
+
+    def peek(self, state: str, key: Hashable) -> StoredValue | None:
+        """Return the accumulators of all windows of a key, for a live query; None: there are none."""
+        found = self._pending().of_key(key)
+        return stored_value(WINDOWS, self._target, found) if found else None
+
+
+def window_column(starts: Int64s, ends: Int64s) -> pa.Array:
+    """Return the structs of windows, of times in ms."""
+    return pa.StructArray.from_arrays([_moments(starts), _moments(ends)], fields=list(WINDOW))
+
+
+def _moments(times_ms: Int64s) -> pa.Array:
+    return pa.array(times_ms * 1000).cast(WINDOW.field(0).type)
