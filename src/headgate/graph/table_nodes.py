@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from headgate.common.plain_data import Json
 from headgate.graph.logical import KeyedProcessNode, Node
-from headgate.relational.relations import HIDDEN
 
 if TYPE_CHECKING:
     from headgate.relational.fused_steps import Step
@@ -62,5 +61,5 @@ def table_details(node: Node) -> dict[str, Json]:
     if isinstance(node, AccumulateNode | WindowAggregateNode) and node.aggregation is not None:
         return {"aggregates": [str(each) for each in node.aggregation.aggregates]}
     if isinstance(node, WindowJoinNode) and node.join is not None:
-        return {"join": node.join.how, "keys": [name for name in node.join.keys if name not in HIDDEN]}
+        return {"join": node.join.how, "keys": list(node.join.shown_keys)}
     return {}

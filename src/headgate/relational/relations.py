@@ -135,6 +135,11 @@ class WindowJoin(Relation):
     window: str
     uid: str | None = None
 
+    @property
+    def shown_keys(self) -> tuple[str, ...]:
+        """The names of the columns that are equal, without the window."""
+        return self.keys[:-1]
+
 
 def windowed(window: TimeWindow) -> Windowed:
     """Return the window that an expression asks for."""

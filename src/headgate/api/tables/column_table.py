@@ -18,8 +18,8 @@ from headgate.api.streams.stream_outputs import Outputs, StreamSink
 from headgate.api.tables.checked_columns import all_columns, place_of, projected, resolved
 from headgate.api.tables.column import Column, ColumnLike, expression_of, shown_name
 from headgate.api.tables.grouped_table import GroupedTable
-from headgate.api.tables.joining import window_join
 from headgate.api.tables.lowering import lowered, lowered_join
+from headgate.api.tables.window_joins import window_join
 from headgate.common.errors import PlanError
 from headgate.graph.logical import NEW, TimestampsNode
 from headgate.relational.expressions import Reference

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.api.functions import KeyedProcessFunction
-from headgate.relational.relations import HIDDEN, SIDE, WINDOW_LAST, WINDOW_START, WindowJoin
+from headgate.relational.relations import SIDE, WINDOW_LAST, WINDOW_START, WindowJoin
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.kept_rows import KeptRows
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, Ended, KeptWindows, Restoring
@@ -70,7 +70,7 @@ class WindowJoinOperator(WindowsOperator):
 
     def _shown(self, found: pa.Table) -> pa.RecordBatch:
         starts, last = found.column(WINDOW_START).to_numpy(), found.column(PANE).to_numpy()
-        names = [name for name in self._keys if name not in HIDDEN]
+        names = self._plan.shown_keys
         others = [name for name in self._values if name in found.column_names]
         schema = self._plan.schema.to_arrow()
         arrays = [
