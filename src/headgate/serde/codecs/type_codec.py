@@ -118,15 +118,20 @@ class FormSerializer(TypeSerializer[T]):
         """Return the bytes of a batch; values of another type may raise UsageError."""
         to_plain = self.form.to_plain
         try:
-            plain = list(values) if to_plain is None else [to_plain(value) for value in values]
-            try:
-                return with_mode(_MODE_TYPED, plain)
-            except (OverflowError, UnicodeEncodeError):
-                return bytes((_MODE_TAGGED,)) + _tagged(plain)
+            return self.encode_plain(
+                list(values) if to_plain is None else [to_plain(value) for value in values]
+            )
         except (TypeError, AttributeError, KeyError, ValueError, RecursionError) as error:
             raise UsageError(
                 f"a value does not fit its type {self.name} ({type(error).__name__}: {error})"
             ) from None
+
+    def encode_plain(self, plain: list[Any]) -> bytes:
+        """Return the bytes of a batch of values that have been converted as `form.to_plain` does."""
+        try:
+            return with_mode(_MODE_TYPED, plain)
+        except (OverflowError, UnicodeEncodeError):
+            return bytes((_MODE_TAGGED,)) + _tagged(plain)
 
     def decode_many(self, data: Buffer, count: int) -> list[T]:
         """Return the `count` values of a batch; StorageError if the bytes do not hold them."""

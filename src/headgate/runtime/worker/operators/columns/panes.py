@@ -127,8 +127,13 @@ def python_columns(table: pa.Table) -> list[list[object]]:
 
 
 def _values(column: pa.ChunkedArray) -> list[object]:
-    plain = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-    if plain and not column.null_count:
-        found: list[object] = column.to_numpy().tolist()
-        return found
-    return list(column.to_pylist())
+    if not pa.types.is_integer(column.type) and not pa.types.is_floating(column.type):
+        return list(column.to_pylist())
+    if not column.null_count:
+        known: list[object] = column.to_numpy().tolist()
+        return known
+    # Arrow makes Python numbers one by one where some are null, which takes ten times as long.
+    found: list[object] = column.fill_null(0).to_numpy().tolist()
+    for place in np.flatnonzero(column.is_null().to_numpy()).tolist():
+        found[place] = None
+    return found

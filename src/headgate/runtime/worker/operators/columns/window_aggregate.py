@@ -73,7 +73,7 @@ class WindowAggregateOperator(WindowsOperator):
     def _pending(self) -> PendingWindows:
         views, groups = self._kept.at_snapshot(), self.context.max_parallelism
         grouping = Grouping(self._keys, self._columns)
-        return PendingWindows(views, self._keys, grouping, self._record, self._target, self._groups, groups)
+        return PendingWindows(views, self._keys, grouping, self._target, self._groups, groups)
 
     def _load(self, into: Restoring, keys: Sequence[Hashable], values: Sequence[Any]) -> None:
         self._restored.load(into, keys, values)

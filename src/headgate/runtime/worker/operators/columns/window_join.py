@@ -82,7 +82,7 @@ class WindowJoinOperator(WindowsOperator):
 
     def _pending(self) -> PendingWindows:
         views, groups = self._kept.at_snapshot(), self.context.max_parallelism
-        return PendingWindows(views, self._keys, None, self._record, self._target, self._groups, groups)
+        return PendingWindows(views, self._keys, None, self._target, self._groups, groups)
 
     def _load(self, into: Restoring, keys: Sequence[Hashable], values: Sequence[Any]) -> None:
         self._restored.load(into, keys, values)

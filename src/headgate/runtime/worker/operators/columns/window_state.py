@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +23,7 @@ from headgate.runtime.worker.operators.columns.panes import (
     hashes_of_rows,
     python_columns,
 )
+from headgate.serde.codecs.type_codec import FormSerializer
 from headgate.state.backend import Entries, EntryFilter, NewSection, NewWriter, StateFiles, StateWriter
 from headgate.state.snapshots import KeyedStateHandle
 from headgate.state.stored.blob import BlobWriter
@@ -46,7 +47,6 @@ class PendingWindows:
     views: Sequence[WindowsView]
     keys: tuple[str, ...]
     grouping: Grouping | None
-    record: type
     target: Target
     groups: tuple[int, int]
     max_parallelism: int
@@ -70,20 +70,25 @@ class PendingWindows:
             view.release()
 
     def _write(self, writer: StateWriter) -> None:
-        section = NewSection(WINDOWS, self.target.schema, self.target.serializer.encode_many)
-        writer.add(section, self.entries())
+        writer.add(NewSection(WINDOWS, self.target.schema, self._serializer.encode_plain), self.entries())
 
-    def of_key(self, key: Hashable) -> dict[int, Any]:
-        """Return the record of accumulators of each pane in which a key has rows."""
-        wanted = key_hash(key)
-        keys = self.keys
+    @property
+    def _serializer(self) -> FormSerializer[Any]:
+        serializer = self.target.serializer
+        assert isinstance(serializer, FormSerializer)  # of a map of records, as the API declares it
+        return serializer
+
+    def of_key(self, key: Hashable) -> dict[Any, Any]:
+        """Return the records of a key, as a program's map state would have them."""
+        wanted, keys = key_hash(key), self.keys
         views = [view.where(lambda table: hashes_of_rows(table, keys) == wanted) for view in self.views]
-        found: dict[int, Any] = {}
         for entries in replace(self, views=views).entries():
-            for other, panes in zip(entries.keys, entries.values, strict=True):
+            for other, plain in zip(entries.keys, entries.values, strict=True):
                 if other == key:
-                    found |= panes
-        return found
+                    encoded = self._serializer.encode_plain([plain])
+                    found: dict[Any, Any] = self._serializer.decode_many(encoded, 1)[0]
+                    return found
+        return {}
 
     def entries(self) -> Iterator[Entries]:
         """Yield the map of each key, by key group."""
@@ -102,11 +107,29 @@ class PendingWindows:
             yield Entries(int(groups[start]), *self._maps(table.slice(start, stop - start)))
 
     def _maps(self, table: pa.Table) -> tuple[list[Hashable], list[Any]]:
+        """Return keys, and for each what msgspec encodes: no object of the record's class is made."""
         panes, *columns = python_columns(table)
         count = len(self.keys)
-        keys: Sequence[Any] = columns[0] if count == 1 else list(zip(*columns[:count], strict=True))
-        found: dict[Hashable, dict[Any, Any]] = {}
-        for key, pane, *values in zip(keys, panes, *columns[count:], strict=True):
-            mine = found.setdefault(key, {})
-            mine[pane if self.grouping is not None else (pane, len(mine))] = self.record(*values)
-        return list(found), list(found.values())
+        keys: list[Any] = columns[0] if count == 1 else list(zip(*columns[:count], strict=True))
+        rows = zip(*self._plain(columns[count:]), strict=True) if len(columns) > count else repeat(())
+        if self.grouping is None:
+            lists: dict[Hashable, list[Any]] = {}
+            for key, pane, row in zip(keys, panes, rows, strict=False):
+                mine = lists.setdefault(key, [])
+                mine.append(((pane, len(mine)), row))
+            return list(lists), list(lists.values())
+        if len(set(keys)) == len(keys):
+            return keys, [{pane: row} for pane, row in zip(panes, rows, strict=False)]
+        maps: dict[Hashable, dict[Any, Any]] = {}
+        for key, pane, row in zip(keys, panes, rows, strict=False):
+            maps.setdefault(key, {})[pane] = row
+        return list(maps), list(maps.values())
+
+    def _plain(self, columns: list[list[object]]) -> list[list[object]]:
+        record = self._serializer.form.inner[1].record
+        assert record is not None  # the values of the map are records
+        converts = [field.form.to_plain for field in record.fields]
+        return [
+            column if convert is None else list(map(convert, column))
+            for column, convert in zip(columns, converts, strict=True)
+        ]

@@ -78,9 +78,6 @@ class WindowsOperator(Operator):
         """Restore the windows and the event time of the snapshots."""
         where, target = self.context, target_of(self._state[WINDOWS])
         self._target: Target = target
-        record = self._state[WINDOWS].types[1]
-        assert isinstance(record, type)  # as the API declares it
-        self._record = record
         self._groups = key_group_range(where.max_parallelism, where.parallelism, where.subtask)
         marks = [state.watermark for state in where.restored if state.watermark is not None]
         self._mark = min(marks, default=WATERMARK_MIN)
