@@ -3,13 +3,30 @@
 from collections.abc import Callable
 
 from headgate.api.tables.column import Column
-from headgate.api.tables.column_functions import avg, col, column, count, expr, lit, mean, when, window
+from headgate.api.tables.column_functions import (
+    avg,
+    col,
+    column,
+    count,
+    explode,
+    explode_outer,
+    expr,
+    lit,
+    mean,
+    posexplode,
+    posexplode_outer,
+    when,
+    window,
+)
 from headgate.api.tables.column_functions import max as max  # noqa: A004  # PySpark's names
 from headgate.api.tables.column_functions import min as min  # noqa: A004
 from headgate.api.tables.column_functions import sum as sum  # noqa: A004
 from headgate.api.tables.named_functions import function_named
 
-__all__ = ["avg", "col", "column", "count", "expr", "lit", "max", "mean", "min", "sum", "when", "window"]
+__all__ = [
+    "avg", "col", "column", "count", "explode", "explode_outer", "expr", "lit", "max", "mean", "min",
+    "posexplode", "posexplode_outer", "sum", "when", "window",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Callable[..., Column]:
