@@ -9,9 +9,13 @@ from headgate.api.tables.column_functions import (
     column,
     count,
     cumulate_window,
+    explode,
+    explode_outer,
     expr,
     lit,
     mean,
+    posexplode,
+    posexplode_outer,
     session_window,
     when,
     window,
@@ -22,8 +26,8 @@ from headgate.api.tables.column_functions import sum as sum  # noqa: A004
 from headgate.api.tables.named_functions import function_named
 
 __all__ = [
-    "avg", "col", "column", "count", "cumulate_window", "expr", "lit", "max", "mean", "min", "session_window",
-    "sum", "when", "window",
+    "avg", "col", "column", "count", "cumulate_window", "explode", "explode_outer", "expr", "lit", "max",
+    "mean", "min", "posexplode", "posexplode_outer", "session_window", "sum", "when", "window",
 ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import threading
 from collections import defaultdict
 from itertools import count
 from pathlib import Path
@@ -20,6 +21,7 @@ import headgate.functions as F  # noqa: N812  # as PySpark's users write it
 from headgate.checkpoint.opening import open_checkpoint, verify_files
 from headgate.offline.judging import Judgement
 from headgate.offline.upgrade import Verdict
+from headgate.testing import JobListener, LiveState, MiniCluster
 
 SCHEMA = pa.schema({"at": pa.int64(), "user": pa.string(), "price": pa.int64()})
 ROWS = [
@@ -252,3 +254,117 @@ def test_a_table_of_parquet_files_reads_only_what_is_used(tmp_path: Path) -> Non
     assert sum(row["total"] for row in found.collect()) == sum(row["price"] for row in rows)
     found.write_json(tmp_path / "out", uid="out")
     assert env.plan().vertices[0].chain[0].source.columns == ["at", "price"]  # type: ignore[attr-defined]
+
+
+# -- keys of groups, and what windows hold
+
+
+class Looker(JobListener):
+    """Keeps the live state of a job that runs, for the test's own thread."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+
+    def begins(self, live_state: LiveState) -> None:
+        self.live_state = live_state
+        self.begun.set()
+
+
+def answer(looker: Looker, state: str, key: Any) -> Any:
+    """What the running job says of a key; it is asked again while it says that it has not started."""
+    found: list[Any] = []
+
+    def asked() -> bool:
+        try:
+            found.append(looker.live_state.value("windows", state, key))
+        except hg.OperatingError:
+            return False
+        return True
+
+    assert looker.begun.wait(30)
+    wait_until(asked, "the job answers")
+    return found[0]
+
+
+def test_a_live_query_gives_the_windows_of_a_key() -> None:
+    """Slice of event time -> its accumulators, of open windows only; an unknown key is an error."""
+    valve, looker = Valve(next(NUMBERS), 40, *ROWS), Looker()
+    env = hg.Environment(parallelism=2, executor=MiniCluster(looker), config=TINY)
+    stream = env.from_source(valve, uid="in").with_event_time("at", out_of_orderness="13s")
+    grouped = stream.to_table(SCHEMA).group_by("user", F.window("at", "2s"))
+    grouped.agg(F.count("*").alias("n"), F.max("price").alias("top"), uid="windows").to_stream().print()
+    with env.execute_async("live") as handle:
+        wait_until(lambda: _read(handle) == 80, "the valve's records came")
+        mine = [row for split in ROWS for row in split[:40] if row["user"] == "u1"]
+        starts = sorted({row["at"] // 2_000 * 2_000 for row in mine})
+        wait_until(lambda: sorted(answer(looker, "windows", "u1")) == starts, "all windows are there")
+        for start, stored in answer(looker, "windows", "u1").items():
+            prices = [row["price"] for row in mine if start <= row["at"] < start + 2_000]
+            assert (stored.n_count, stored.top_max) == (len(prices), max(prices))
+        with pytest.raises(hg.NoEntryError):
+            answer(looker, "windows", "nobody")
+        with pytest.raises(hg.UsageError, match="no keyed state 'window'"):
+            answer(looker, "window", "u1")
+        valve.open_to()
+        handle.result()
+
+
+def counted(rows: list[dict[str, Any]], kind: pa.DataType, *results: Any) -> list[dict[str, Any]]:
+    """Rows grouped by their column `key` in windows of a second."""
+    stream = environment(2).from_collection(rows).with_event_time("at")
+    keyed = stream.to_table(pa.schema({"at": pa.int64(), "key": kind}))
+    found: list[dict[str, Any]] = (
+        keyed.group_by("key", F.window("at", "1s"))
+        .agg(*(results or (F.count("*").alias("n"),)), uid="w")
+        .collect()
+    )
+    return found
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
+def test_both_zeros_are_one_key(kind: pa.DataType) -> None:
+    """As in Spark; the key that comes out is 0.0."""
+    (row,) = counted([{"at": at, "key": key} for at, key in enumerate([-0.0, 0.0, -0.0])], kind)
+    assert (str(row["key"]), row["n"]) == ("0.0", 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown"),
+    [
+        (pa.decimal128(9, 2), "decimal(9,2)"),
+        (pa.list_(pa.int64()), "array<bigint>"),
+        (pa.struct({"a": pa.int64()}), "struct<a:bigint>"),
+    ],
+    ids=["decimal", "list", "struct"],
+)
+def test_a_key_without_a_hash_is_refused_where_it_is_written(kind: pa.DataType, shown: str) -> None:
+    """Before anything runs, with the line and the type."""
+    with pytest.raises(hg.PlanError) as caught:
+        counted([{"at": 1, "key": None}], kind)
+    assert f"key is {shown}, by which rows cannot be grouped" in str(caught.value)
+    assert str(caught.value).startswith("group_by() (test_tables.py:")
+
+
+def test_names_that_differ_in_signs_only_are_refused() -> None:
+    """State finds accumulators by a name made of letters and digits."""
+    two = F.count("*").alias("n-1"), F.count("*").alias("n+1")
+    with pytest.raises(hg.PlanError, match=r"agg\(\) \(test_tables.py:\d+\).*'n_1_count'.*alias\(\)"):
+        counted([{"at": 1, "key": 1}], pa.int64(), *two)
+
+
+def test_a_null_key_is_refused_with_what_to_do() -> None:
+    """There is no key group for null; the message has the record, its time, and the way out."""
+    wanted = (
+        r"key 'key' of group_by\(\) is null .*event time 1970-01-01 00:00:00.001 UTC; fill it .*or filter"
+    )
+    with pytest.raises(hg.UsageError, match=wanted):
+        counted([{"at": 0, "key": 7}, {"at": 1, "key": None}], pa.int64())
+
+
+def test_a_wrong_duration_of_a_watermark_names_its_line() -> None:
+    """The call, the line, and what was given."""
+    prices = table([{"at": 1}], pa.schema({"at": pa.int64()}))
+    with pytest.raises(hg.PlanError, match=r"with_watermark\(\) \(test_tables.py:\d+\).*'soon'"):
+        prices.with_watermark("at", "soon")
+    with pytest.raises(hg.PlanError, match=r"with_watermark\(\) \(test_tables.py:\d+\).*-1"):
+        prices.with_watermark("at", -1)

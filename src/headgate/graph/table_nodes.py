@@ -9,7 +9,7 @@ from headgate.common.plain_data import Json
 from headgate.graph.logical import KeyedProcessNode, Node
 
 if TYPE_CHECKING:
-    from headgate.relational.fused_steps import Step
+    from headgate.relational.fused_steps import AnyStep
     from headgate.relational.relations import Aggregation, WindowJoin
 
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class ColumnsNode(Node):
     """Filters and computed columns of a table: `steps` are those of `relational.fused_steps`, in order."""
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[AnyStep, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

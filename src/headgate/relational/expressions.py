@@ -115,6 +115,39 @@ class Alias(Expression):
 
 
 @dataclass(frozen=True, slots=True)
+class Aliases(Expression):
+    """An expression that gives several columns, with a name for each."""
+
+    child: Expression
+    names: tuple[str, ...]
+
+    @property
+    def inner(self) -> tuple[Expression, ...]:
+        """The expression that gets the names."""
+        return (self.child,)
+
+    def __str__(self) -> str:
+        return f"{self.child} AS ({', '.join(self.names)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Generator(Expression):
+    """A row for each element of an array or map, a column of `select`."""
+
+    child: Expression
+    position: bool
+    outer: bool
+
+    @property
+    def inner(self) -> tuple[Expression, ...]:
+        """The array or map."""
+        return (self.child,)
+
+    def __str__(self) -> str:
+        return f"{'pos' if self.position else ''}explode{'_outer' if self.outer else ''}({self.child})"
+
+
+@dataclass(frozen=True, slots=True)
 class AggregateCall(Expression):
     """An aggregate of a group's rows, such as a count; no argument stands for all rows."""
 

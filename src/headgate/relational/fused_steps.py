@@ -1,13 +1,17 @@
 """Filters and computed columns as one operator runs them, and the pass that makes them of plan nodes.
 
-Each step reads columns of what comes in, drops rows, then computes the columns that it gives.
+Each step reads columns of what comes in, drops rows, then computes the columns that it gives. A step that
+makes a row for each element of an array stands by itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
-from headgate.relational.relations import Aggregation, Filter, Project, Relation, Scan
+from headgate.relational.exploding import made_by
+from headgate.relational.relations import Explode, Filter, Project, Relation
 from headgate.relational.resolved import (
     Apply,
     Choice,
@@ -40,37 +44,70 @@ class Step:
         return f"{', '.join(shown)}{f' where {kept}' if kept else ''}"
 
 
-def steps_of(relation: Relation) -> tuple[Scan, tuple[Step, ...]]:
-    """Return the scan below a plan of filters and projections, and the steps that compute it, fused.
+@dataclass(frozen=True, slots=True)
+class ExplodeStep:
+    """A row for each element of the array or map `values`.
 
-    Aggregations are not below: a table that is aggregated scans the aggregation's results.
+    Attributes:
+        kept: places of the columns of `reads` that go on.
+        made: which columns are made: "pos", and "col", or "key" and "value".
+        outer: whether a row without elements gives one row, with nulls.
+    """
+
+    reads: Schema
+    values: Typed
+    kept: tuple[int, ...]
+    made: tuple[str, ...]
+    outer: bool
+    gives: Schema
+
+    def __str__(self) -> str:
+        name = f"{'posexplode' if 'pos' in self.made else 'explode'}{'_outer' if self.outer else ''}"
+        return ", ".join([*(self.reads.names[place] for place in self.kept), f"{name}({self.values})"])
+
+
+AnyStep: TypeAlias = "Step | ExplodeStep"
+"""A part of what one operator of columns does."""
+
+
+def steps_of(relation: Relation) -> tuple[Relation, tuple[AnyStep, ...]]:
+    """Return what lies below a plan of filters, projections and exploded arrays, and the fused steps of it.
+
+    What lies below is a scan, or a node that is an operator of its own.
     """
     match relation:
-        case Scan():
-            return relation, ()
         case Project():
-            scan, steps = steps_of(relation.child)
-            return scan, _fused(steps, Step(relation.child.schema, (), relation.columns, relation.schema))
+            below, steps = steps_of(relation.child)
+            return below, _fused(steps, Step(relation.child.schema, (), relation.columns, relation.schema))
         case Filter():
-            scan, steps = steps_of(relation.child)
+            below, steps = steps_of(relation.child)
             kept = _all_of(relation.schema)
-            return scan, _fused(
+            return below, _fused(
                 steps, Step(relation.child.schema, (relation.condition,), kept, relation.schema)
             )
-        case Aggregation():
-            raise AssertionError("an aggregation is a node of its own")
-    raise AssertionError(f"{type(relation).__name__} does not run yet")
+        case Explode():
+            below, steps = steps_of(relation.child)
+            return below, (*steps, _exploding(relation))
+    return relation, ()
+
+
+def _exploding(relation: Explode) -> ExplodeStep:
+    reads = relation.child.schema
+    made = made_by(relation.values.type, position=relation.position)
+    return ExplodeStep(
+        reads, relation.values, tuple(range(len(reads))), made, relation.outer, relation.schema
+    )
 
 
 def _all_of(schema: Schema) -> tuple[Typed, ...]:
     return tuple(Column(each.type, each.nullable, place, each.name) for place, each in enumerate(schema))
 
 
-def _fused(steps: tuple[Step, ...], last: Step) -> tuple[Step, ...]:
+def _fused(steps: tuple[AnyStep, ...], last: Step) -> tuple[AnyStep, ...]:
     """Append a step; it becomes one with the step before where no column is then computed twice."""
-    if not steps or not _goes_into(steps[-1], last):
+    before = steps[-1] if steps else None
+    if not isinstance(before, Step) or not _goes_into(before, last):
         return (*steps, last)
-    before = steps[-1]
     conditions = (*before.conditions, *(substituted(each, before.columns) for each in last.conditions))
     columns = tuple(substituted(each, before.columns) for each in last.columns)
     return (*steps[:-1], Step(before.reads, conditions, columns, last.gives))
@@ -110,23 +147,46 @@ def substituted(expression: Typed, columns: tuple[Typed, ...]) -> Typed:
     return expression
 
 
-def pruned(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+def pruned(steps: Sequence[AnyStep]) -> tuple[AnyStep, ...]:
     """Return the steps such that each reads, and the one before it gives, only columns that are used."""
     if not steps:
         return ()
     *earlier, last = steps
-    used = sorted(set().union(*(columns_in(each) for each in (*last.conditions, *last.columns))))
-    new_place = {place: at for at, place in enumerate(used)}
-    read = tuple(last.reads.fields[place] for place in used)
-    moved = tuple(
-        Column(field.type, field.nullable, new_place.get(place, 0), field.name)
-        for place, field in enumerate(last.reads)
-    )
-    conditions = tuple(substituted(each, moved) for each in last.conditions)
-    columns = tuple(substituted(each, moved) for each in last.columns)
-    narrow = Step(Schema(read, last.reads.event_time), conditions, columns, last.gives)
+    # Columns carry the number of rows, so that a step after another one reads at least one of them.
+    used = _used(last) or ([0] if earlier else [])
+    narrow = _narrow(last, used)
     if not earlier:
         return (narrow,)
-    before = earlier[-1]
-    kept = replace(before, columns=tuple(before.columns[place] for place in used), gives=narrow.reads)
-    return (*pruned((*earlier[:-1], kept)), narrow)
+    before = _giving(earlier[-1], used, narrow.reads)
+    return (*pruned((*earlier[:-1], before)), narrow)
+
+
+def _narrow(step: AnyStep, used: Sequence[int]) -> AnyStep:
+    """Return a step that reads only the columns at `used`."""
+    new_place = {place: at for at, place in enumerate(used)}
+    read = Schema(tuple(step.reads.fields[place] for place in used), step.reads.event_time)
+    moved = tuple(
+        Column(field.type, field.nullable, new_place.get(place, 0), field.name)
+        for place, field in enumerate(step.reads)
+    )
+    if isinstance(step, ExplodeStep):
+        kept = tuple(new_place[place] for place in step.kept)
+        return replace(step, reads=read, values=substituted(step.values, moved), kept=kept)
+    conditions = tuple(substituted(each, moved) for each in step.conditions)
+    return Step(read, conditions, tuple(substituted(each, moved) for each in step.columns), step.gives)
+
+
+def _used(step: AnyStep) -> list[int]:
+    if isinstance(step, ExplodeStep):
+        return sorted({*step.kept, *columns_in(step.values)})
+    return sorted(set().union(*(columns_in(each) for each in (*step.conditions, *step.columns))))
+
+
+def _giving(step: AnyStep, places: Sequence[int], gives: Schema) -> AnyStep:
+    """Return a step that gives only the columns at `places`, ascending."""
+    if isinstance(step, ExplodeStep):
+        all_made, first = step.made, len(step.kept)
+        kept = tuple(step.kept[place] for place in places if place < first)
+        made = tuple(all_made[place - first] for place in places if place >= first)
+        return replace(step, kept=kept, made=made, gives=gives)
+    return replace(step, columns=tuple(step.columns[place] for place in places), gives=gives)

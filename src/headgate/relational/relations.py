@@ -1,7 +1,8 @@
 """The nodes of the relational plan: what is computed of which columns; pure data, whatever runs it.
 
-Built are those that run: scan, project, filter, aggregate. Explode, union, window join, join, rank,
-deduplicate, over, match, watermark, changelog and sink have their place in decision 0208.
+Built are those that run: scan, project, filter, explode, union, functions of batches and of rows, aggregate.
+Window join, join, rank, deduplicate, over, match, watermark, changelog and sink have their place in decision
+0208.
 """
 
 from __future__ import annotations
@@ -67,6 +68,29 @@ class Filter(Relation):
 
     child: Relation
     condition: Typed
+
+
+@dataclass(frozen=True, slots=True)
+class Explode(Relation):
+    """A row for each element of an array, or entry of a map, with the columns of the row that has it.
+
+    Attributes:
+        values: the array or map. After the child's columns come its elements, or its keys and values.
+        position: whether the place of the element comes before it.
+        outer: whether a row without elements gives one row, with nulls.
+    """
+
+    child: Relation
+    values: Typed
+    position: bool
+    outer: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Union(Relation):
+    """All rows of several plans, whose columns have the same names and types."""
+
+    children: tuple[Relation, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,12 @@ from headgate.relational.casts import cast_exists, cast_is_safe, cast_values
 from headgate.relational.expressions import (
     AggregateCall,
     Alias,
+    Aliases,
     Call,
     Case,
     Cast,
     Expression,
+    Generator,
     Literal,
     Reference,
     Scalar,
@@ -62,6 +64,10 @@ def resolve(expression: Expression, schema: Schema) -> Typed:
             raise PlanError(f"{expression} is an aggregate; it goes into group_by(...).agg(...)")
         case TimeWindow():
             raise PlanError(f"{expression} is a window; it goes into group_by(...)")
+        case Generator():
+            raise PlanError(f"{expression} gives several rows; it is a column of select(), not part of one")
+        case Aliases():
+            raise PlanError(f"{expression} has {len(expression.names)} names for one column; give it one")
     raise PlanError(f"{expression!r} is no expression")
 
 

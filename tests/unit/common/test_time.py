@@ -29,6 +29,8 @@ from headgate.common.time import (
         ("5m", 5 * MINUTES),
         ("2h", 2 * HOURS),
         ("7d", 7 * DAYS),
+        ("10 seconds", 10 * SECONDS),
+        ("1 Minute", MINUTES),
         (" 10 s ", 10 * SECONDS),
         (20, 20),
         (1.6, 2),

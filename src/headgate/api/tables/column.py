@@ -8,6 +8,7 @@ from headgate.common.errors import PlanError
 from headgate.relational.expressions import (
     AggregateCall,
     Alias,
+    Aliases,
     Call,
     Case,
     Cast,
@@ -137,9 +138,9 @@ class Column:
 
     # -- names and types
 
-    def alias(self, name: str) -> Column:
-        """Give the column a name."""
-        return Column(Alias(self.expression, name))
+    def alias(self, name: str, *more: str) -> Column:
+        """Give the column a name. What gives several columns, as ``F.posexplode``, takes one for each."""
+        return Column(Aliases(self.expression, (name, *more)) if more else Alias(self.expression, name))
 
     name = alias
 

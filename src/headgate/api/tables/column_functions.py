@@ -5,7 +5,15 @@ from __future__ import annotations
 from headgate.api.tables.column import Column, ColumnLike, aggregate, call, expression_of
 from headgate.common.errors import PlanError
 from headgate.common.time import duration_ms
-from headgate.relational.expressions import Case, Expression, Literal, Reference, Scalar, TimeWindow
+from headgate.relational.expressions import (
+    Case,
+    Expression,
+    Generator,
+    Literal,
+    Reference,
+    Scalar,
+    TimeWindow,
+)
 
 
 def col(name: str) -> Column:
@@ -131,6 +139,43 @@ def _duration(function: str, given: str | int, what: str) -> int:
         return duration_ms(given, what)
     except ValueError as error:
         raise PlanError(f"{function}(): {error}") from None
+
+
+# -- several rows of one
+
+
+def explode(values: Column | str) -> Column:
+    """Return a row for each element of an array (column `col`), or entry of a map (`key`, `value`).
+
+    It is a column of ``select()``, beside others, which are repeated. Rows whose array is null or empty give
+    none. Each row has the event time of the row that it is of.
+
+    Example:
+        >>> import headgate.functions as F
+        >>> F.explode("items").alias("item")
+        Column<explode(items) AS item>
+    """
+    return _generator(values, position=False, outer=False)
+
+
+def explode_outer(values: Column | str) -> Column:
+    """Return what :func:`explode` gives, and one row of nulls where the array or map is null or empty."""
+    return _generator(values, position=False, outer=True)
+
+
+def posexplode(values: Column | str) -> Column:
+    """Return what :func:`explode` gives, with the place of each element, from 0, before it (`pos`)."""
+    return _generator(values, position=True, outer=False)
+
+
+def posexplode_outer(values: Column | str) -> Column:
+    """Return what :func:`posexplode` gives, and one row of nulls where the array or map is null or empty."""
+    return _generator(values, position=True, outer=True)
+
+
+def _generator(values: Column | str, *, position: bool, outer: bool) -> Column:
+    of = col(values) if isinstance(values, str) else values
+    return Column(Generator(of.expression, position, outer))
 
 
 # -- aggregates

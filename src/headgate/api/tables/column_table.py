@@ -16,13 +16,15 @@ from headgate.api.streams.event_time import WatermarkStrategy
 from headgate.api.streams.steps import ProgramContext
 from headgate.api.streams.stream_outputs import Outputs, StreamSink
 from headgate.api.tables.checked_columns import all_columns, place_of, projected, resolved
-from headgate.api.tables.column import Column, ColumnLike, expression_of, shown_name
+from headgate.api.tables.column import Column, ColumnLike, expression_of
 from headgate.api.tables.grouped_table import GroupedTable
 from headgate.api.tables.lowering import lowered, lowered_join
+from headgate.api.tables.selecting import selected
 from headgate.api.tables.window_joins import window_join
 from headgate.common.errors import PlanError
 from headgate.graph.logical import NEW, TimestampsNode
-from headgate.relational.expressions import Reference
+from headgate.relational.exploding import is_map
+from headgate.relational.expressions import Aliases, Expression, Generator, Reference
 from headgate.relational.relations import (
     Filter,
     Relation,
@@ -31,6 +33,7 @@ from headgate.relational.relations import (
 from headgate.relational.resolved import Typed
 from headgate.relational.schema import Schema
 from headgate.relational.spark_types import text_of
+from headgate.relational.unions import Pair, by_name, by_position, united
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -121,14 +124,13 @@ class Table(Generic[S]):
         Raises:
             PlanError: a column does not exist, does not fit its function, or is named twice.
         """
-        chosen: list[tuple[str, Typed]] = []
+        chosen: list[Column] = []
         for each in columns:
             if isinstance(each, str) and each == "*":
-                chosen += all_columns(self._relation)
+                chosen += [Column(Reference(name)) for name in self.columns]
             else:
-                made = Column(Reference(each)) if isinstance(each, str) else each
-                chosen.append((shown_name(made), resolved(self._relation, "select", made.expression)))
-        return self._projected("select", chosen)
+                chosen.append(Column(Reference(each)) if isinstance(each, str) else each)
+        return self._of(selected("select", self._relation, [(None, each.expression) for each in chosen]))
 
     def with_column(self, name: str, column: ColumnLike) -> Table[S]:
         """Return the table with one more column, or with another in place of the one that has this name."""
@@ -138,12 +140,12 @@ class Table(Generic[S]):
 
     def with_columns(self, columns: dict[str, ColumnLike]) -> Table[S]:
         """Return the table with these columns added, or put in place of those of the same name."""
-        found = dict(all_columns(self._relation))
+        found: dict[str, Expression] = {name: Reference(name) for name in self.columns}
         for name, column in columns.items():
             place = self._relation.schema.find(name)
             known = name if place is None else self._relation.schema.fields[place].name
-            found[known] = resolved(self._relation, "with_columns", expression_of(column))
-        return self._projected("with_columns", list(found.items()))
+            found[known] = expression_of(column)
+        return self._of(selected("with_columns", self._relation, list(found.items())))
 
     withColumns = with_columns  # noqa: N815
 
@@ -161,6 +163,74 @@ class Table(Generic[S]):
         return self._projected(
             "drop", [each for place, each in enumerate(all_columns(self._relation)) if place not in gone]
         )
+
+    def explode(self, column: str, *names: str, outer: bool = False) -> Table[S]:
+        """Return a row for each element of an array, or entry of a map, in place of the column that has it.
+
+        The other columns are repeated, and so is the event time of the row. ``F.explode`` and its like do the
+        same within ``select()``.
+
+        Args:
+            column: the array or map.
+            names: of the elements; of a map's keys and values. Omitted: the array's name; `key` and `value`.
+            outer: whether a row whose array is null or empty gives one row, with null.
+
+        Raises:
+            PlanError: there is no such column, or it is neither array nor map; or a name is there already.
+
+        Example:
+            >>> import pyarrow as pa
+            >>> import headgate as hg
+            >>> from headgate.testing import MiniCluster
+            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
+            >>> carts = env.from_collection([{"user": "ada", "items": ["tea", "jam"]}])
+            >>> table = carts.to_table(pa.schema({"user": pa.string(), "items": pa.list_(pa.string())}))
+            >>> table.explode("items", "item").collect()
+            [{'user': 'ada', 'item': 'tea'}, {'user': 'ada', 'item': 'jam'}]
+        """
+        place = place_of(self._relation, "explode", column)
+        chosen: list[tuple[str | None, Expression]] = [(None, Reference(name)) for name in self.columns]
+        made: Expression = Generator(Reference(self.columns[place]), position=False, outer=outer)
+        if not names and not is_map(self._relation.schema.fields[place].type):
+            names = (self.columns[place],)
+        chosen[place] = None, Aliases(made, names) if names else made
+        return self._of(selected("explode", self._relation, chosen))
+
+    def union(self, other: Table[S]) -> Table[S]:
+        """Return the rows of both tables, in no particular order; columns go together by place.
+
+        Names are those of this table, and a type is the one that both fit into. Event time stays if the
+        columns that carry it stand at the same place; the watermark is the lower one of both sides.
+
+        Raises:
+            PlanError: no table, one of another Environment, of another number of columns, or a type that does
+                not fit.
+        """
+        return self._united("union", other, lambda mine, its: by_position(mine, its))
+
+    unionAll = union  # noqa: N815  # PySpark's name
+
+    def union_by_name(self, other: Table[S], allow_missing: bool = False) -> Table[S]:
+        """Return the rows of both tables, in no particular order; columns go together by name.
+
+        Args:
+            other: a table of the same Environment.
+            allow_missing: whether a column may be in one table only; it is null in the rows of the other.
+
+        Raises:
+            PlanError: as :meth:`union`; or a column is missing, and `allow_missing` is false.
+        """
+        return self._united(
+            "union_by_name", other, lambda mine, its: by_name(mine, its, allow_missing=allow_missing)
+        )
+
+    def unionByName(  # noqa: N802  # PySpark's name
+        self,
+        other: Table[S],
+        allowMissingColumns: bool = False,  # noqa: N803
+    ) -> Table[S]:
+        """Return :meth:`union_by_name`, with PySpark's names."""
+        return self.union_by_name(other, allowMissingColumns)
 
     def filter(self, condition: Column) -> Table[S]:
         """Return the rows for which a condition is true; not those for which it is null.
@@ -251,6 +321,18 @@ class Table(Generic[S]):
 
     def _of(self, relation: Relation) -> Table[S]:
         return Table(self._environment, relation, self._stream)
+
+    def _united(self, verb: str, other: Table[S], pairs: Callable[[Schema, Schema], list[Pair]]) -> Table[S]:
+        where = f"{verb}() ({user_site()})"
+        if not isinstance(other, Table):
+            raise PlanError(f"{where} got {type(other).__name__}; expected a table")
+        if other._environment is not self._environment:
+            raise PlanError(f"{where} got a table of another Environment; expected one of the same")
+        try:
+            left, right = self._relation, other._relation
+            return self._of(united(left, right, pairs(left.schema, right.schema)))
+        except PlanError as error:
+            raise PlanError(f"{where}: {error}") from None
 
     def _projected(self, verb: str, chosen: list[tuple[str, Typed]]) -> Table[S]:
         return self._of(projected(verb, self._relation, chosen))

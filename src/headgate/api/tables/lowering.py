@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from types import GenericAlias
-from typing import Any
 
 from headgate.api.streams.steps import ProgramContext
 from headgate.api.tables.aggregation_state import state_declaration
@@ -15,25 +14,52 @@ from headgate.graph import logical
 from headgate.graph.logical import NEW
 from headgate.graph.partitioners import ByKeyGroup
 from headgate.graph.table_nodes import AccumulateNode, ColumnsNode, WindowAggregateNode, WindowJoinNode
-from headgate.relational.fused_steps import pruned, steps_of
+from headgate.relational.fused_steps import AnyStep, Step, pruned, steps_of
 from headgate.relational.python_types import plain_type
-from headgate.relational.relations import ALL_ROWS, Aggregation, Project, Relation, WindowJoin
+from headgate.relational.relations import ALL_ROWS, Aggregation, Project, Relation, Scan, Union, WindowJoin
 from headgate.relational.resolved import Column, Typed
 from headgate.relational.schema import Field, Schema
 
 
 def lowered(environment: ProgramContext, relation: Relation, uid: str | None = None) -> int:
-    """Add the nodes that compute a plan of filters and projections; return the number of the last."""
-    scan, steps = steps_of(relation)
+    """Add the nodes that compute a plan; return the number of the last.
+
+    An aggregation is no part of it: a table that is aggregated scans the aggregation's results.
+    """
+    below, steps = steps_of(relation)
     steps = pruned(steps)
+    number = _below(environment, below, steps[0].reads if steps else below.schema)
     if not steps:
-        return scan.stream
+        return number
     node = ColumnsNode(NEW, _name(steps), uid=uid, steps=steps)
-    return environment.program.add(node, (scan.stream,))
+    return environment.program.add(node, (number,))
 
 
-def _name(steps: tuple[Any, ...]) -> str:
-    filters = any(step.conditions for step in steps)
+def _below(environment: ProgramContext, relation: Relation, wanted: Schema) -> int:
+    """Return the number of the stream that gives the columns of `wanted`, and perhaps others."""
+    match relation:
+        case Scan():
+            return relation.stream
+        case Union():
+            parts = [lowered(environment, _narrowed(child, wanted)) for child in relation.children]
+            return environment.program.add(logical.UnionNode(NEW, "union"), tuple(parts))
+    raise AssertionError(f"{type(relation).__name__} is no plan of a table")
+
+
+def _narrowed(relation: Relation, wanted: Schema) -> Project:
+    """Return the plan of a union's child with the wanted columns only, though at least one."""
+    names = wanted.names or relation.schema.names[:1]
+    chosen = [(relation.schema.names.index(name), name) for name in names]
+    columns = tuple(
+        Column(relation.schema.fields[place].type, relation.schema.fields[place].nullable, place, name)
+        for place, name in chosen
+    )
+    fields = tuple(relation.schema.fields[place] for place, _ in chosen)
+    return Project(Schema(fields, relation.schema.event_time), relation, columns)
+
+
+def _name(steps: tuple[AnyStep, ...]) -> str:
+    filters = any(isinstance(step, Step) and step.conditions for step in steps)
     return "filter and columns" if filters else "columns"
 
 

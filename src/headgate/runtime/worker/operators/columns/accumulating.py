@@ -20,7 +20,8 @@ from headgate.relational.relations import Aggregation
 from headgate.relational.resolved import Typed
 from headgate.relational.rules import RowsFailed
 from headgate.runtime.job.operator_context import OperatorContext
-from headgate.runtime.worker.operators.columns.column_steps import failing_clearly, row_error
+from headgate.runtime.job.user_errors import shorten
+from headgate.runtime.worker.operators.columns.column_steps import failing_clearly, row_error, shown_time
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, ROWS
 from headgate.runtime.worker.operators.columns.row_columns import columns_of
 from headgate.runtime.worker.operators.columns.session_grouping import END, ENDS, SessionGrouping
@@ -98,7 +99,7 @@ class AccumulatingOperator(Operator):
 
     def _rows(self, columns: pa.RecordBatch, batch: Batch) -> pa.Table:
         """Return keys and the aggregates' arguments, under the names of their accumulators."""
-        arrays = {name: _as_key(columns.column(name)) for name in self._grouping.keys[1:]}
+        arrays = {name: self._as_key(columns, name, batch) for name in self._grouping.keys[1:]}
         for each in self._plan.aggregates:
             if each.argument is not None:
                 timed = ArrowBatch(columns, batch.timestamps, batch.watermarks)
@@ -106,6 +107,22 @@ class AccumulatingOperator(Operator):
                 of_each = each.parts.accumulators
                 arrays |= {accumulator_column(each.name, one.name): one.prepared(value) for one in of_each}
         return pa.table(arrays)
+
+    def _as_key(self, columns: pa.RecordBatch, name: str, batch: Batch) -> pa.Array:
+        """Return a key column in which equal values are alike: Arrow tells -0.0 from 0.0."""
+        values = columns.column(name)
+        if values.null_count:
+            raise self._null_key(columns, name, batch)
+        return pc.add(values, pa.scalar(0.0, values.type)) if pa.types.is_floating(values.type) else values
+
+    def _null_key(self, columns: pa.RecordBatch, name: str, batch: Batch) -> UsageError:
+        row = pc.index(pc.is_null(columns.column(name)), True).as_py()
+        at = "" if batch.timestamps is None else f", event time {shown_time(int(batch.timestamps[row]))}"
+        return UsageError(
+            f"{self.context.label}: key {name!r} of group_by() is null in a record with "
+            f"{shorten(columns.slice(row, 1).to_pylist()[0])}{at}; fill it by coalesce(), or filter such "
+            "rows, before group_by()"
+        )
 
     def _argument(self, expression: Typed, batch: ArrowBatch) -> pa.Array:
         try:
@@ -130,11 +147,6 @@ class AccumulatingOperator(Operator):
                 each, None if each.of_rows == "count_all" else rows.column(name), rows.num_rows
             )
         return pa.table(arrays)
-
-
-def _as_key(values: pa.Array) -> pa.Array:
-    """Return a key column in which equal values are alike: Arrow tells -0.0 from 0.0."""
-    return pc.add(values, pa.scalar(0.0, values.type)) if pa.types.is_floating(values.type) else values
 
 
 def _of_row(each: Accumulator, values: pa.ChunkedArray | None, rows: int) -> pa.ChunkedArray | pa.Array:

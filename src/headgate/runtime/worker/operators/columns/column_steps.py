@@ -14,7 +14,8 @@ from headgate.common.errors import UsageError
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch, take_times
 from headgate.relational.evaluation import evaluate, first_failing
-from headgate.relational.fused_steps import Step
+from headgate.relational.exploding import exploded
+from headgate.relational.fused_steps import AnyStep, ExplodeStep, Step
 from headgate.relational.resolved import Typed, columns_in
 from headgate.relational.rules import RowsFailed
 from headgate.runtime.job.operator_context import OperatorContext
@@ -26,20 +27,37 @@ from headgate.runtime.worker.operators.operator_contract import Operator
 class ColumnsOperator(Operator):
     """Runs the steps of a table: each chooses rows, then computes columns. Batches stay columnar."""
 
-    def __init__(self, context: OperatorContext, steps: tuple[Step, ...]) -> None:
+    def __init__(self, context: OperatorContext, steps: tuple[AnyStep, ...]) -> None:
         super().__init__(context)
         self._steps = steps
 
     def process(self, batch: Batch) -> None:
         """Compute the columns of the rows that pass, and pass them on with their event times."""
-        found = ArrowBatch(
-            columns_of(self.context, batch, self._steps[0].reads), batch.timestamps, batch.watermarks
-        )
-        for step in self._steps:
-            found = self._run(step, found)
-            if not len(found):
+        columns = columns_of(self.context, batch, self._steps[0].reads)
+        self._go_on(0, ArrowBatch(columns, batch.timestamps, batch.watermarks))
+
+    def _go_on(self, place: int, batch: ArrowBatch) -> None:
+        """Run the steps from `place` on."""
+        for at, step in enumerate(self._steps[place:], place + 1):
+            if isinstance(step, ExplodeStep):
+                for part in self._exploded(step, batch):
+                    self._go_on(at, part)
                 return
-        self.next.process(found)
+            batch = self._run(step, batch)
+            if not len(batch):
+                return
+        self.next.process(batch)
+
+    def _exploded(self, step: ExplodeStep, batch: ArrowBatch) -> Iterator[ArrowBatch]:
+        values = self._evaluated(step.values, batch)
+        for rows, made in exploded(values, step.made, outer=step.outer):
+            index = pa.array(rows)
+            kept = [batch.columns.column(place).take(index) for place in step.kept]
+            yield ArrowBatch(
+                pa.RecordBatch.from_arrays([*kept, *made], schema=step.gives.to_arrow()),
+                take_times(batch.timestamps, rows),
+                take_times(batch.watermarks, rows),
+            )
 
     def _run(self, step: Step, batch: ArrowBatch) -> ArrowBatch:
         for condition in step.conditions:

@@ -1,0 +1,86 @@
+"""Columns that a program selects; at most one of them makes several rows of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from headgate.api.site import user_site
+from headgate.api.tables.checked_columns import projected, resolved
+from headgate.common.errors import PlanError
+from headgate.relational.exploding import fields_made
+from headgate.relational.expressions import Alias, Aliases, Expression, Generator, name_of
+from headgate.relational.relations import Explode, Project, Relation
+from headgate.relational.resolved import Column, Typed
+from headgate.relational.schema import Field, Schema
+from headgate.relational.spark_types import text_of
+
+Chosen: TypeAlias = Sequence[tuple[str | None, Expression]]
+"""Expressions, each with the name of its column; None: the name that it gives itself."""
+
+
+def selected(verb: str, child: Relation, chosen: Chosen) -> Project:
+    """Return the plan of these columns.
+
+    Raises:
+        PlanError: a column does not exist, does not fit its function, or is named twice; or several of them
+            make rows.
+    """
+    generators = [each for _, each in chosen if isinstance(_bare(each), Generator)]
+    if not generators:
+        return projected(
+            verb, child, [(name or name_of(each), resolved(child, verb, each)) for name, each in chosen]
+        )
+    if len(generators) > 1:
+        raise PlanError(
+            f"{verb}() ({user_site()}): {generators[0]} and {generators[1]} both make rows; there may be one "
+            "of them in a call"
+        )
+    generator = _bare(generators[0])
+    assert isinstance(generator, Generator)  # as it was chosen
+    plan, made = _exploding(verb, child, generator)
+    columns: list[tuple[str, Typed]] = []
+    for name, each in chosen:
+        if each is generators[0]:
+            columns += zip(_names(verb, name, each, made), made, strict=True)
+        else:
+            columns.append((name or name_of(each), resolved(child, verb, each)))
+    return projected(verb, plan, columns)
+
+
+def _bare(expression: Expression) -> Expression:
+    return expression.child if isinstance(expression, Alias | Aliases) else expression
+
+
+def _exploding(verb: str, child: Relation, generator: Generator) -> tuple[Explode, list[Column]]:
+    """Return the plan that makes the rows, and the columns that it makes."""
+    values = resolved(child, verb, generator.child)
+    if not (pa.types.is_list(values.type) or pa.types.is_map(values.type)):
+        raise PlanError(
+            f"{verb}() ({user_site()}): {generator} is of {text_of(values.type)}; expected an array or a map"
+        )
+    fields = fields_made(values, position=generator.position, outer=generator.outer)
+    # Names that no column has, since those of the program may be the same.
+    named = [Field(f"{generator}.{each.name}", each.type, each.nullable) for each in fields]
+    schema = Schema((*child.schema.fields, *named), child.schema.event_time)
+    first = len(child.schema)
+    made = [Column(each.type, each.nullable, first + place, each.name) for place, each in enumerate(fields)]
+    return Explode(schema, child, values, generator.position, generator.outer), made
+
+
+def _names(verb: str, name: str | None, expression: Expression, made: list[Column]) -> list[str]:
+    given: tuple[str, ...] = tuple(each.name for each in made)
+    if isinstance(expression, Alias):
+        given = (expression.name,)
+    elif isinstance(expression, Aliases):
+        given = expression.names
+    if name is not None:
+        given = (name,)
+    if len(given) != len(made):
+        raise PlanError(
+            f"{verb}() ({user_site()}): {expression} gives {len(made)} columns "
+            f"({', '.join(each.name for each in made)}) and has {len(given)} names; expected a name for each"
+        )
+    return list(given)
