@@ -19,6 +19,7 @@ from headgate.api.tables.column_functions import (
     session_window,
     when,
     window,
+    window_time,
 )
 from headgate.api.tables.column_functions import max as max  # noqa: A004  # PySpark's names
 from headgate.api.tables.column_functions import min as min  # noqa: A004
@@ -28,6 +29,7 @@ from headgate.api.tables.named_functions import function_named
 __all__ = [
     "avg", "col", "column", "count", "cumulate_window", "explode", "explode_outer", "expr", "lit", "max",
     "mean", "min", "posexplode", "posexplode_outer", "session_window", "sum", "when", "window",
+    "window_time",
 ]  # fmt: skip
 
 

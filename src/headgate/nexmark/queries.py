@@ -70,6 +70,18 @@ def q5(inputs: Inputs) -> Table[Any]:
     return counted.join(most, ["window", "num"], uid="hottest").select("auction", "num")
 
 
+def q7(inputs: Inputs) -> Table[Any]:
+    """Return the bids with the highest price of each window of 10 s, whose time may be the very end of it."""
+    bids = inputs.bids
+    highest = bids.group_by(F.window("dateTime", "10s")).agg(F.max("price").alias("price"), uid="highest")
+    # Windows that have the moment of their end as well, each with the highest price of the window without it.
+    closed = {"size": 10_001, "slide": 10_000}
+    highest = highest.select("price", F.window(F.window_time("window"), **closed))
+    offers = bids.select("auction", "price", "bidder", "dateTime", "extra", F.window("dateTime", **closed))
+    best = offers.join(highest, ["window", "price"], uid="best")
+    return best.select("auction", "price", "bidder", "dateTime", "extra")
+
+
 def q8(inputs: Inputs) -> Table[Any]:
     """Return the persons who registered and opened an auction in the same window of 10 s, and its start."""
     window = F.window("dateTime", "10s")
@@ -138,6 +150,7 @@ QUERIES: Final[Mapping[str, Callable[[Inputs], Table[Any]]]] = {
     "q1": q1,
     "q2": q2,
     "q5": q5,
+    "q7": q7,
     "q8": q8,
     "q11": q11,
     "q12": q12,

@@ -16,8 +16,19 @@ import pyarrow.compute as pc
 
 from headgate.relational.casts import cast_values
 from headgate.relational.function_families import load_families
-from headgate.relational.resolved import Apply, Choice, Column, Constant, Conversion, Member, Typed, Values
+from headgate.relational.resolved import (
+    Apply,
+    Choice,
+    Column,
+    Constant,
+    Conversion,
+    Member,
+    Typed,
+    Values,
+    WindowsOf,
+)
 from headgate.relational.rules import RULES, RowsFailed
+from headgate.relational.windows_of import windows_of
 
 
 def evaluate(expression: Typed, batch: pa.RecordBatch) -> pa.Array:
@@ -61,6 +72,10 @@ def _constant(expression: Constant, _batch: pa.RecordBatch) -> Values:
 
 def _member(expression: Member, batch: pa.RecordBatch) -> Values:
     return pc.struct_field(_values(expression.child, batch), expression.name)
+
+
+def _windows(expression: WindowsOf, batch: pa.RecordBatch) -> Values:
+    return windows_of(expression, _values(expression.child, batch), batch.num_rows)
 
 
 def _conversion(expression: Conversion, batch: pa.RecordBatch) -> Values:
@@ -173,4 +188,5 @@ _KINDS: Final[dict[type[Typed], Callable[[Any, pa.RecordBatch], Values]]] = {
     Conversion: _conversion,
     Apply: _apply,
     Choice: _choice,
+    WindowsOf: _windows,
 }

@@ -19,6 +19,7 @@ from headgate.relational.resolved import (
     Conversion,
     Member,
     Typed,
+    WindowsOf,
     columns_in,
     parts_of,
 )
@@ -132,7 +133,7 @@ def substituted(expression: Typed, columns: tuple[Typed, ...]) -> Typed:
     match expression:
         case Column():
             return columns[expression.index]
-        case Member() | Conversion():
+        case Member() | Conversion() | WindowsOf():
             return replace(expression, child=substituted(expression.child, columns))
         case Apply():
             inner = tuple(substituted(each, columns) for each in expression.arguments)

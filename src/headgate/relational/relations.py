@@ -10,17 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-import pyarrow as pa
-
 from headgate.relational.aggregates import Aggregate
 from headgate.relational.expressions import TimeWindow, WindowKind
 from headgate.relational.resolved import Typed
 from headgate.relational.schema import Field, Schema
-from headgate.relational.spark_types import TIMESTAMP
-
-WINDOW: Final = pa.struct([pa.field("start", TIMESTAMP, False), pa.field("end", TIMESTAMP, False)])
-"""Type of the column `window`: where it begins, and where it ends, which is not in it."""
-
+from headgate.relational.spark_types import WINDOW
 
 ALL_ROWS: Final = "__all_rows"
 """Name of the key column of an aggregation without keys; all rows have one value in it, results lack it."""

@@ -137,6 +137,30 @@ class Choice(Typed):
         return f"case {branches} else {self.otherwise} end"
 
 
+@dataclass(frozen=True, slots=True)
+class WindowsOf(Typed):
+    """The windows in which a timestamp lies, ascending by end, as an array; times in microseconds.
+
+    They are `size` long, one every `slide`, moved by `offset`. Those that grow begin every `size`, and one
+    ends after each `slide`.
+    """
+
+    child: Typed
+    size: int
+    slide: int
+    offset: int
+    grow: bool
+
+    @property
+    def inner(self) -> tuple[Typed, ...]:
+        """The timestamp."""
+        return (self.child,)
+
+    def __str__(self) -> str:
+        name = "cumulate_window" if self.grow else "window"
+        return f"{name}({self.child}, {self.size // 1000} ms, {self.slide // 1000} ms)"
+
+
 def parts_of(expression: Typed) -> Iterator[Typed]:
     """Yield an expression and all expressions inside it."""
     yield expression

@@ -25,12 +25,13 @@ from headgate.relational.expressions import (
     TimeWindow,
 )
 from headgate.relational.function_families import load_families
-from headgate.relational.resolved import Apply, Choice, Column, Constant, Conversion, Member, Typed
+from headgate.relational.resolved import Apply, Choice, Column, Constant, Conversion, Member, Typed, WindowsOf
 from headgate.relational.rules import ALIASES, RULES, Rule
 from headgate.relational.schema import Schema
 from headgate.relational.spark_types import (
     LOCAL_TIMESTAMP,
     TIMESTAMP,
+    WINDOW,
     common_type,
     is_integer,
     text_of,
@@ -63,12 +64,30 @@ def resolve(expression: Expression, schema: Schema) -> Typed:
         case AggregateCall():
             raise PlanError(f"{expression} is an aggregate; it goes into group_by(...).agg(...)")
         case TimeWindow():
-            raise PlanError(f"{expression} is a window; it goes into group_by(...)")
+            raise PlanError(f"{expression} is a window; it goes into group_by(...) or select(...)")
         case Generator():
             raise PlanError(f"{expression} gives several rows; it is a column of select(), not part of one")
         case Aliases():
             raise PlanError(f"{expression} has {len(expression.names)} names for one column; give it one")
     raise PlanError(f"{expression!r} is no expression")
+
+
+def windows_of(window: TimeWindow, schema: Schema) -> Typed:
+    """Return the windows of each row as an array; the time may be ms since 1970. PlanError for sessions."""
+    if window.kind == "session":
+        raise PlanError(f"{window} is known when it ends; it goes into group_by(...)")
+    time = resolve(window.time, schema)
+    if is_integer(time.type):
+        time = called("timestamp_millis", [time])
+    return WindowsOf(
+        pa.list_(pa.field("element", WINDOW, False)),
+        time.nullable,
+        child=convert(time, TIMESTAMP),
+        size=window.size_ms * 1000,
+        slide=window.slide_ms * 1000,
+        offset=window.offset_ms * 1000,
+        grow=window.kind == "cumulative",
+    )
 
 
 def _column(name: str, schema: Schema) -> Typed:

@@ -14,6 +14,8 @@ TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 LOCAL_TIMESTAMP: Final = pa.timestamp("us")
 """Date and time without a zone, as Spark's `timestamp_ntz`."""
 DURATION: Final = pa.duration("us")
+WINDOW: Final = pa.struct([pa.field("start", TIMESTAMP, False), pa.field("end", TIMESTAMP, False)])
+"""Type of the column `window`: where it begins, and where it ends, which is not in it."""
 
 NAMES: Final[dict[str, pa.DataType]] = {
     "boolean": pa.bool_(),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from headgate.api.site import user_site
 from headgate.common.errors import PlanError
 from headgate.relational.expressions import Expression
@@ -9,6 +12,9 @@ from headgate.relational.relations import Project, Relation
 from headgate.relational.resolved import Column, Typed
 from headgate.relational.resolving import resolve
 from headgate.relational.schema import Field, Schema
+
+T = TypeVar("T")
+"""The class of what is checked."""
 
 
 def all_columns(relation: Relation) -> list[tuple[str, Typed]]:
@@ -19,20 +25,22 @@ def all_columns(relation: Relation) -> list[tuple[str, Typed]]:
     ]
 
 
-def place_of(relation: Relation, verb: str, name: str) -> int:
-    """Return the number of a column. Raises PlanError, with the nearest name, if there is none."""
+def checked(verb: str, made: Callable[[], T]) -> T:
+    """Return what `made` gives; a PlanError of it names the call and its line."""
     try:
-        return relation.schema.place(name)
+        return made()
     except PlanError as error:
         raise PlanError(f"{verb}() ({user_site()}): {error}") from None
+
+
+def place_of(relation: Relation, verb: str, name: str) -> int:
+    """Return the number of a column. Raises PlanError, with the nearest name, if there is none."""
+    return checked(verb, lambda: relation.schema.place(name))
 
 
 def resolved(relation: Relation, verb: str, expression: Expression) -> Typed:
     """Return an expression with its type. Raises PlanError if a column does not exist or fit its function."""
-    try:
-        return resolve(expression, relation.schema)
-    except PlanError as error:
-        raise PlanError(f"{verb}() ({user_site()}): {error}") from None
+    return checked(verb, lambda: resolve(expression, relation.schema))
 
 
 def projected(verb: str, child: Relation, chosen: list[tuple[str, Typed]]) -> Project:

@@ -130,6 +130,18 @@ def cumulate_window(time: Column | str, size: str | int, step: str | int, offset
     return Column(TimeWindow(_time(time), size_ms, step_ms, offset_ms, "cumulative"))
 
 
+def window_time(window: Column | str) -> Column:
+    """Return the last moment of a window, a microsecond before its end.
+
+    Example:
+        >>> import headgate.functions as F
+        >>> F.window_time("window")
+        Column<timestamp_micros((unix_micros(window.end) - 1))>
+    """
+    name = window if isinstance(window, str) else str(window.expression)
+    return call("timestamp_micros", call("unix_micros", col(f"{name}.end")) - 1)
+
+
 def _time(time: Column | str) -> Expression:
     return (time if isinstance(time, Column) else col(time)).expression
 

@@ -15,7 +15,6 @@ from headgate.relational.aggregates import Aggregate, resolve_aggregate
 from headgate.relational.expressions import AggregateCall, Alias, Call, Reference, TimeWindow
 from headgate.relational.python_types import can_be_key
 from headgate.relational.relations import (
-    WINDOW,
     WINDOW_START,
     Aggregation,
     Relation,
@@ -25,7 +24,7 @@ from headgate.relational.relations import (
 )
 from headgate.relational.resolved import Column as ResolvedColumn
 from headgate.relational.resolved import Typed
-from headgate.relational.spark_types import text_of
+from headgate.relational.spark_types import WINDOW, text_of
 
 T = TypeVar("T")
 """The class of tables that results are."""

@@ -8,12 +8,13 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from headgate.api.site import user_site
-from headgate.api.tables.checked_columns import projected, resolved
+from headgate.api.tables.checked_columns import checked, projected, resolved
 from headgate.common.errors import PlanError
 from headgate.relational.exploding import fields_made
-from headgate.relational.expressions import Alias, Aliases, Expression, Generator, name_of
+from headgate.relational.expressions import Alias, Aliases, Expression, Generator, TimeWindow, name_of
 from headgate.relational.relations import Explode, Project, Relation
 from headgate.relational.resolved import Column, Typed
+from headgate.relational.resolving import windows_of
 from headgate.relational.schema import Field, Schema
 from headgate.relational.spark_types import text_of
 
@@ -28,7 +29,7 @@ def selected(verb: str, child: Relation, chosen: Chosen) -> Project:
         PlanError: a column does not exist, does not fit its function, or is named twice; or several of them
             make rows.
     """
-    generators = [each for _, each in chosen if isinstance(_bare(each), Generator)]
+    generators = [each for _, each in chosen if isinstance(_bare(each), Generator | TimeWindow)]
     if not generators:
         return projected(
             verb, child, [(name or name_of(each), resolved(child, verb, each)) for name, each in chosen]
@@ -39,7 +40,7 @@ def selected(verb: str, child: Relation, chosen: Chosen) -> Project:
             "of them in a call"
         )
     generator = _bare(generators[0])
-    assert isinstance(generator, Generator)  # as it was chosen
+    assert isinstance(generator, Generator | TimeWindow)  # as it was chosen
     plan, made = _exploding(verb, child, generator)
     columns: list[tuple[str, Typed]] = []
     for name, each in chosen:
@@ -54,20 +55,27 @@ def _bare(expression: Expression) -> Expression:
     return expression.child if isinstance(expression, Alias | Aliases) else expression
 
 
-def _exploding(verb: str, child: Relation, generator: Generator) -> tuple[Explode, list[Column]]:
+def _exploding(verb: str, child: Relation, generator: Generator | TimeWindow) -> tuple[Explode, list[Column]]:
     """Return the plan that makes the rows, and the columns that it makes."""
-    values = resolved(child, verb, generator.child)
+    position = outer = False
+    if isinstance(generator, TimeWindow):
+        values = checked(verb, lambda: windows_of(generator, child.schema))
+    else:
+        values = resolved(child, verb, generator.child)
+        position, outer = generator.position, generator.outer
     if not (pa.types.is_list(values.type) or pa.types.is_map(values.type)):
         raise PlanError(
             f"{verb}() ({user_site()}): {generator} is of {text_of(values.type)}; expected an array or a map"
         )
-    fields = fields_made(values, position=generator.position, outer=generator.outer)
+    fields = fields_made(values, position=position, outer=outer)
+    if isinstance(generator, TimeWindow):
+        fields = (Field(generator.name, fields[0].type, False),)
     # Names that no column has, since those of the program may be the same.
     named = [Field(f"{generator}.{each.name}", each.type, each.nullable) for each in fields]
     schema = Schema((*child.schema.fields, *named), child.schema.event_time)
     first = len(child.schema)
     made = [Column(each.type, each.nullable, first + place, each.name) for place, each in enumerate(fields)]
-    return Explode(schema, child, values, generator.position, generator.outer), made
+    return Explode(schema, child, values, position, outer), made
 
 
 def _names(verb: str, name: str | None, expression: Expression, made: list[Column]) -> list[str]:

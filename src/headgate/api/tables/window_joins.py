@@ -14,7 +14,6 @@ from headgate.relational.expressions import Call, Literal, Reference
 from headgate.relational.python_types import can_be_key
 from headgate.relational.relations import (
     SIDE,
-    WINDOW,
     WINDOW_LAST,
     WINDOW_START,
     Filter,
@@ -26,7 +25,7 @@ from headgate.relational.relations import (
 from headgate.relational.resolved import Constant, Typed
 from headgate.relational.resolving import common_of, convert
 from headgate.relational.schema import Field, Schema
-from headgate.relational.spark_types import text_of
+from headgate.relational.spark_types import WINDOW, text_of
 
 KINDS: Final[dict[str, JoinKind]] = {
     "inner": "inner",

@@ -20,8 +20,8 @@ from headgate.metrics.metric_table import LATE_RECORDS
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.relational.python_types import plain_type
-from headgate.relational.relations import WINDOW
 from headgate.relational.schema import Field
+from headgate.relational.spark_types import WINDOW
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
 from headgate.runtime.worker.operators.columns.kept_windows import Ended, KeptWindows, Restoring

@@ -1,0 +1,39 @@
+"""The windows in which timestamps lie, for rows that keep their columns: `window(...)` in `select`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headgate.relational.resolved import Values, WindowsOf
+from headgate.relational.spark_types import TIMESTAMP, WINDOW
+
+Int64s = NDArray[np.int64]
+
+
+def windows_of(wanted: WindowsOf, times: Values, rows: int) -> pa.Array:
+    """Return the windows of each of `rows` timestamps as an array of structs; null for a null."""
+    if isinstance(times, pa.Scalar):
+        times = pa.repeat(times, rows)
+    missing = times.is_null().to_numpy(zero_copy_only=False)
+    at = times.fill_null(0).cast(pa.int64()).to_numpy()
+    starts, ends, valid = _growing(wanted, at) if wanted.grow else _sliding(wanted, at)
+    valid &= ~missing[:, np.newaxis]
+    offsets = np.concatenate([[0], np.cumsum(valid.sum(axis=1))]).astype(np.int32)
+    moments = [pa.array(each[valid]).cast(TIMESTAMP) for each in (starts, ends)]
+    found = pa.StructArray.from_arrays(moments, fields=list(WINDOW))
+    return pa.ListArray.from_arrays(offsets, found, type=wanted.type, mask=pa.array(missing))
+
+
+def _sliding(wanted: WindowsOf, at: Int64s) -> tuple[Int64s, Int64s, NDArray[np.bool_]]:
+    last = at - (at - wanted.offset) % wanted.slide
+    back = np.arange(-(-wanted.size // wanted.slide) - 1, -1, -1) * wanted.slide
+    starts = last[:, np.newaxis] - back
+    return starts, starts + wanted.size, starts + wanted.size > at[:, np.newaxis]
+
+
+def _growing(wanted: WindowsOf, at: Int64s) -> tuple[Int64s, Int64s, NDArray[np.bool_]]:
+    start = (at - (at - wanted.offset) % wanted.size)[:, np.newaxis]
+    ends = start + np.arange(wanted.slide, wanted.size + 1, wanted.slide)
+    return np.broadcast_to(start, ends.shape), ends, ends > at[:, np.newaxis]
