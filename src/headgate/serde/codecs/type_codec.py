@@ -128,10 +128,7 @@ class FormSerializer(TypeSerializer[T]):
 
     def encode_plain(self, plain: list[Any]) -> bytes:
         """Return the bytes of a batch of values that have been converted as `form.to_plain` does."""
-        try:
-            return with_mode(_MODE_TYPED, plain)
-        except (OverflowError, UnicodeEncodeError):
-            return bytes((_MODE_TAGGED,)) + _tagged(plain)
+        return plain_bytes(plain)
 
     def decode_many(self, data: Buffer, count: int) -> list[T]:
         """Return the `count` values of a batch; StorageError if the bytes do not hold them."""
@@ -176,6 +173,14 @@ class FormSerializer(TypeSerializer[T]):
     def copy(self, value: T) -> T:
         """Return a copy that changes made in place do not affect; the value itself when it is immutable."""
         return self.form.copy(value)  # type: ignore[no-any-return]
+
+
+def plain_bytes(plain: list[Any]) -> bytes:
+    """Return the bytes of a batch of any codec's values, converted as its `to_plain` does."""
+    try:
+        return with_mode(_MODE_TYPED, plain)
+    except (OverflowError, UnicodeEncodeError):
+        return bytes((_MODE_TAGGED,)) + _tagged(plain)
 
 
 def _tagged(plain: list[T]) -> bytes:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.files.durable import crc32
@@ -14,9 +14,12 @@ from headgate.state.canonical.table_layout import TIMER_SECTIONS
 from headgate.state.snapshots import Inline, KeyedStateHandle, StateHandle, size_of
 from headgate.state.state_names import changed_name
 from headgate.state.stored import blob_format
-from headgate.state.stored.blob_format import KEY_SERIALIZER, Chunk, Section
+from headgate.state.stored.blob_format import KEY_SERIALIZER, Chunk, ColumnLayout, Section
 from headgate.state.stored.contract import TIMER_CODEC, OpenSection, SectionCodec, ValueCodec
 from headgate.state.stored.local_files import Spool
+
+if TYPE_CHECKING:
+    from headgate.state.stored.column_chunks import ColumnChunk
 
 _SPAN_BYTES: Final = 4 << 20
 """Adjacent chunks are read together up to so many bytes."""
@@ -62,8 +65,7 @@ class StoredBlob:
         self, section: Section, codec: SectionCodec | None, chunk: Chunk, part: memoryview
     ) -> Entries:
         try:
-            stored_keys, stored_values = blob_format.split_chunk(part)
-            keys = KEY_SERIALIZER.decode_many(stored_keys, chunk.count)
+            keys, stored_values = keys_and_values(section, chunk, part)
             values = [] if codec is None else codec.read(stored_values, chunk.count)
         except StorageError as error:
             at = self._body + chunk.offset
@@ -73,6 +75,19 @@ class StoredBlob:
         except UsageError as error:
             raise UsageError(f"state {section.name!r} of the checkpoint cannot be read: {error}") from None
         return Entries(chunk.group, keys, values, len(part))
+
+
+def keys_and_values(section: Section, chunk: Chunk, part: memoryview) -> tuple[list[Hashable], memoryview]:
+    """Return the keys of a verified chunk, and its values as their serializer has them encoded."""
+    if section.columns is None:
+        stored_keys, stored_values = blob_format.split_chunk(part)
+        return KEY_SERIALIZER.decode_many(stored_keys, chunk.count), stored_values
+    from headgate.state.stored.column_chunks import read_chunk  # it loads Arrow
+
+    keys, values = read_chunk(section.columns, part)
+    if len(keys) != chunk.count:
+        raise StorageError(f"stored columns are of {len(keys)} keys; expected {chunk.count}")
+    return keys, memoryview(values)
 
 
 def _spans(chunks: Sequence[Chunk]) -> Iterator[list[Chunk]]:
@@ -116,6 +131,18 @@ class BlobWriter:
                 self._append(data)
                 self._offset += len(data)
         self._sections.append(Section(section.name, section.schema, chunks))
+
+    def add_columns(self, section: NewSection, layout: ColumnLayout, chunks: Iterable[ColumnChunk]) -> None:
+        """Write a section whose entries are at hand as columns, ascending by key group."""
+        from headgate.state.stored.column_chunks import written_chunk  # it loads Arrow
+
+        found: list[Chunk] = []
+        for chunk in chunks:
+            data = written_chunk(chunk)
+            found.append(Chunk(chunk.group, self._offset, len(data), chunk.keys, crc32(data)))
+            self._append(data)
+            self._offset += len(data)
+        self._sections.append(Section(section.name, section.schema, found, layout))
 
     def _append(self, data: bytes) -> None:
         self._body.append(data)

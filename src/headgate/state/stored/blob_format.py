@@ -23,6 +23,8 @@ from headgate.state.backend import BlobReader
 
 MAGIC: Final = b"HGKEYED\n"
 VERSION: Final = 1
+WITH_COLUMNS: Final = 2
+"""The version of a blob of which a section has columns; programs that know none refuse it."""
 _ENVELOPE: Final = Envelope("keyed state blob", MAGIC, "<IQ")
 """The envelope of a blob; the body is the header, with the checksum of every chunk after it."""
 KEY_SERIALIZER: Final = DynamicSerializer()
@@ -43,15 +45,25 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True):
     crc32: int
 
 
-class Section(msgspec.Struct, frozen=True):
+class ColumnLayout(msgspec.Struct, frozen=True):
+    """How chunks of a section hold columns: `column_chunks` explains it."""
+
+    schema: bytes  # Arrow's schema message
+    keys: int  # number of columns of the key
+    numbered: bool  # whether the keys of a map's entries are the next column and a number
+
+
+class Section(msgspec.Struct, frozen=True, omit_defaults=True):
     """One state or one kind of timers in a blob's header: name, description and chunks.
 
-    Chunks ascend by key group; groups without entries are left out, large ones may take several.
+    Chunks ascend by key group; groups without entries are left out, large ones may take several. `columns`:
+    chunks hold columns; None: keys and values.
     """
 
     name: str  # of timers "timers:event" or "timers:processing"
     schema: Description  # kind and description of the serializers
     chunks: list[Chunk]
+    columns: ColumnLayout | None = None
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -92,7 +104,9 @@ def _source_of(blob: BlobReader) -> tuple[str, int]:
 
 def preamble_and_header(header: Header) -> bytes:
     """Return the bytes of a blob before its first chunk: magic, version and header."""
-    return b"".join(_ENVELOPE.seal(VERSION, [msgspec.msgpack.encode(header)]))
+    columns = any(section.columns is not None for section in header.sections)
+    version = WITH_COLUMNS if columns else VERSION
+    return b"".join(_ENVELOPE.seal(version, [msgspec.msgpack.encode(header)]))
 
 
 def chunk_bytes(keys: bytes, values: bytes) -> bytes:
@@ -112,7 +126,7 @@ def split_chunk(chunk: memoryview) -> tuple[memoryview, memoryview]:
 def read_header(blob: BlobReader) -> tuple[Header, int]:
     """Return the verified header of a blob, and the offset at which its chunks begin."""
     where, begins = _source_of(blob)
-    head = _ENVELOPE.head(blob.read(0, _ENVELOPE.size), where, (VERSION,), begins)
+    head = _ENVELOPE.head(blob.read(0, _ENVELOPE.size), where, (VERSION, WITH_COLUMNS), begins)
     body = _ENVELOPE.size + head.length
     data = blob.read(_ENVELOPE.size, min(head.length, blob.size))
     _ENVELOPE.check(head, data, where, begins)

@@ -27,7 +27,8 @@ from headgate.state.canonical.table_layout import TIMER, TIMER_SECTIONS, TIMERS,
 from headgate.state.canonical.value_columns import TIME_DOMAIN
 from headgate.state.snapshots import KeyedStateHandle, NativeFiles
 from headgate.state.state_names import changed_name
-from headgate.state.stored.blob_format import KEY_SERIALIZER, Section, read_chunks, read_header, split_chunk
+from headgate.state.stored.blob import keys_and_values
+from headgate.state.stored.blob_format import Section, read_chunks, read_header
 from headgate.state.stored.families import opened_database, own_prefix
 from headgate.state.stored.tables import head_of_table
 from headgate.state.stored.value_readers import value_reader, value_verdict
@@ -160,7 +161,7 @@ def _keys_of_table(table: OpenTable, domain: str | None) -> Keys:
 def _keys_of_section(blob: BlobReader, body: int, section: Section) -> Keys:
     for chunk in section.chunks:
         (part,) = read_chunks(blob, body, section, [chunk])
-        yield KEY_SERIALIZER.decode_many(split_chunk(part)[0], chunk.count)
+        yield keys_and_values(section, chunk, part)[0]
 
 
 def _native_keys(store: ColumnStore, timers: bool) -> Keys:

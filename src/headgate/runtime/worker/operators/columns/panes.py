@@ -119,21 +119,3 @@ def hashes_of_rows(table: pa.Table, keys: Sequence[str]) -> NDArray[np.uint32]:
     """Return the hash of each row's key, which says to which key group it belongs."""
     hashes = [hashes_of_arrow(table.column(name)) for name in keys]
     return hashes[0] if len(hashes) == 1 else hashes_of_columns(hashes, table.num_rows)
-
-
-def python_columns(table: pa.Table) -> list[list[object]]:
-    """Return a table's columns as lists of Python values."""
-    return [_values(column) for column in table.columns]
-
-
-def _values(column: pa.ChunkedArray) -> list[object]:
-    if not pa.types.is_integer(column.type) and not pa.types.is_floating(column.type):
-        return list(column.to_pylist())
-    if not column.null_count:
-        known: list[object] = column.to_numpy().tolist()
-        return known
-    # Arrow makes Python numbers one by one where some are null, which takes ten times as long.
-    found: list[object] = column.fill_null(0).to_numpy().tolist()
-    for place in np.flatnonzero(column.is_null().to_numpy()).tolist():
-        found[place] = None
-    return found

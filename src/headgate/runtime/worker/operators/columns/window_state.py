@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise, repeat
-from typing import Any, Final
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,19 +21,26 @@ from headgate.runtime.worker.operators.columns.kept_windows import PANE, Windows
 from headgate.runtime.worker.operators.columns.panes import (
     groups_of_rows,
     hashes_of_rows,
-    python_columns,
 )
 from headgate.serde.codecs.type_codec import FormSerializer
 from headgate.state.backend import Entries, EntryFilter, NewSection, NewWriter, StateFiles, StateWriter
 from headgate.state.snapshots import KeyedStateHandle
 from headgate.state.stored.blob import BlobWriter
+from headgate.state.stored.blob_format import ColumnLayout
+from headgate.state.stored.column_chunks import ColumnChunk, converts_of, layout_of, maps_of, python_columns
 from headgate.state.stored.contract import written
 from headgate.state.targets import Target
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 WINDOWS: Final = "windows"
 """Name of the keyed state: for each key a map from pane to accumulators."""
 AHEAD: Final = "ahead"
 """Name of the operator state: key groups that are further in event time than their subtask, and how far."""
+
+_COLUMNS_FROM: Final = 4_096
+"""Entries from which a blob holds columns; of fewer their schemas would take more room than they save."""
 
 
 @dataclass(slots=True)
@@ -70,7 +77,12 @@ class PendingWindows:
             view.release()
 
     def _write(self, writer: StateWriter) -> None:
-        writer.add(NewSection(WINDOWS, self.target.schema, self._serializer.encode_plain), self.entries())
+        section = NewSection(WINDOWS, self.target.schema, self._serializer.encode_plain)
+        table, groups = self._by_group()
+        if isinstance(writer, BlobWriter) and len(table) >= _COLUMNS_FROM:
+            writer.add_columns(section, self._layout(table), self._chunks(table, groups))
+        else:
+            writer.add(section, self._entries(table, groups))
 
     @property
     def _serializer(self) -> FormSerializer[Any]:
@@ -91,45 +103,44 @@ class PendingWindows:
         return {}
 
     def entries(self) -> Iterator[Entries]:
-        """Yield the map of each key, by key group."""
-        keys = self.keys
+        """Yield the map of each key as msgspec encodes it, by key group."""
+        return self._entries(*self._by_group())
+
+    def _by_group(self) -> tuple[pa.Table, NDArray[np.int32]]:
+        """Return keys, panes and values, a row for each entry, ordered by key group; and the groups."""
         parts = [table for view in self.views for table in view.tables()]
         if not parts:
-            return
+            return pa.table({}), np.zeros(0, dtype=np.int32)
         table = pa.concat_tables(parts).combine_chunks()
         if self.grouping is not None and len(self.views) > 1:
-            table = Grouping((PANE, *keys), self.grouping.columns).merged(table).combine_chunks()
-        groups = groups_of_rows(table, keys, self.max_parallelism)
+            table = Grouping((PANE, *self.keys), self.grouping.columns).merged(table).combine_chunks()
+        pane, *others = table.column_names
+        table = table.select([*others[: len(self.keys)], pane, *others[len(self.keys) :]])
+        groups = groups_of_rows(table, self.keys, self.max_parallelism)
         order = np.argsort(groups.astype(np.uint16), kind="stable")
-        groups, table = groups[order], table.take(pa.array(order))
-        starts = np.flatnonzero(np.diff(groups, prepend=-1)).tolist()
-        for start, stop in pairwise([*starts, len(groups)]):
-            yield Entries(int(groups[start]), *self._maps(table.slice(start, stop - start)))
+        return table.take(pa.array(order)), groups[order]
 
-    def _maps(self, table: pa.Table) -> tuple[list[Hashable], list[Any]]:
-        """Return keys, and for each what msgspec encodes: no object of the record's class is made."""
-        panes, *columns = python_columns(table)
-        count = len(self.keys)
-        keys: list[Any] = columns[0] if count == 1 else list(zip(*columns[:count], strict=True))
-        rows = zip(*self._plain(columns[count:]), strict=True) if len(columns) > count else repeat(())
-        if self.grouping is None:
-            lists: dict[Hashable, list[Any]] = {}
-            for key, pane, row in zip(keys, panes, rows, strict=False):
-                mine = lists.setdefault(key, [])
-                mine.append(((pane, len(mine)), row))
-            return list(lists), list(lists.values())
-        if len(set(keys)) == len(keys):
-            return keys, [{pane: row} for pane, row in zip(panes, rows, strict=False)]
-        maps: dict[Hashable, dict[Any, Any]] = {}
-        for key, pane, row in zip(keys, panes, rows, strict=False):
-            maps.setdefault(key, {})[pane] = row
-        return list(maps), list(maps.values())
+    def _entries(self, table: pa.Table, groups: NDArray[np.int32]) -> Iterator[Entries]:
+        if len(table):
+            layout = self._layout(table)
+            converts = converts_of(table.schema, layout)
+            for group, part in _split(table, groups):
+                yield Entries(group, *maps_of(python_columns(part), layout, converts))
 
-    def _plain(self, columns: list[list[object]]) -> list[list[object]]:
-        record = self._serializer.form.inner[1].record
-        assert record is not None  # the values of the map are records
-        converts = [field.form.to_plain for field in record.fields]
-        return [
-            column if convert is None else list(map(convert, column))
-            for column, convert in zip(columns, converts, strict=True)
-        ]
+    def _layout(self, table: pa.Table) -> ColumnLayout:
+        return layout_of(table.schema, len(self.keys), numbered=self.grouping is None)
+
+    def _chunks(self, table: pa.Table, groups: NDArray[np.int32]) -> Iterator[ColumnChunk]:
+        different = table.group_by(list(self.keys), use_threads=False).aggregate([])
+        of_keys = groups_of_rows(different, self.keys, self.max_parallelism)
+        counts = np.bincount(of_keys, minlength=self.max_parallelism)
+        for group, part in _split(table, groups):
+            (columns,) = part.combine_chunks().to_batches()
+            yield ColumnChunk(group, int(counts[group]), columns)
+
+
+def _split(table: pa.Table, groups: NDArray[np.int32]) -> Iterator[tuple[int, pa.Table]]:
+    """Yield each group with its rows, of rows ordered by group."""
+    starts = np.flatnonzero(np.diff(groups, prepend=-1)).tolist()
+    for start, stop in pairwise([*starts, len(groups)]):
+        yield int(groups[start]), table.slice(start, stop - start)
