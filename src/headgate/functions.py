@@ -22,10 +22,11 @@ from headgate.api.tables.column_functions import max as max  # noqa: A004  # PyS
 from headgate.api.tables.column_functions import min as min  # noqa: A004
 from headgate.api.tables.column_functions import sum as sum  # noqa: A004
 from headgate.api.tables.named_functions import function_named
+from headgate.api.tables.python_functions import udf
 
 __all__ = [
     "avg", "col", "column", "count", "explode", "explode_outer", "expr", "lit", "max", "mean", "min",
-    "posexplode", "posexplode_outer", "sum", "when", "window",
+    "posexplode", "posexplode_outer", "sum", "udf", "when", "window",
 ]  # fmt: skip
 
 

@@ -39,7 +39,7 @@ class Program:
         _check_changes(node.name, {"uid": node.uid, "parallelism": node.parallelism})
         number = len(self._nodes)
         sources = tuple(self._nodes[key] for key in inputs)
-        self._nodes[number] = replace(node, id=number, inputs=sources, site=user_site())
+        self._nodes[number] = replace(node, id=number, inputs=sources, site=node.site or user_site())
         return number
 
     def change(self, number: int, **changes: Unpack[Changes]) -> None:

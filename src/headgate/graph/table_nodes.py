@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,8 @@ from headgate.graph.logical import KeyedProcessNode, Node
 
 if TYPE_CHECKING:
     from headgate.relational.fused_steps import AnyStep
-    from headgate.relational.relations import Aggregation
+    from headgate.relational.relations import Aggregation, Form
+    from headgate.relational.schema import Schema
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +42,20 @@ class WindowAggregateNode(KeyedProcessNode):
     aggregation: Aggregation | None = None
 
 
-TABLES = (ColumnsNode, AccumulateNode, WindowAggregateNode)
+@dataclass(frozen=True, eq=False)
+class TableFunctionNode(Node):
+    """A function of the program in a table: it gets the columns `reads`, as `form` says, and gives `gives`.
+
+    `function` takes and returns columns or a row, `form` is a `relational.relations.Form`.
+    """
+
+    function: Callable[..., object] | None = None
+    form: Form | None = None
+    reads: Schema | None = None
+    gives: Schema | None = None
+
+
+TABLES = (ColumnsNode, TableFunctionNode, AccumulateNode, WindowAggregateNode)
 """All of these nodes: they compute with columns, and rows that come in become columns."""
 
 
@@ -51,3 +66,13 @@ def table_details(node: Node) -> dict[str, Json]:
     if isinstance(node, AccumulateNode | WindowAggregateNode) and node.aggregation is not None:
         return {"aggregates": [str(each) for each in node.aggregation.aggregates]}
     return {}
+
+
+def functions_within(node: Node) -> list[Callable[..., object]]:
+    """Return the program's functions that the expressions of a table's node call; [] of other nodes."""
+    if not isinstance(node, ColumnsNode):
+        return []
+    from headgate.relational.resolved import PythonApply, parts_of  # it loads Arrow, which a program need not
+
+    parts = [part for step in node.steps for each in step.expressions for part in parts_of(each)]
+    return [part.function.function for part in parts if isinstance(part, PythonApply)]

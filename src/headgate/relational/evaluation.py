@@ -16,7 +16,18 @@ import pyarrow.compute as pc
 
 from headgate.relational.casts import cast_values
 from headgate.relational.function_families import load_families
-from headgate.relational.resolved import Apply, Choice, Column, Constant, Conversion, Member, Typed, Values
+from headgate.relational.python_calls import called_by_row
+from headgate.relational.resolved import (
+    Apply,
+    Choice,
+    Column,
+    Constant,
+    Conversion,
+    Member,
+    PythonApply,
+    Typed,
+    Values,
+)
 from headgate.relational.rules import RULES, RowsFailed
 
 
@@ -91,6 +102,12 @@ def _tolerant(kernel: Callable[..., Values], kind: pa.DataType, values: list[Val
         got = _tolerant(kernel, kind, part, stop - start)
         found.append(pa.repeat(got, stop - start) if isinstance(got, pa.Scalar) else got)
     return pa.concat_arrays(found)
+
+
+def _python(expression: PythonApply, batch: pa.RecordBatch) -> Values:
+    arguments = [evaluate(argument, batch).to_pylist() for argument in expression.arguments]
+    rows = zip(*arguments, strict=True) if arguments else [()] * batch.num_rows
+    return called_by_row(expression, rows)
 
 
 # -- parts that are evaluated for some rows only
@@ -173,4 +190,5 @@ _KINDS: Final[dict[type[Typed], Callable[[Any, pa.RecordBatch], Values]]] = {
     Conversion: _conversion,
     Apply: _apply,
     Choice: _choice,
+    PythonApply: _python,
 }

@@ -31,7 +31,9 @@ def model(values: list[Any], outer: bool) -> list[tuple[int, Any, Any]]:
     st.integers(0, 4),
     st.booleans(),
 )
-def test_elements_are_those_of_the_slice(kind: pa.DataType, lists: list[Any], start: int, outer: bool) -> None:
+def test_elements_are_those_of_the_slice(
+    kind: pa.DataType, lists: list[Any], start: int, outer: bool
+) -> None:
     """Nulls, empty ones, and what lies before the slice in the same memory."""
     is_map = kind == MAPS
     values = [

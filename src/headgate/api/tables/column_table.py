@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from headgate.api.showing import Preview
 from headgate.api.site import user_site
@@ -20,12 +20,14 @@ from headgate.api.tables.column import Column, ColumnLike, expression_of
 from headgate.api.tables.grouped_table import GroupedTable
 from headgate.api.tables.lowering import lowered
 from headgate.api.tables.selecting import selected
+from headgate.api.tables.table_functions import Columns, form_of, table_function
 from headgate.common.errors import PlanError
 from headgate.graph.logical import NEW, TimestampsNode
 from headgate.relational.exploding import is_map
 from headgate.relational.expressions import Aliases, Expression, Generator, Reference
 from headgate.relational.relations import (
     Filter,
+    Form,
     Relation,
     Scan,
 )
@@ -243,6 +245,76 @@ class Table(Generic[S]):
         return self._of(Filter(self._relation.schema, self._relation, found))
 
     where = filter
+
+    def map_batches(
+        self,
+        function: Callable[..., object],
+        schema: Columns,
+        frames: Literal["arrow", "table", "polars"] | None = None,
+        uid: str | None = None,
+    ) -> Table[S]:
+        """Return the rows that a function makes of each batch of rows, of any number.
+
+        Which rows are in a batch depends on the source and on the speed of the job: a function whose results
+        depend on it gives other ones when the job goes on after a failure.
+
+        Event time stays if the result has the column of event time: each row's time is read from it. Without
+        that column the table has no event time, and its rows keep theirs only in batches of as many rows as
+        before.
+
+        Args:
+            function: takes a batch and returns one: ``pyarrow.RecordBatch``, ``pyarrow.Table`` or
+                ``polars.DataFrame``.
+            schema: the columns that it returns: a ``pyarrow.Schema``, or text as "user string, n bigint".
+            frames: as what it gets a batch; None: as its first parameter is annotated, else a RecordBatch.
+            uid: names the operator.
+
+        Raises:
+            PlanError: it is no function of one batch, or a column of the schema is of no type.
+
+        Example:
+            >>> import polars as pl, pyarrow as pa
+            >>> import headgate as hg
+            >>> from headgate.testing import MiniCluster
+            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
+            >>> bids = env.from_collection([{"price": 3}, {"price": 40}])
+            >>> def doubled(bids: pl.DataFrame) -> pl.DataFrame:
+            ...     return bids.select(double=pl.col("price") * 2)
+            >>> table = bids.to_table(pa.schema({"price": pa.int64()}))
+            >>> table.map_batches(doubled, "double bigint").collect()
+            [{'double': 6}, {'double': 80}]
+        """
+        form = form_of(function, frames)
+        return self._of(table_function("map_batches", self._relation, function, schema, form, uid))
+
+    def as_rows(
+        self, function: Callable[[dict[str, Any]], object], schema: Columns, uid: str | None = None
+    ) -> Table[S]:
+        """Return the rows that a function gives for each row, which it gets as a dict.
+
+        A row keeps the event time of the row that it is of. If the result has the column of event time, the
+        time is read from it, and windows may follow.
+
+        Args:
+            function: returns a dict, several in a list, or None for no row.
+            schema: the columns that it returns: a ``pyarrow.Schema``, or text as "user string, n bigint".
+            uid: names the operator.
+
+        Raises:
+            PlanError: it is no function of one row, or a column of the schema is of no type.
+
+        Example:
+            >>> import pyarrow as pa
+            >>> import headgate as hg
+            >>> from headgate.testing import MiniCluster
+            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
+            >>> bids = env.from_collection([{"price": 3}, {"price": 40}])
+            >>> def dear(bid):
+            ...     return {"half": bid["price"] // 2} if bid["price"] > 10 else None
+            >>> bids.to_table(pa.schema({"price": pa.int64()})).as_rows(dear, "half bigint").collect()
+            [{'half': 20}]
+        """
+        return self._of(table_function("as_rows", self._relation, function, schema, Form.ROWS, uid))
 
     def group_by(self, *keys: Column | str) -> GroupedTable[Table[S]]:
         """Group the rows by columns and by a window of event time; ``agg()`` follows.

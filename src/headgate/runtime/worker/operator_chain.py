@@ -24,7 +24,7 @@ from headgate.graph.logical import (
     TimestampsNode,
 )
 from headgate.graph.physical import Vertex
-from headgate.graph.table_nodes import AccumulateNode, ColumnsNode, WindowAggregateNode
+from headgate.graph.table_nodes import AccumulateNode, ColumnsNode, TableFunctionNode, WindowAggregateNode
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.job.operator_context import OperatorContext
@@ -123,7 +123,7 @@ def _make(node: Node, context_of: Callable[[Node], OperatorContext]) -> Operator
             return SourceOperator(context, node.source)
         case SelectNode():
             return SelectOperator(context, node.columns)
-        case ColumnsNode() | AccumulateNode() | WindowAggregateNode():
+        case ColumnsNode() | TableFunctionNode() | AccumulateNode() | WindowAggregateNode():
             from headgate.runtime.worker.operators.columns.making import (
                 table_operator,  # it loads Arrow's kernels
             )
