@@ -66,6 +66,12 @@ class Program:
 
     # -- parts of it
 
+    def copied(self, *numbers: int) -> Program:
+        """Return a program of the same nodes, or of these and what feeds them; additions are to one only."""
+        made = Program()
+        made._nodes = {node.id: node for node in (self.above(*numbers) if numbers else self.nodes())}
+        return made
+
     def above(self, *numbers: int) -> tuple[Node, ...]:
         """Return the nodes of these numbers and everything that feeds them, in the order of the program."""
         return closure(self.nodes(), numbers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -66,6 +66,37 @@ def table_details(node: Node) -> dict[str, Json]:
     if isinstance(node, AccumulateNode | WindowAggregateNode) and node.aggregation is not None:
         return {"aggregates": [str(each) for each in node.aggregation.aggregates]}
     return {}
+
+
+def columns_read(node: Node) -> int | None:
+    """Return how many columns a table's node makes of rows that come in; None: it is none."""
+    if isinstance(node, ColumnsNode):
+        return len(node.steps[0].reads)
+    if isinstance(node, TableFunctionNode):
+        return None if node.reads is None else len(node.reads)
+    return (
+        len(node.aggregation.child.schema) if isinstance(node, AccumulateNode) and node.aggregation else None
+    )
+
+
+def table_lines(node: Node) -> Iterator[str]:
+    """Yield what a table's node does, after all passes, a line for each part of it."""
+    if not isinstance(node, TABLES):
+        return
+    from headgate.relational.plan_text import aggregates_text, function_text  # it loads Arrow
+
+    if isinstance(node, ColumnsNode):
+        yield f"reads {', '.join(node.steps[0].reads.names) or 'no column'}"
+        yield from (f"gives {step}" for step in node.steps)
+    elif isinstance(node, TableFunctionNode) and node.reads is not None and node.gives is not None:
+        yield f"reads {', '.join(node.reads.names)}"
+        if node.form == "rows":
+            both = f"{len(node.reads)} columns, and of {len(node.gives)} back"
+            yield f"converts columns -> rows -> columns: conversion of {both}"
+        yield f"gives {', '.join(node.gives.names)} by {function_text(node.function)}"
+    elif isinstance(node, AccumulateNode | WindowAggregateNode) and node.aggregation is not None:
+        part = "local, before the exchange" if isinstance(node, AccumulateNode) else "final"
+        yield f"{part}: {aggregates_text(node.aggregation)}"
 
 
 def functions_within(node: Node) -> list[Callable[..., object]]:

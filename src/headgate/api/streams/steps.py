@@ -42,6 +42,10 @@ class ProgramContext(Protocol):
         """Return a uid that no operator has: `stem`, or `stem` with the lowest free number from 2."""
         ...
 
+    def describe(self, name: str = "job") -> dict[str, Any]:
+        """Return the facts that ``explain()`` shows of the program."""
+        ...
+
     def _query(
         self, name: str, nodes: tuple[Node, ...], settings: Callable[[Config], Config]
     ) -> JobSpec | None:

@@ -17,6 +17,7 @@ from headgate.api.streams.steps import ProgramContext
 from headgate.api.streams.stream_outputs import Outputs, StreamSink
 from headgate.api.tables.checked_columns import all_columns, place_of, projected, resolved
 from headgate.api.tables.column import Column, ColumnLike, expression_of
+from headgate.api.tables.explaining import explained
 from headgate.api.tables.grouped_table import GroupedTable
 from headgate.api.tables.lowering import lowered
 from headgate.api.tables.selecting import selected
@@ -86,6 +87,37 @@ class Table(Generic[S]):
     def printSchema(self) -> None:  # noqa: N802  # PySpark's name
         """Print the columns with their types."""
         print(self._relation.schema.tree())  # noqa: T201
+
+    def explain(self) -> str:
+        """Return the plan as text: as written, and as it runs.
+
+        As it runs, filters and columns are few steps, unused columns are not read, and an aggregation has a
+        local part before the exchange and a final one after it.
+
+        Where rows become columns, or columns rows, a line says so, with the number of columns.
+
+        Example:
+            >>> import pyarrow as pa
+            >>> import headgate as hg
+            >>> import headgate.functions as F
+            >>> from headgate.testing import MiniCluster
+            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
+            >>> bids = env.from_collection([{"price": 3}]).to_table(pa.schema({"price": pa.int64()}))
+            >>> print(bids.filter(F.col("price") > 10).select((F.col("price") * 2).alias("n")).explain())
+            as written
+              columns (price * 2) AS n
+                filter (price > 10)
+                  scan ...: price: bigint
+            <BLANKLINE>
+            as it runs
+              vertex 0: from_collection -> filter and columns  x1
+                from_collection (uid 'source-0')
+                filter and columns (uid 'columns-1')
+                  converts rows -> columns: conversion of 1 column
+                  reads price
+                  gives (price * 2) AS n where (price > 10)
+        """
+        return explained(self._environment, self._relation)
 
     def __getitem__(self, name: str) -> Column:
         self._relation.schema.place(name)
