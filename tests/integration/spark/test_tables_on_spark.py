@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,3 +54,79 @@ def test_a_throttled_source_of_files_is_a_table_without_a_schema(spark: Any, tmp
     assert table.dtypes == [("n", "bigint"), ("text", "string")]
     narrow = table.select((F.col("n") + 1).alias("m"))
     assert sorted(row["m"] for row in narrow.collect()) == list(range(1, 51))
+
+
+def test_spark_reads_folders_of_partitions(spark: Any, tmp_path: Path) -> None:
+    """With the columns that the folders name, their types, null, and every sign that a value may have."""
+    signs = "".join(map(chr, [*range(1, 128)])) + "ø漢"
+    kinds = ["plain", "", None, "a/b=c%", "..", signs, "__HIVE_DEFAULT_PARTITION__", "07"]
+    day = dt.date(2024, 5, 6)
+    rows = [
+        {
+            "n": n,
+            "kind": kind,
+            "day": None if n == 3 else day,
+            "at": dt.datetime(2024, 5, 6, 7, n, tzinfo=dt.UTC),
+        }
+        for n, kind in enumerate(kinds)
+    ]
+    schema = pa.schema({"n": "int64", "kind": "string", "day": "date32", "at": pa.timestamp("us", tz="UTC")})
+    made = hg.Environment(parallelism=2, spark=spark)
+    table = made.from_collection(rows, uid="rows").to_table(schema)
+    by = ("kind", "day", "at")
+    table.write_parquet(tmp_path / "ours", uid="out", partition_by=by, success_markers=True)
+    made.execute("partitions")
+    assert (tmp_path / "ours/_SUCCESS").exists()
+
+    frame = spark.createDataFrame(rows, "n long, kind string, day date, at timestamp")
+    frame.write.partitionBy(*by).parquet(str(tmp_path / "sparks"))
+    assert folders(tmp_path / "ours") == folders(tmp_path / "sparks")
+    # As Spark infers the types of what it has written itself.
+    ours, sparks = (spark.read.parquet(str(tmp_path / name)) for name in ("ours", "sparks"))
+    assert ours.dtypes == sparks.dtypes
+    assert sorted(map(str, ours.collect())) == sorted(map(str, sparks.collect()))
+
+
+def folders(root: Path) -> set[str]:
+    """The folders with files in them."""
+    return {path.parent.relative_to(root).as_posix() for path in root.rglob("part-*")} - {"."}
+
+
+def test_rows_of_elements_and_unions_are_sparks(spark: Any) -> None:
+    """Names, types, nullability, values: the same calls on both sides."""
+    from pyspark.sql import functions as S  # noqa: N812
+
+    text = "id int, items array<string>, prices map<string,bigint>"
+    rows = [(1, ["a", None], {"x": 1, "y": None}), (2, [], {}), (3, None, None)]
+    frame = spark.createDataFrame(rows, text)
+    made = environment(spark)
+    table = made.table(frame, uid="rows")
+    for name in ("explode", "explode_outer", "posexplode", "posexplode_outer"):
+        for column in ("items", "prices"):
+            ours, sparks = (
+                table.select("id", getattr(F, name)(column)),
+                frame.select("id", getattr(S, name)(column)),
+            )
+            assert ours.dtypes == sparks.dtypes
+            nullable = [field.nullable for field in sparks.schema.fields]
+            assert [field.nullable for field in ours.schema] == nullable, (name, column)
+            assert rows_of(ours) == sorted(map(repr, map(tuple, sparks.collect())))
+    other = spark.createDataFrame([(2**40, 0.5)], "id bigint, price double")
+    unions = [
+        (
+            table.select("id").union(made.table(other, uid="other").select("price")),
+            frame.select("id").union(other.select("price")),
+        ),
+        (
+            table.select("id").unionByName(made.table(other, uid="again"), allowMissingColumns=True),
+            frame.select("id").unionByName(other, allowMissingColumns=True),
+        ),
+    ]
+    for ours, sparks in unions:
+        assert ours.dtypes == sparks.dtypes
+        assert rows_of(ours) == sorted(map(repr, map(tuple, sparks.collect())))
+
+
+def rows_of(table: Any) -> list[str]:
+    """The rows of a table, as sorted texts."""
+    return sorted(repr(tuple(row.values())) for row in table.collect())

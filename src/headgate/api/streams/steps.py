@@ -17,6 +17,7 @@ from headgate.api.streams.declared_fields import (
     refuse_impossible_key,
     refuse_unknown_fields,
 )
+from headgate.common.plain_data import Json
 from headgate.common.settings.config import Config
 from headgate.graph.logical import KeyedProcessNode, Node, ProcessNode
 from headgate.records.selectors import KeySelector
@@ -42,7 +43,7 @@ class ProgramContext(Protocol):
         """Return a uid that no operator has: `stem`, or `stem` with the lowest free number from 2."""
         ...
 
-    def describe(self, name: str = "job") -> dict[str, Any]:
+    def describe(self, name: str = "job") -> dict[str, Json]:
         """Return the facts that ``explain()`` shows of the program."""
         ...
 
