@@ -15,6 +15,7 @@ import headgate as hg
 import headgate.functions as F  # noqa: N812  # as PySpark's users write it
 from headgate.connectors.files.file_formats import parquet_source
 from headgate.connectors.generator import throttled
+from headgate.testing import MiniCluster
 
 pytestmark = [pytest.mark.ci, pytest.mark.spark]
 
@@ -92,39 +93,47 @@ def folders(root: Path) -> set[str]:
     return {path.parent.relative_to(root).as_posix() for path in root.rglob("part-*")} - {"."}
 
 
-def test_rows_of_elements_and_unions_are_sparks(spark: Any) -> None:
+ROWS = [(1, ["a", None], {"x": 1, "y": None}), (2, [], {}), (3, None, None)]
+COLUMNS = pa.schema(
+    {"id": pa.int32(), "items": pa.list_(pa.string()), "prices": pa.map_(pa.string(), pa.int64())}
+)
+
+
+def small(columns: pa.Schema, rows: list[tuple[Any, ...]]) -> Callable[[hg.Environment], Any]:
+    """Makes a table of rows in an environment; it runs without Spark, whose answers it is compared with."""
+    named = [dict(zip(columns.names, row, strict=True)) for row in rows]
+    return lambda env: env.from_collection(named).to_table(columns)
+
+
+@pytest.mark.parametrize("name", ["explode", "explode_outer", "posexplode", "posexplode_outer"])
+def test_rows_of_elements_are_sparks(spark: Any, name: str) -> None:
     """Names, types, nullability, values: the same calls on both sides."""
     from pyspark.sql import functions as S  # noqa: N812
 
-    text = "id int, items array<string>, prices map<string,bigint>"
-    rows = [(1, ["a", None], {"x": 1, "y": None}), (2, [], {}), (3, None, None)]
-    frame = spark.createDataFrame(rows, text)
-    made = environment(spark)
-    table = made.table(frame, uid="rows")
-    for name in ("explode", "explode_outer", "posexplode", "posexplode_outer"):
-        for column in ("items", "prices"):
-            ours, sparks = (
-                table.select("id", getattr(F, name)(column)),
-                frame.select("id", getattr(S, name)(column)),
-            )
-            assert ours.dtypes == sparks.dtypes
-            nullable = [field.nullable for field in sparks.schema.fields]
-            assert [field.nullable for field in ours.schema] == nullable, (name, column)
-            assert rows_of(ours) == sorted(map(repr, map(tuple, sparks.collect())))
-    other = spark.createDataFrame([(2**40, 0.5)], "id bigint, price double")
-    unions = [
-        (
-            table.select("id").union(made.table(other, uid="other").select("price")),
-            frame.select("id").union(other.select("price")),
-        ),
-        (
-            table.select("id").unionByName(made.table(other, uid="again"), allowMissingColumns=True),
-            frame.select("id").unionByName(other, allowMissingColumns=True),
-        ),
-    ]
-    for ours, sparks in unions:
+    frame = spark.createDataFrame(ROWS, "id int, items array<string>, prices map<string,bigint>")
+    table = small(COLUMNS, ROWS)(hg.Environment(executor=MiniCluster()))
+    for column in ("items", "prices"):
+        ours = table.select("id", getattr(F, name)(column))
+        sparks = frame.select("id", getattr(S, name)(column))
         assert ours.dtypes == sparks.dtypes
+        assert [field.nullable for field in ours.schema] == [field.nullable for field in sparks.schema.fields]
         assert rows_of(ours) == sorted(map(repr, map(tuple, sparks.collect())))
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_unions_are_sparks(spark: Any, by_name: bool) -> None:
+    """Types widen alike, whether by place or by name."""
+    frame = spark.createDataFrame(ROWS, "id int, items array<string>, prices map<string,bigint>").select("id")
+    other = spark.createDataFrame([(2**40, 0.5)], "id bigint, price double")
+    env = hg.Environment(executor=MiniCluster())
+    mine = small(COLUMNS, ROWS)(env).select("id")
+    its = small(pa.schema({"id": pa.int64(), "price": pa.float64()}), [(2**40, 0.5)])(env)
+    if by_name:
+        ours, sparks = (a.unionByName(b, allowMissingColumns=True) for a, b in ((mine, its), (frame, other)))
+    else:
+        ours, sparks = mine.union(its.select("price")), frame.union(other.select("price"))
+    assert ours.dtypes == sparks.dtypes
+    assert rows_of(ours) == sorted(map(repr, map(tuple, sparks.collect())))
 
 
 def rows_of(table: Any) -> list[str]:
