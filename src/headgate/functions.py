@@ -25,10 +25,11 @@ from headgate.api.tables.column_functions import max as max  # noqa: A004  # PyS
 from headgate.api.tables.column_functions import min as min  # noqa: A004
 from headgate.api.tables.column_functions import sum as sum  # noqa: A004
 from headgate.api.tables.named_functions import function_named
+from headgate.api.tables.python_functions import udf
 
 __all__ = [
     "avg", "col", "column", "count", "cumulate_window", "explode", "explode_outer", "expr", "lit", "max",
-    "mean", "min", "posexplode", "posexplode_outer", "session_window", "sum", "when", "window",
+    "mean", "min", "posexplode", "posexplode_outer", "session_window", "sum", "udf", "when", "window",
     "window_time",
 ]  # fmt: skip
 

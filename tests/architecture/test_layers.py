@@ -98,7 +98,7 @@ OURS = {
         "runtime.driver.endpoint",
     ],
     "runtime": ["common.process.logs"],
-    "connectors": ["common", "serde", "api"],
+    "connectors": ["common", "serde", "api", "relational.casts", "relational.spark_types"],
     "offline": [
         "common", "serde", "records", "graph", "api", "state", "checkpoint", "restore", "runtime",
 ],

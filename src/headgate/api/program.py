@@ -39,7 +39,7 @@ class Program:
         _check_changes(node.name, {"uid": node.uid, "parallelism": node.parallelism})
         number = len(self._nodes)
         sources = tuple(self._nodes[key] for key in inputs)
-        self._nodes[number] = replace(node, id=number, inputs=sources, site=user_site())
+        self._nodes[number] = replace(node, id=number, inputs=sources, site=node.site or user_site())
         return number
 
     def change(self, number: int, **changes: Unpack[Changes]) -> None:
@@ -65,6 +65,12 @@ class Program:
         return tuple(fresh.values())
 
     # -- parts of it
+
+    def copied(self, *numbers: int) -> Program:
+        """Return a program of the same nodes, or of these and what feeds them; additions are to one only."""
+        made = Program()
+        made._nodes = {node.id: node for node in (self.above(*numbers) if numbers else self.nodes())}
+        return made
 
     def above(self, *numbers: int) -> tuple[Node, ...]:
         """Return the nodes of these numbers and everything that feeds them, in the order of the program."""

@@ -251,6 +251,15 @@ class SinkCommitter(ABC, Generic[C]):
             FencedError: another job continues this lineage in this place; this one must not.
         """
 
+    def finish(self) -> None:
+        """Note that the job has read all its input, and that all its output is published.
+
+        Called after the last commit; not where a job is stopped, cancelled, or fails. May be repeated.
+
+        Raises:
+            OperatingError: it could not be noted now; the job restarts, commits, and calls it again.
+        """
+
     def abandon(self, committed_through: Sequence[C]) -> None:
         """Remove prepared output neither in `committed_through` nor held; called when an attempt begins.
 

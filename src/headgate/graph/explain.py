@@ -26,7 +26,7 @@ from headgate.graph.logical import (
 from headgate.graph.partitioners import Broadcast, ByKeyGroup, Forward, Partitioner, Rebalance
 from headgate.graph.physical import Edge, PhysicalPlan, Vertex
 from headgate.graph.rewrites import TWO_SIDED
-from headgate.graph.table_nodes import TABLES, table_details
+from headgate.graph.table_nodes import TABLES, columns_read, table_details, table_lines
 from headgate.graph.type_text import COLUMNS, MIXED, ROWS, StateFact, States, type_text
 from headgate.records.selectors import KeySelector
 
@@ -74,10 +74,12 @@ def render(facts: Mapping[str, Any]) -> str:
         "as written",
     ]
     lines += [f"  {_logical_line(node)}" for node in facts["logical"]]
-    lines += ["", "as it runs"]
-    for vertex in facts["vertices"]:
-        lines += _vertex_lines(vertex, facts["edges"])
-    return "\n".join(lines)
+    return "\n".join([*lines, "", "as it runs", *running_lines(facts)])
+
+
+def running_lines(facts: Mapping[str, Any]) -> list[str]:
+    """Return the physical graph in `facts`, a dict of :func:`describe`, as lines for people."""
+    return [line for vertex in facts["vertices"] for line in _vertex_lines(vertex, facts["edges"])]
 
 
 def key_text(key: KeySelector) -> str:
@@ -215,6 +217,8 @@ def _operator(node: Node, shapes: _Shapes, states: States, promised: Guarantees)
         "uid": node.uid,
         "emits": None if isinstance(node, SinkNode) else shapes.leaving[node.id],
         "conversion": shapes.conversion(node),
+        "columns_read": columns_read(node),
+        "does": list(table_lines(node)),
         "blocking": node.blocking,
         "state": [_state(fact) for fact in states.get(node.id, ())],
     }
@@ -284,7 +288,10 @@ def _operator_lines(operator: Mapping[str, Any]) -> list[str]:
     if operator["blocking"]:
         lines.append("      runs beside the loop")
     if operator["conversion"]:
-        lines.append(f"      converts {operator['conversion']}")
+        columns = operator["columns_read"]
+        count = "" if columns is None else f": conversion of {columns} column{'s' if columns != 1 else ''}"
+        lines.append(f"      converts {operator['conversion']}{count}")
+    lines += [f"      {line}" for line in operator["does"]]
     for state in operator["state"]:
         lines.append(f"      state {StateFact(state['name'], state['kind'], tuple(state['types']))}")
     if "guarantee" in operator:

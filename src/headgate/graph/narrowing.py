@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from headgate.graph.logical import Node, SourceNode, TimestampsNode
 from headgate.graph.rewrites import Flow
-from headgate.graph.table_nodes import ColumnsNode
+from headgate.graph.table_nodes import ColumnsNode, TableFunctionNode
 
 
 def narrow_sources(flow: Flow) -> Flow:
@@ -26,6 +26,8 @@ def _columns_used(flow: Flow, node: Node) -> list[str] | None:
         match consumer:
             case ColumnsNode() if link.tag is None:
                 names = consumer.steps[0].reads.names
+            case TableFunctionNode() if link.tag is None and consumer.reads is not None:
+                names = consumer.reads.names
             case TimestampsNode() if isinstance(consumer.strategy.timestamp, str):
                 after = _columns_used(flow, consumer)
                 if after is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,8 @@ from headgate.graph.logical import KeyedProcessNode, Node
 
 if TYPE_CHECKING:
     from headgate.relational.fused_steps import AnyStep
-    from headgate.relational.relations import Aggregation, WindowJoin
+    from headgate.relational.relations import Aggregation, Form, WindowJoin
+    from headgate.relational.schema import Schema
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +52,20 @@ class WindowJoinNode(KeyedProcessNode):
     join: WindowJoin | None = None
 
 
-TABLES = (ColumnsNode, AccumulateNode, WindowAggregateNode, WindowJoinNode)
+@dataclass(frozen=True, eq=False)
+class TableFunctionNode(Node):
+    """A function of the program in a table: it gets the columns `reads`, as `form` says, and gives `gives`.
+
+    `function` takes and returns columns or a row, `form` is a `relational.relations.Form`.
+    """
+
+    function: Callable[..., object] | None = None
+    form: Form | None = None
+    reads: Schema | None = None
+    gives: Schema | None = None
+
+
+TABLES = (ColumnsNode, TableFunctionNode, AccumulateNode, WindowAggregateNode, WindowJoinNode)
 """All of these nodes: they compute with columns, and rows that come in become columns."""
 
 
@@ -63,3 +78,44 @@ def table_details(node: Node) -> dict[str, Json]:
     if isinstance(node, WindowJoinNode) and node.join is not None:
         return {"join": node.join.how, "keys": list(node.join.shown_keys)}
     return {}
+
+
+def columns_read(node: Node) -> int | None:
+    """Return how many columns a table's node makes of rows that come in; None: it is none."""
+    if isinstance(node, ColumnsNode):
+        return len(node.steps[0].reads)
+    if isinstance(node, TableFunctionNode):
+        return None if node.reads is None else len(node.reads)
+    return (
+        len(node.aggregation.child.schema) if isinstance(node, AccumulateNode) and node.aggregation else None
+    )
+
+
+def table_lines(node: Node) -> Iterator[str]:
+    """Yield what a table's node does, after all passes, a line for each part of it."""
+    if not isinstance(node, TABLES):
+        return
+    from headgate.relational.plan_text import aggregates_text, function_text  # it loads Arrow
+
+    if isinstance(node, ColumnsNode):
+        yield f"reads {', '.join(node.steps[0].reads.names) or 'no column'}"
+        yield from (f"gives {step}" for step in node.steps)
+    elif isinstance(node, TableFunctionNode) and node.reads is not None and node.gives is not None:
+        yield f"reads {', '.join(node.reads.names)}"
+        if node.form == "rows":
+            both = f"{len(node.reads)} columns, and of {len(node.gives)} back"
+            yield f"converts columns -> rows -> columns: conversion of {both}"
+        yield f"gives {', '.join(node.gives.names)} by {function_text(node.function)}"
+    elif isinstance(node, AccumulateNode | WindowAggregateNode) and node.aggregation is not None:
+        part = "local, before the exchange" if isinstance(node, AccumulateNode) else "final"
+        yield f"{part}: {aggregates_text(node.aggregation)}"
+
+
+def functions_within(node: Node) -> list[Callable[..., object]]:
+    """Return the program's functions that the expressions of a table's node call; [] of other nodes."""
+    if not isinstance(node, ColumnsNode):
+        return []
+    from headgate.relational.resolved import PythonApply, parts_of  # it loads Arrow, which a program need not
+
+    parts = [part for step in node.steps for each in step.expressions for part in parts_of(each)]
+    return [part.function.function for part in parts if isinstance(part, PythonApply)]

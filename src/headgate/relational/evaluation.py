@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from headgate.relational.casts import cast_values
 from headgate.relational.function_families import load_families
+from headgate.relational.python_calls import called_by_row
 from headgate.relational.resolved import (
     Apply,
     Choice,
@@ -23,6 +24,7 @@ from headgate.relational.resolved import (
     Constant,
     Conversion,
     Member,
+    PythonApply,
     Typed,
     Values,
     WindowsOf,
@@ -108,6 +110,12 @@ def _tolerant(kernel: Callable[..., Values], kind: pa.DataType, values: list[Val
     return pa.concat_arrays(found)
 
 
+def _python(expression: PythonApply, batch: pa.RecordBatch) -> Values:
+    arguments = [evaluate(argument, batch).to_pylist() for argument in expression.arguments]
+    rows = zip(*arguments, strict=True) if arguments else [()] * batch.num_rows
+    return called_by_row(expression, rows)
+
+
 # -- parts that are evaluated for some rows only
 
 
@@ -189,4 +197,5 @@ _KINDS: Final[dict[type[Typed], Callable[[Any, pa.RecordBatch], Values]]] = {
     Apply: _apply,
     Choice: _choice,
     WindowsOf: _windows,
+    PythonApply: _python,
 }

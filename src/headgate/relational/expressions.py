@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal as OneOf
 from typing import TypeAlias
+
+import pyarrow as pa
 
 Scalar: TypeAlias = bool | int | float | str | bytes | Decimal | dt.date | dt.datetime | dt.timedelta | None
 """What may stand as a value in an expression."""
@@ -59,6 +62,31 @@ class Call(Expression):
         if not self.function[0].isalpha() and len(texts) == 2:
             return f"({texts[0]} {self.function} {texts[1]})"
         return f"{self.function}({', '.join(texts)})"
+
+
+@dataclass(frozen=True, slots=True)
+class PythonFunction:
+    """A function of the program that is called row by row: what it is called, and the type that it gives."""
+
+    name: str
+    function: Callable[..., object]
+    type: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class PythonCall(Expression):
+    """A call of a function of the program, with a row's values."""
+
+    function: PythonFunction
+    arguments: tuple[Expression, ...]
+
+    @property
+    def inner(self) -> tuple[Expression, ...]:
+        """The arguments."""
+        return self.arguments
+
+    def __str__(self) -> str:
+        return f"{self.function.name}({', '.join(map(str, self.arguments))})"
 
 
 @dataclass(frozen=True, slots=True)

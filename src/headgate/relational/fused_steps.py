@@ -18,6 +18,7 @@ from headgate.relational.resolved import (
     Column,
     Conversion,
     Member,
+    PythonApply,
     Typed,
     WindowsOf,
     columns_in,
@@ -37,6 +38,11 @@ class Step:
     conditions: tuple[Typed, ...]
     columns: tuple[Typed, ...]
     gives: Schema
+
+    @property
+    def expressions(self) -> tuple[Typed, ...]:
+        """All that it computes."""
+        return (*self.conditions, *self.columns)
 
     def __str__(self) -> str:
         kept = " and ".join(map(str, self.conditions))
@@ -61,6 +67,11 @@ class ExplodeStep:
     made: tuple[str, ...]
     outer: bool
     gives: Schema
+
+    @property
+    def expressions(self) -> tuple[Typed, ...]:
+        """All that it computes."""
+        return (self.values,)
 
     def __str__(self) -> str:
         name = f"{'posexplode' if 'pos' in self.made else 'explode'}{'_outer' if self.outer else ''}"
@@ -135,7 +146,7 @@ def substituted(expression: Typed, columns: tuple[Typed, ...]) -> Typed:
             return columns[expression.index]
         case Member() | Conversion() | WindowsOf():
             return replace(expression, child=substituted(expression.child, columns))
-        case Apply():
+        case Apply() | PythonApply():
             inner = tuple(substituted(each, columns) for each in expression.arguments)
             return replace(expression, arguments=inner)
         case Choice():

@@ -1,13 +1,15 @@
 """The nodes of the relational plan: what is computed of which columns; pure data, whatever runs it.
 
-Built are those that run: scan, project, filter, explode, union, functions of batches and of rows, aggregate.
-Window join, join, rank, deduplicate, over, match, watermark, changelog and sink have their place in decision
+Built are those that run: scan, project, filter, explode, union, functions of batches and of rows, aggregate,
+window join. Join, rank, deduplicate, over, match, watermark, changelog and sink have their place in decision
 0208.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final, Literal, TypeAlias
 
 from headgate.relational.aggregates import Aggregate
@@ -85,6 +87,29 @@ class Union(Relation):
     """All rows of several plans, whose columns have the same names and types."""
 
     children: tuple[Relation, ...]
+
+
+class Form(StrEnum):
+    """As what a function of the program gets a table's rows, and returns them."""
+
+    ARROW = "arrow"  # a pyarrow.RecordBatch
+    TABLE = "table"  # a pyarrow.Table
+    POLARS = "polars"  # a polars.DataFrame
+    ROWS = "rows"  # a dict, row by row
+
+
+@dataclass(frozen=True, slots=True)
+class TableFunction(Relation):
+    """What a function of the program makes of batches of rows, or of each row.
+
+    `uid` names the operator, `site` is the line that made it.
+    """
+
+    child: Relation
+    function: Callable[..., object]
+    form: Form
+    uid: str | None = None
+    site: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from headgate.relational.expressions import PythonFunction
+
 Values: TypeAlias = "pa.Array | pa.Scalar"
 """Values of an expression for the rows of a batch: a `pyarrow.Array`, or one `pyarrow.Scalar` for all."""
 
@@ -94,6 +96,27 @@ class Apply(Typed):
         if not self.function[0].isalpha() and len(texts) == 2:
             return f"({texts[0]} {self.function} {texts[1]})"
         return f"{'try_' if self.tolerant else ''}{self.function}({', '.join(texts)})"
+
+
+@dataclass(frozen=True, slots=True)
+class PythonApply(Typed):
+    """A call of a function of the program for each row; it may always fail."""
+
+    function: PythonFunction
+    arguments: tuple[Typed, ...]
+
+    @property
+    def inner(self) -> tuple[Typed, ...]:
+        """The arguments."""
+        return self.arguments
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether it may raise: the program's functions may do what they like."""
+        return True
+
+    def __str__(self) -> str:
+        return f"{self.function.name}({', '.join(map(str, self.arguments))})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,23 @@ from headgate.relational.expressions import (
     Expression,
     Generator,
     Literal,
+    PythonCall,
     Reference,
     Scalar,
     TimeWindow,
 )
 from headgate.relational.function_families import load_families
-from headgate.relational.resolved import Apply, Choice, Column, Constant, Conversion, Member, Typed, WindowsOf
+from headgate.relational.resolved import (
+    Apply,
+    Choice,
+    Column,
+    Constant,
+    Conversion,
+    Member,
+    PythonApply,
+    Typed,
+    WindowsOf,
+)
 from headgate.relational.rules import ALIASES, RULES, Rule
 from headgate.relational.schema import Schema
 from headgate.relational.spark_types import (
@@ -61,6 +72,9 @@ def resolve(expression: Expression, schema: Schema) -> Typed:
             return _choice(expression, schema)
         case Call():
             return called(expression.function, [resolve(part, schema) for part in expression.arguments])
+        case PythonCall():
+            arguments = tuple(resolve(part, schema) for part in expression.arguments)
+            return PythonApply(expression.function.type, True, expression.function, arguments)
         case AggregateCall():
             raise PlanError(f"{expression} is an aggregate; it goes into group_by(...).agg(...)")
         case TimeWindow():

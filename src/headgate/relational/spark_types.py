@@ -49,6 +49,11 @@ _TEXTS: Final = {kind: name for name, kind in NAMES.items()}
 _INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _DIGITS: Final = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
 _DECIMAL: Final = re.compile(r"decimal(?:\((\d+)(?:,\s*(-?\d+))?\))?")
+_COLUMN: Final = re.compile(
+    r"\s*(?:`((?:[^`]|``)+)`|([^\s:`<>(),]+))(?:\s*:\s*|\s+)(.+?)(\s+not\s+null)?\s*",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A column of a declaration: its name, quoted or not, its type, and whether it is never null."""
 PRECISION_MAX: Final = 38
 
 
@@ -81,8 +86,11 @@ def type_named(text: str) -> pa.DataType:
     Example:
         >>> type_named("decimal(10, 2)"), type_named("long"), type_named("array<string>")
         (Decimal128Type(decimal128(10, 2)), DataType(int64), ListType(list<element: string>))
+        >>> text_of(type_named("map<string, struct<at: timestamp, price: decimal(9,2)>>"))
+        'map<string,struct<at:timestamp,price:decimal(9,2)>>'
     """
-    name = text.strip().lower()
+    given = text.strip()
+    name = given.lower()
     name = _OTHER_NAMES.get(name, name)
     if name in NAMES:
         return NAMES[name]
@@ -90,9 +98,58 @@ def type_named(text: str) -> pa.DataType:
         precision, scale = int(found[1] or 10), int(found[2] or 0)
         if 1 <= precision <= PRECISION_MAX and 0 <= scale <= precision:
             return pa.decimal128(precision, scale)
-    if name.startswith("array<") and name.endswith(">"):
-        return list_of(type_named(name[6:-1]))
-    raise PlanError(f"there is no column type {text!r}; expected one of {', '.join(NAMES)}, decimal(p,s)")
+    outer, _, inner = given.removesuffix(">").partition("<")
+    if given.endswith(">") and (nested := _nested_named(outer.strip().lower(), inner)) is not None:
+        return nested
+    raise PlanError(
+        f"there is no column type {text!r}; expected one of {', '.join(NAMES)}, decimal(p,s), array<type>, "
+        "map<type,type>, struct<name:type,...>"
+    )
+
+
+def _nested_named(outer: str, inner: str) -> pa.DataType | None:
+    parts = _parted(inner)
+    if outer == "array" and len(parts) == 1:
+        return list_of(type_named(inner))
+    if outer == "map" and len(parts) == 2:
+        return pa.map_(type_named(parts[0]), type_named(parts[1]))
+    return pa.struct(_named_fields(parts, inner)) if outer == "struct" else None
+
+
+def fields_named(text: str) -> pa.Schema:
+    """Return the columns that a text such as "user string, price bigint not null" declares, as in PySpark.
+
+    Raises:
+        PlanError: a column has no type, or one that does not exist.
+
+    Example:
+        >>> fields_named("user string, prices array<bigint> NOT NULL").field("prices")
+        pyarrow.Field<prices: list<element: int64> not null>
+    """
+    return pa.schema(_named_fields(_parted(text), text))
+
+
+def _named_fields(parts: list[str], text: str) -> list[pa.Field]:
+    fields = []
+    for part in parts:
+        found = _COLUMN.fullmatch(part)
+        if found is None:
+            raise PlanError(f"{part.strip()!r} in {text!r} is no column; expected a name and a type")
+        name = found[1].replace("``", "`") if found[1] is not None else found[2]
+        fields.append(pa.field(name, type_named(found[3]), nullable=found[4] is None))
+    return fields
+
+
+def _parted(text: str) -> list[str]:
+    """Return the parts of a text between the commas that are in no brackets."""
+    parts, depth = [""], 0
+    for each in text:
+        depth += (each in "<(") - (each in ">)")
+        if each == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += each
+    return parts
 
 
 def list_of(element: pa.DataType) -> pa.DataType:

@@ -18,6 +18,7 @@ from headgate.common.errors import NotShippableError
 from headgate.common.process.process_exceptions import let_pass
 from headgate.graph.logical import Node
 from headgate.graph.rewrites import place
+from headgate.graph.table_nodes import functions_within
 from headgate.serde.shipping.shipping_pickler import shipping_pickler
 
 _FIELDS = ("function", "key", "source", "sink")
@@ -54,7 +55,8 @@ def check_shippable(nodes: Iterable[Node]) -> None:
     """Raise NotShippableError if a function, key, timestamp, source or sink cannot be pickled for workers."""
     for node in nodes:
         timestamp = getattr(getattr(node, "strategy", None), "timestamp", None)
-        for thing in (*(getattr(node, field, None) for field in _FIELDS), timestamp):
+        fields = (getattr(node, field, None) for field in _FIELDS)
+        for thing in (*fields, timestamp, *functions_within(node)):
             if thing is None or isinstance(thing, (str, tuple)):
                 continue
             error = shipping_error(thing)

@@ -17,6 +17,7 @@ from headgate.api.streams.declared_fields import (
     refuse_impossible_key,
     refuse_unknown_fields,
 )
+from headgate.common.plain_data import Json
 from headgate.common.settings.config import Config
 from headgate.graph.logical import KeyedProcessNode, Node, ProcessNode
 from headgate.records.selectors import KeySelector
@@ -40,6 +41,10 @@ class ProgramContext(Protocol):
 
     def free_uid(self, stem: str) -> str:
         """Return a uid that no operator has: `stem`, or `stem` with the lowest free number from 2."""
+        ...
+
+    def describe(self, name: str = "job") -> dict[str, Json]:
+        """Return the facts that ``explain()`` shows of the program."""
         ...
 
     def _query(

@@ -221,7 +221,8 @@ class Outputs(Operator, Looks[T]):
         Args:
             path: the directory.
             uid: names the sink's state; made from the path when omitted.
-            options: further arguments of the sink in ``headgate.connectors.files``, such as ``roll_bytes``.
+            options: further arguments of the sink in ``headgate.connectors.files``, such as ``roll_bytes``,
+                or ``partition_by=("day",)`` for folders by a column's values.
         """
         return self._write("json_sink", "write_json", path, uid, options)
 
@@ -231,7 +232,8 @@ class Outputs(Operator, Looks[T]):
         Args:
             path: the directory.
             uid: names the sink's state; made from the path when omitted.
-            options: further arguments of the sink in ``headgate.connectors.files``, such as ``roll_bytes``.
+            options: further arguments of the sink in ``headgate.connectors.files``, such as ``roll_bytes``,
+                or ``partition_by=("day",)`` for folders by a column's values.
         """
         return self._write("parquet_sink", "write_parquet", path, uid, options)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from headgate.api.showing import Preview
 from headgate.api.site import user_site
@@ -17,9 +17,11 @@ from headgate.api.streams.steps import ProgramContext
 from headgate.api.streams.stream_outputs import Outputs, StreamSink
 from headgate.api.tables.checked_columns import all_columns, place_of, projected, resolved
 from headgate.api.tables.column import Column, ColumnLike, expression_of
+from headgate.api.tables.explaining import explained
 from headgate.api.tables.grouped_table import GroupedTable
 from headgate.api.tables.lowering import lowered, lowered_join
 from headgate.api.tables.selecting import selected
+from headgate.api.tables.table_functions import Columns, form_of, table_function
 from headgate.api.tables.window_joins import window_join
 from headgate.common.errors import PlanError
 from headgate.graph.logical import NEW, TimestampsNode
@@ -27,6 +29,7 @@ from headgate.relational.exploding import is_map
 from headgate.relational.expressions import Aliases, Expression, Generator, Reference
 from headgate.relational.relations import (
     Filter,
+    Form,
     Relation,
     Scan,
 )
@@ -85,6 +88,37 @@ class Table(Generic[S]):
     def printSchema(self) -> None:  # noqa: N802  # PySpark's name
         """Print the columns with their types."""
         print(self._relation.schema.tree())  # noqa: T201
+
+    def explain(self) -> str:
+        """Return the plan as text: as written, and as it runs.
+
+        As it runs, filters and columns are few steps, unused columns are not read, and an aggregation has a
+        local part before the exchange and a final one after it.
+
+        Where rows become columns, or columns rows, a line says so, with the number of columns.
+
+        Example:
+            >>> import pyarrow as pa
+            >>> import headgate as hg
+            >>> import headgate.functions as F
+            >>> from headgate.testing import MiniCluster
+            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
+            >>> bids = env.from_collection([{"price": 3}]).to_table(pa.schema({"price": pa.int64()}))
+            >>> print(bids.filter(F.col("price") > 10).select((F.col("price") * 2).alias("n")).explain())
+            as written
+              columns (price * 2) AS n
+                filter (price > 10)
+                  scan ...: price: bigint
+            <BLANKLINE>
+            as it runs
+              vertex 0: from_collection -> filter and columns  x1
+                from_collection (uid 'source-0')
+                filter and columns (uid 'columns-1')
+                  converts rows -> columns: conversion of 1 column
+                  reads price
+                  gives (price * 2) AS n where (price > 10)
+        """
+        return explained(self._environment, self._relation)
 
     def __getitem__(self, name: str) -> Column:
         self._relation.schema.place(name)
@@ -245,6 +279,76 @@ class Table(Generic[S]):
 
     where = filter
 
+    def map_batches(
+        self,
+        function: Callable[..., object],
+        schema: Columns,
+        frames: Literal["arrow", "table", "polars"] | None = None,
+        uid: str | None = None,
+    ) -> Table[S]:
+        """Return the rows that a function makes of each batch of rows, of any number.
+
+        Which rows are in a batch depends on the source and on the speed of the job: a function whose results
+        depend on it gives other ones when the job goes on after a failure.
+
+        Event time stays if the result has the column of event time: each row's time is read from it. Without
+        that column the table has no event time, and its rows keep theirs only in batches of as many rows as
+        before.
+
+        Args:
+            function: takes a batch and returns one: ``pyarrow.RecordBatch``, ``pyarrow.Table`` or
+                ``polars.DataFrame``.
+            schema: the columns that it returns: a ``pyarrow.Schema``, or text as "user string, n bigint".
+            frames: as what it gets a batch; None: as its first parameter is annotated, else a RecordBatch.
+            uid: names the operator.
+
+        Raises:
+            PlanError: it is no function of one batch, or a column of the schema is of no type.
+
+        Example:
+            >>> import polars as pl, pyarrow as pa
+            >>> import headgate as hg
+            >>> from headgate.testing import MiniCluster
+            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
+            >>> bids = env.from_collection([{"price": 3}, {"price": 40}])
+            >>> def doubled(bids: pl.DataFrame) -> pl.DataFrame:
+            ...     return bids.select(double=pl.col("price") * 2)
+            >>> table = bids.to_table(pa.schema({"price": pa.int64()}))
+            >>> table.map_batches(doubled, "double bigint").collect()
+            [{'double': 6}, {'double': 80}]
+        """
+        form = form_of(function, frames)
+        return self._of(table_function("map_batches", self._relation, function, schema, form, uid))
+
+    def as_rows(
+        self, function: Callable[[dict[str, Any]], object], schema: Columns, uid: str | None = None
+    ) -> Table[S]:
+        """Return the rows that a function gives for each row, which it gets as a dict.
+
+        A row keeps the event time of the row that it is of. If the result has the column of event time, the
+        time is read from it, and windows may follow.
+
+        Args:
+            function: returns a dict, several in a list, or None for no row.
+            schema: the columns that it returns: a ``pyarrow.Schema``, or text as "user string, n bigint".
+            uid: names the operator.
+
+        Raises:
+            PlanError: it is no function of one row, or a column of the schema is of no type.
+
+        Example:
+            >>> import pyarrow as pa
+            >>> import headgate as hg
+            >>> from headgate.testing import MiniCluster
+            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
+            >>> bids = env.from_collection([{"price": 3}, {"price": 40}])
+            >>> def dear(bid):
+            ...     return {"half": bid["price"] // 2} if bid["price"] > 10 else None
+            >>> bids.to_table(pa.schema({"price": pa.int64()})).as_rows(dear, "half bigint").collect()
+            [{'half': 20}]
+        """
+        return self._of(table_function("as_rows", self._relation, function, schema, Form.ROWS, uid))
+
     def group_by(self, *keys: Column | str) -> GroupedTable[Table[S]]:
         """Group the rows by columns and by a window of event time; ``agg()`` follows.
 
@@ -303,10 +407,12 @@ class Table(Generic[S]):
 
     def write_parquet(self, path: str | PathLike[str], uid: str | None = None, **options: Any) -> StreamSink:
         """Write Parquet files, as :meth:`DataStream.write_parquet`."""
+        self._check_partitions("write_parquet", options)
         return self.to_stream().write_parquet(path, uid, **options)
 
     def write_json(self, path: str | PathLike[str], uid: str | None = None, **options: Any) -> StreamSink:
         """Write JSON lines, as :meth:`DataStream.write_json`."""
+        self._check_partitions("write_json", options)
         return self.to_stream().write_json(path, uid, **options)
 
     def to_dataframe(self, job_name: str = "to_dataframe") -> DataFrame:
@@ -321,6 +427,17 @@ class Table(Generic[S]):
 
     def _of(self, relation: Relation) -> Table[S]:
         return Table(self._environment, relation, self._stream)
+
+    def _check_partitions(self, verb: str, options: dict[str, Any]) -> None:
+        """Raise PlanError for a column of `partition_by` that the table does not have, or if none is left."""
+        given = options.get("partition_by", ())
+        names = [given] if isinstance(given, str) else list(given)
+        if not all(isinstance(name, str) and name for name in names):
+            return  # the sink refuses it
+        places = [place_of(self._relation, verb, name) for name in names]
+        if places and len(set(places)) == len(self._relation.schema):
+            raise PlanError(f"{verb}() ({user_site()}): partition_by has every column; leave one out")
+        options["partition_by"] = [self.columns[place] for place in places]
 
     def _united(self, verb: str, other: Table[S], pairs: Callable[[Schema, Schema], list[Pair]]) -> Table[S]:
         where = f"{verb}() ({user_site()})"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from types import GenericAlias
 
+from headgate.api.functions import is_blocking
 from headgate.api.streams.steps import ProgramContext
 from headgate.api.tables.aggregation_state import state_declaration
 from headgate.api.tables.row_state import rows_declaration
@@ -13,10 +14,26 @@ from headgate.common.keys.key_types import DeclaredKeys
 from headgate.graph import logical
 from headgate.graph.logical import NEW
 from headgate.graph.partitioners import ByKeyGroup
-from headgate.graph.table_nodes import AccumulateNode, ColumnsNode, WindowAggregateNode, WindowJoinNode
+from headgate.graph.table_nodes import (
+    AccumulateNode,
+    ColumnsNode,
+    TableFunctionNode,
+    WindowAggregateNode,
+    WindowJoinNode,
+)
 from headgate.relational.fused_steps import AnyStep, Step, pruned, steps_of
 from headgate.relational.python_types import plain_type
-from headgate.relational.relations import ALL_ROWS, Aggregation, Project, Relation, Scan, Union, WindowJoin
+from headgate.relational.relations import (
+    ALL_ROWS,
+    Aggregation,
+    Form,
+    Project,
+    Relation,
+    Scan,
+    TableFunction,
+    Union,
+    WindowJoin,
+)
 from headgate.relational.resolved import Column, Typed
 from headgate.relational.schema import Field, Schema
 
@@ -43,7 +60,25 @@ def _below(environment: ProgramContext, relation: Relation, wanted: Schema) -> i
         case Union():
             parts = [lowered(environment, _narrowed(child, wanted)) for child in relation.children]
             return environment.program.add(logical.UnionNode(NEW, "union"), tuple(parts))
+        case TableFunction():
+            return _lowered_function(environment, relation)
     raise AssertionError(f"{type(relation).__name__} is no plan of a table")
+
+
+def _lowered_function(environment: ProgramContext, plan: TableFunction) -> int:
+    number = lowered(environment, plan.child)
+    node = TableFunctionNode(
+        NEW,
+        "as_rows" if plan.form is Form.ROWS else "map_batches",
+        uid=plan.uid,
+        site=plan.site,
+        blocking=is_blocking(plan.function),
+        function=plan.function,
+        form=plan.form,
+        reads=plan.child.schema,
+        gives=plan.schema,
+    )
+    return environment.program.add(node, (number,))
 
 
 def _narrowed(relation: Relation, wanted: Schema) -> Project:

@@ -28,8 +28,11 @@ from headgate.connectors.files.file_names import (
 from headgate.connectors.files.owner_log import OwnerLog
 from headgate.connectors.files.part_file import checksum, remove, storage_error
 
-_VISIBLE: Final = re.compile(r"[^/_.][^/]*", re.DOTALL)
-"""Matches names, directly in the output directory, of files that readers do not skip."""
+_VISIBLE: Final = re.compile(r"(?:[^/.=][^/=]*=[^/=]+/)*[^/_.][^/]*", re.DOTALL)
+"""Matches names of files, in the output directory or in folders of partitions, that readers do not skip."""
+
+SUCCESS: Final = "_SUCCESS"
+"""Name of the empty file that says that a job has ended well."""
 
 
 class FilesCommitter(SinkCommitter[Prepared]):
@@ -40,8 +43,8 @@ class FilesCommitter(SinkCommitter[Prepared]):
     tells_commits = True
     takes_back = True
 
-    def __init__(self, root: str) -> None:
-        self._root = Path(root)
+    def __init__(self, root: str, success_markers: bool = False) -> None:
+        self._root, self._success_markers = Path(root), success_markers
         self._context: SinkCommitterContext | None = None
         self._kept: set[Path] = set()
 
@@ -103,7 +106,8 @@ class FilesCommitter(SinkCommitter[Prepared]):
             places = [final, self._pending(ready)]
             if not own:
                 # What was taken back is restored first, or refused before.
-                places += (folder / final.name for folder in (self._root / TAKEN_BACK).glob("*/"))
+                inner = final.relative_to(self._root)
+                places += (folder / inner for folder in (self._root / TAKEN_BACK).glob("*/"))
             found = next((place for place in places if place.exists()), None)
             if found is None or found.stat().st_size != ready["size"]:
                 return ready
@@ -120,11 +124,15 @@ class FilesCommitter(SinkCommitter[Prepared]):
             # From here on no other job of the lineage publishes, so that looking again sees everything.
             owners.seize()
             aside.mkdir(parents=True, exist_ok=True)
-            for path in owners.newer():
-                rename(path, aside / path.name)
+            moves = [(path, aside / path.relative_to(self._root)) for path in owners.newer()]
+            taken = self._root / TAKEN_BACK
             for path in owners.missing():
-                rename(path, self._root / path.name)
-            for folder in {aside, aside.parent, self._root, *(path.parent for path in missing)}:
+                moves.append((path, Path(self._root, *path.relative_to(taken).parts[1:])))
+            for path, to in moves:
+                to.parent.mkdir(parents=True, exist_ok=True)
+                rename(path, to)
+            both = [path for move in moves for path in move]
+            for folder in {aside, aside.parent, *self._folders_above(both)}:
                 sync(folder)
 
     @override
@@ -152,6 +160,14 @@ class FilesCommitter(SinkCommitter[Prepared]):
         if mine:
             self._clear(self._folders_of_ancestors(owners), keep)
 
+    @override
+    def finish(self) -> None:
+        if self._success_markers:
+            with self._storing():
+                self._root.mkdir(parents=True, exist_ok=True)
+                touch(self._root / SUCCESS)
+                sync(self._root)
+
     @contextmanager
     def _storing(self, folder: str = "") -> Iterator[None]:
         try:
@@ -163,11 +179,18 @@ class FilesCommitter(SinkCommitter[Prepared]):
 
     def _publish_all(self, committables: Sequence[Prepared]) -> list[Prepared]:
         """Publish files durably; return the committables that were not published before."""
+        if committables and self._success_markers:
+            unlink(self._root / SUCCESS, missing_ok=True)
         renamed = [ready for ready in committables if self._publish(ready)]
         folders = {self._pending(ready).parent for ready in renamed}
-        for folder in [self._root, *sorted(folders)] if renamed else []:
+        folders |= self._folders_above([self._final(ready) for ready in renamed])
+        for folder in sorted(folders, key=lambda path: (len(path.parts), path), reverse=True):
             sync(folder)
         return renamed
+
+    def _folders_above(self, paths: Iterable[Path]) -> set[Path]:
+        """Return the folders of files, up to the output directory: any of them may be new."""
+        return {above for path in paths for above in path.parents if above.is_relative_to(self._root)}
 
     def _publish(self, ready: Prepared) -> bool:
         """Check and rename a pending file; return False if published before. OperatingError: bad or lost."""
@@ -187,6 +210,8 @@ class FilesCommitter(SinkCommitter[Prepared]):
                 f"{str(pending)!r} has size, checksum {found}; expected {expected}; it is damaged and not "
                 "published"
             )
+        if final.parent != self._root:
+            final.parent.mkdir(parents=True, exist_ok=True)
         rename(pending, final)
         return True
 
@@ -216,11 +241,13 @@ class FilesCommitter(SinkCommitter[Prepared]):
 
     def _undo(self, renamed: Iterable[Prepared]) -> None:
         """Make files pending again that were just published, because another job took over the lineage."""
-        for ready in renamed:
+        undone = [(self._final(ready), self._pending(ready)) for ready in renamed]
+        for final, pending in undone:
             # The job that takes output back may have been faster.
             with suppress(FileNotFoundError):
-                rename(self._final(ready), self._pending(ready))
-        sync(self._root)
+                rename(final, pending)
+        for folder in self._folders_above([final for final, _ in undone]) | {self._root}:
+            sync(folder)
 
     # -- whose files
 

@@ -148,13 +148,12 @@ class OwnerLog:
         owners = {pending_folder(job, uid): job for job in jobs}
         if not folder.is_dir() or not owners:
             return
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                origin = origin_of(entry.name)
-                job = None if origin is None else owners.get(origin.owner)
-                if origin is not None and job is not None:
-                    place = origin.generation, origin.attempt, origin.checkpoint
-                    yield folder / entry.name, job in forked and lineage.holds(job, *place)
+        for path in _files_in(folder):
+            origin = origin_of(path.name)
+            job = None if origin is None else owners.get(origin.owner)
+            if origin is not None and job is not None:
+                place = origin.generation, origin.attempt, origin.checkpoint
+                yield path, job in forked and lineage.holds(job, *place)
 
     # -- entries
 
@@ -184,3 +183,13 @@ class OwnerLog:
             return create_new(target, [_encoder.encode(body)], folders=3)  # up to the output itself
         except OSError as problem:
             raise storage_error(target, problem) from problem
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    """Yield what is in a folder, and in those of partitions below it, which have an `=` in their names."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if "=" in entry.name and entry.is_dir(follow_symlinks=False):
+                yield from _files_in(folder / entry.name)
+            else:
+                yield folder / entry.name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
@@ -15,6 +16,7 @@ from headgate.common.errors import UsageError
 from headgate.common.files.stored_paths import unlinked
 from headgate.connectors.files.committer import FilesCommitter
 from headgate.connectors.files.file_names import PENDING, Prepared, final_name, part_name, pending_folder
+from headgate.connectors.files.layout import OPEN_FILES_DEFAULT, Layout
 from headgate.connectors.files.part_file import PartFile
 from headgate.connectors.files.paths import local_path
 
@@ -33,6 +35,9 @@ def json_sink(
     *,
     roll_bytes: int = ROLL_BYTES_DEFAULT,
     if_exists: IfExists = "append",
+    partition_by: str | Sequence[str] = (),
+    open_files: int = OPEN_FILES_DEFAULT,
+    success_markers: bool = False,
 ) -> FilesSink[T]:
     """Return a sink of JSON lines in files ``part-*.jsonl`` of a directory, exactly once.
 
@@ -45,11 +50,18 @@ def json_sink(
         roll_bytes: begin a new file, as at each checkpoint, when the present one has this many bytes.
         if_exists: "append" adds files to what the directory holds, which only ``older-snapshot=take-back``
             changes; a restored job needs it. "refuse": UsageError at start if files are visible there.
+        partition_by: columns by whose values records go to folders such as ``day=2024-05-06``, as Spark
+            writes and reads them; they are not in the files.
+        open_files: how many files a subtask has open; when there are more partitions, it closes the one that
+            it has not written to for longest.
+        success_markers: whether to write an empty file ``_SUCCESS`` when a job has read all its input and
+            published all output; what a later job publishes removes it until that one ends.
 
     Raises:
         UsageError: an argument is out of its bounds.
     """
-    return FilesSink(path, JsonFormat(), roll_bytes, if_exists)
+    layout = Layout(partition_by, open_files, success_markers)
+    return FilesSink(path, JsonFormat(), roll_bytes, if_exists, layout)
 
 
 def parquet_sink(
@@ -59,6 +71,9 @@ def parquet_sink(
     roll_bytes: int = ROLL_BYTES_DEFAULT,
     if_exists: IfExists = "append",
     dictionary: bool = True,
+    partition_by: str | Sequence[str] = (),
+    open_files: int = OPEN_FILES_DEFAULT,
+    success_markers: bool = False,
 ) -> FilesSink[T]:
     """Return a sink of Parquet files ``part-*.parquet`` in a directory, exactly once.
 
@@ -70,11 +85,17 @@ def parquet_sink(
         roll_bytes: as for :func:`json_sink`.
         if_exists: as for :func:`json_sink`.
         dictionary: whether to look for repeated values: smaller files for several times the CPU time.
+        partition_by: as for :func:`json_sink`.
+        open_files: as for :func:`json_sink`.
+        success_markers: as for :func:`json_sink`.
 
     Raises:
         UsageError: an argument is out of its bounds.
     """
-    return FilesSink(path, ParquetFormat(schema, dictionary), roll_bytes, if_exists)
+    layout = Layout(partition_by, open_files, success_markers)
+    if schema is not None:
+        schema = layout.in_files(schema)
+    return FilesSink(path, ParquetFormat(schema, dictionary), roll_bytes, if_exists, layout)
 
 
 class FileFormat(Protocol):
@@ -121,7 +142,12 @@ class FilesSink(Sink[T, Prepared]):
     """Sink of files in a directory, exactly once; made by :func:`json_sink` and :func:`parquet_sink`."""
 
     def __init__(
-        self, path: str | os.PathLike[str], file_format: FileFormat, roll_bytes: int, if_exists: IfExists
+        self,
+        path: str | os.PathLike[str],
+        file_format: FileFormat,
+        roll_bytes: int,
+        if_exists: IfExists,
+        layout: Layout,
     ) -> None:
         if roll_bytes < 1:
             raise UsageError(f"the {file_format.name} sink got roll_bytes={roll_bytes}; expected 1 or more")
@@ -129,7 +155,7 @@ class FilesSink(Sink[T, Prepared]):
             raise UsageError(
                 f'the {file_format.name} sink got if_exists={if_exists!r}; expected "append" or "refuse"'
             )
-        self.path, self.format = local_path(path), file_format
+        self.path, self.format, self.layout = local_path(path), file_format, layout
         self.roll_bytes, self.if_exists = roll_bytes, if_exists
 
     @override
@@ -138,7 +164,7 @@ class FilesSink(Sink[T, Prepared]):
 
     @override
     def create_committer(self) -> SinkCommitter[Prepared]:
-        return FilesCommitter(self.path)
+        return FilesCommitter(self.path, self.layout.success_markers)
 
     @override
     def place(self) -> str:
@@ -150,7 +176,7 @@ class FilesSink(Sink[T, Prepared]):
         if os.path.lexists(root) and not root.is_dir():
             raise UsageError(f"output {self.path!r} is a file; expected a directory or a new name")
         if root.is_dir() and self.if_exists == "refuse":
-            visible = sorted(entry.name for entry in root.iterdir() if entry.name[0] not in "_.")
+            visible = sorted(e.name for e in root.iterdir() if e.name[0] not in "_." or "=" in e.name)
             if visible:
                 raise UsageError(
                     f"output directory {self.path!r} holds {visible[0]!r} already; empty it, choose another, "
@@ -181,7 +207,7 @@ class _Part(NamedTuple):
 
 
 class FilesWriter(SinkWriter[T, Prepared]):
-    """Writes one pending file at a time, opened with its first record, so that no file is empty."""
+    """Writes one pending file at a time in each folder, opened with its first record, so none is empty."""
 
     accepts_columns = True
 
@@ -189,20 +215,32 @@ class FilesWriter(SinkWriter[T, Prepared]):
         self._root, self._suffix = Path(sink.path), sink.format.suffix
         self._roll_bytes, self._context = sink.roll_bytes, context
         self._open_part = sink.format.opener()
+        self._partitions, self._open_files = sink.layout.partitions(), sink.layout.open_files
         self._sequence = 0
-        self._current: _Part | None = None
+        # By the folder of what it will be; the one that was written to last comes last.
+        self._parts: OrderedDict[str, _Part] = OrderedDict()
         self._unprepared: list[tuple[PartFile, Prepared]] = []
 
     @override
     def write(self, records: list[T] | pa.RecordBatch) -> None:
         if len(records) == 0:
             return
-        if self._current is None:
-            self._current = self._begin()
-        file, writer, _, _ = self._current
-        writer.write(records)
-        if file.size >= self._roll_bytes:
-            self._finish()
+        if self._partitions is None:
+            self._write("", records)
+            return
+        for folder, some in self._partitions.split(records):
+            self._write(folder, some)
+
+    def _write(self, folder: str, records: list[T] | pa.RecordBatch) -> None:
+        part = self._parts.get(folder)
+        if part is None:
+            if len(self._parts) >= self._open_files:
+                self._finish(next(iter(self._parts)))
+            part = self._parts[folder] = self._begin(folder)
+        self._parts.move_to_end(folder)
+        part.writer.write(records)
+        if part.file.size >= self._roll_bytes:
+            self._finish(folder)
 
     @override
     def prepare_commit_at(self, checkpoint: int) -> list[Prepared]:
@@ -211,34 +249,32 @@ class FilesWriter(SinkWriter[T, Prepared]):
 
     @override
     def prepare_commit(self) -> list[Prepared]:
-        self._finish()
+        for folder in list(self._parts):
+            self._finish(folder)
         finished, self._unprepared = self._unprepared, []
         return [ready for _, ready in finished]
 
     @override
     def close(self) -> None:
-        unfinished = [file for file, _ in self._unprepared]
-        if self._current is not None:
-            unfinished.append(self._current.file)
-        self._current, self._unprepared = None, []
+        unfinished = [*(file for file, _ in self._unprepared), *(part.file for part in self._parts.values())]
+        self._unprepared = []
+        self._parts.clear()
         for file in unfinished:
             file.discard()
 
-    def _begin(self) -> _Part:
+    def _begin(self, folder: str) -> _Part:
         where = self._context
         who = where.job, where.uid, where.subtask, where.generation, where.attempt
-        final = part_name(*who, self._sequence, self._suffix)
-        pending = f"{PENDING}/{pending_folder(where.job, where.uid)}/{final}"
+        name = part_name(*who, self._sequence, self._suffix)
+        pending = f"{PENDING}/{pending_folder(where.job, where.uid)}/{name}"
         self._sequence += 1
         file = PartFile(unlinked(self._root, pending))
-        return _Part(file, self._open_part(file), pending, final)
+        return _Part(file, self._open_part(file), pending, f"{folder}/{name}" if folder else name)
 
-    def _finish(self) -> None:
-        if self._current is None:
-            return
-        file, writer, pending, final = self._current
+    def _finish(self, folder: str) -> None:
+        file, writer, pending, final = self._parts[folder]
         writer.finish()
         file.make_durable()
         ready = Prepared(pending=pending, final=final, size=file.size, crc32=file.crc32)
         self._unprepared.append((file, ready))
-        self._current = None
+        del self._parts[folder]

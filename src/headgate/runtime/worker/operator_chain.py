@@ -24,7 +24,13 @@ from headgate.graph.logical import (
     TimestampsNode,
 )
 from headgate.graph.physical import Vertex
-from headgate.graph.table_nodes import AccumulateNode, ColumnsNode, WindowAggregateNode, WindowJoinNode
+from headgate.graph.table_nodes import (
+    AccumulateNode,
+    ColumnsNode,
+    TableFunctionNode,
+    WindowAggregateNode,
+    WindowJoinNode,
+)
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.job.operator_context import OperatorContext
@@ -123,7 +129,9 @@ def _make(node: Node, context_of: Callable[[Node], OperatorContext]) -> Operator
             return SourceOperator(context, node.source)
         case SelectNode():
             return SelectOperator(context, node.columns)
-        case ColumnsNode() | AccumulateNode() | WindowAggregateNode() | WindowJoinNode():
+        case (
+            ColumnsNode() | TableFunctionNode() | AccumulateNode() | WindowAggregateNode() | WindowJoinNode()
+        ):
             from headgate.runtime.worker.operators.columns.making import (
                 table_operator,  # it loads Arrow's kernels
             )

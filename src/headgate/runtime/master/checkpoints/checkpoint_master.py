@@ -78,6 +78,7 @@ class CheckpointMaster:
         self._savepoints = Savepoints(job, settings.savepoint_dir, ports, own)
         self.requests = CheckpointRequests(job, service, self._savepoints, outbox)
         self._cleaning = Cleaning(ports.background, ports.post, ports.clock)
+        self._ending: CheckpointId | None = None  # the final checkpoint, once it is stored
         self._committers = Committers(job, self.generation, plan, settings.older_snapshot)
         file = None if service is None else HistoryFile(service.disk, job, job_name, _logged_in(service))
         self.history = CheckpointHistory(plan, file, ports.clock, ports.background)
@@ -321,6 +322,8 @@ class CheckpointMaster:
         checkpoint = effect.checkpoint
         self._savepoints.keep(checkpoint)
         self.history.stored(checkpoint)
+        if effect.kind is e.RequestKind.FINAL:
+            self._ending = checkpoint
         if effect.kind.is_logged:
             self.points.latest = RestorePoint(metadata, self._storage if folder is None else folder.uri)
         self._perform(self.coordinator.stored(checkpoint, self._clock.monotonic_ms()))
@@ -348,11 +351,14 @@ class CheckpointMaster:
         assert self.points.latest is not None
         metadata = self.points.latest.checkpoint
         assert metadata.checkpoint == checkpoint
+        ends = checkpoint == self._ending
 
         def work() -> None:
             self._ports.probe.reached("sinks.committing")
             self.points.require_leadership()
             self._committers.commit(metadata.operators)
+            if ends:
+                self._committers.finish()
             self._ports.probe.reached("sinks.committed")
 
         def done(_: None) -> None:

@@ -171,6 +171,12 @@ class Committers:
                 with self._blamed(uid, "in commit()"):
                     committer.commit(committables)
 
+    def finish(self) -> None:
+        """Tell the sinks that all input is read and all output published."""
+        for uid, committer in self._by_uid.items():
+            with self._blamed(uid, "in finish()"):
+                committer.finish()
+
     def hold(self, savepoint: CheckpointMetadata) -> None:
         """Have sinks keep unpublished output to which `savepoint` refers; called before it completes."""
         for uid, committer in self._by_uid.items():

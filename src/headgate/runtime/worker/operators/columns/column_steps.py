@@ -16,10 +16,11 @@ from headgate.records.batch import Batch, take_times
 from headgate.relational.evaluation import evaluate, first_failing
 from headgate.relational.exploding import exploded
 from headgate.relational.fused_steps import AnyStep, ExplodeStep, Step
+from headgate.relational.python_calls import PythonFailed
 from headgate.relational.resolved import Typed, columns_in
 from headgate.relational.rules import RowsFailed
 from headgate.runtime.job.operator_context import OperatorContext
-from headgate.runtime.job.user_errors import shorten
+from headgate.runtime.job.user_errors import shorten, user_error
 from headgate.runtime.worker.operators.columns.row_columns import columns_of
 from headgate.runtime.worker.operators.operator_contract import Operator
 
@@ -83,6 +84,23 @@ class ColumnsOperator(Operator):
         except RowsFailed as failed:
             row = first_failing(expression, batch.columns)
             raise row_error(self.context, expression, failed, batch, row) from None
+        except PythonFailed as failed:
+            raise _python_error(self.context, failed) from None
+
+
+class _Call(str):
+    """A call of a user function, shown as it is in place of a record."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _python_error(context: OperatorContext, failed: PythonFailed) -> BaseException:
+    if failed.error is not None:
+        return user_error(context, failed.error, _Call(failed.call))
+    return UsageError(f"{context.label}: {failed.call} returned {failed.why}; let the function convert it")
 
 
 def row_error(

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import copy
 
-from headgate.graph.table_nodes import AccumulateNode, ColumnsNode, WindowAggregateNode, WindowJoinNode
+from headgate.graph.table_nodes import (
+    AccumulateNode,
+    ColumnsNode,
+    TableFunctionNode,
+    WindowAggregateNode,
+    WindowJoinNode,
+)
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.accumulating import AccumulatingOperator
 from headgate.runtime.worker.operators.columns.column_steps import ColumnsOperator
+from headgate.runtime.worker.operators.columns.table_functions import TableFunctionOperator
 from headgate.runtime.worker.operators.columns.window_aggregate import WindowAggregateOperator
 from headgate.runtime.worker.operators.columns.window_join import WindowJoinOperator
 from headgate.runtime.worker.operators.operator_contract import Operator
 
 
 def table_operator(
-    context: OperatorContext, node: ColumnsNode | AccumulateNode | WindowAggregateNode | WindowJoinNode
+    context: OperatorContext,
+    node: ColumnsNode | TableFunctionNode | AccumulateNode | WindowAggregateNode | WindowJoinNode,
 ) -> Operator:
     """Return the operator that runs a table's node in one subtask."""
     if isinstance(node, ColumnsNode):
@@ -22,6 +30,8 @@ def table_operator(
     if isinstance(node, WindowJoinNode):
         assert node.join is not None  # the API gives it
         return WindowJoinOperator(context, node.join, copy.copy(node.function))
+    if isinstance(node, TableFunctionNode):
+        return TableFunctionOperator(context, node)
     assert node.aggregation is not None  # the API gives it
     if isinstance(node, AccumulateNode):
         return AccumulatingOperator(context, node.aggregation)

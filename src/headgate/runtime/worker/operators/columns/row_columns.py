@@ -46,6 +46,11 @@ def _normal(context: OperatorContext, batch: ArrowBatch, field: Field) -> pa.Arr
                 f"{context.label}: column {field.name!r} came as {column.type}; expected "
                 f"{text_of(field.type)} ({problem}); read it with the schema that the table was made with"
             ) from None
+    return without_nulls(context, column, field)
+
+
+def without_nulls(context: OperatorContext, column: pa.Array, field: Field) -> pa.Array:
+    """Return a column; UsageError if it has a null and its field says that it has none."""
     if column.null_count and not field.nullable:
         raise UsageError(
             f"{context.label}: column {field.name!r} has a null, and its schema says that it has none"
@@ -62,9 +67,10 @@ def _of_rows(context: OperatorContext, rows: Sequence[object], reads: Schema) ->
         except (UsageError, KeyError, AttributeError, TypeError):
             raise _lacks(context, rows, field) from None
         try:
-            found.append(pa.array(values, field.type, from_pandas=False))
+            column = pa.array(values, field.type, from_pandas=False)
         except (pa.ArrowException, OverflowError, TypeError, ValueError):
             raise _misfit(context, rows, values, field) from None
+        found.append(without_nulls(context, column, field))
     return found
 
 

@@ -1,0 +1,45 @@
+"""Plans of tables as text: as written, and as they run after all passes."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING
+
+from headgate.api.tables.lowering import lowered
+from headgate.graph.explain import running_lines
+from headgate.graph.logical import SourceNode, TimestampsNode
+from headgate.graph.table_nodes import WindowAggregateNode
+from headgate.relational.plan_text import plan_lines
+
+if TYPE_CHECKING:
+    from headgate.api.streams.steps import ProgramContext
+    from headgate.relational.relations import Relation, Scan
+
+
+def explained(environment: ProgramContext, relation: Relation) -> str:
+    """Return a table's plan as written and as it runs; nothing is added to the program."""
+    written = plan_lines(relation, lambda scan: _below(environment, scan))
+    facts = _alone(environment, relation).describe("table")
+    return "\n".join(
+        ["as written", *(f"  {line}" for line in written), "", "as it runs", *running_lines(facts)]
+    )
+
+
+def _alone(environment: ProgramContext, relation: Relation) -> ProgramContext:
+    """Return the environment with a program of this table only."""
+    alone = copy.copy(environment)
+    alone.program = environment.program.copied()
+    number = lowered(alone, relation)
+    alone.program = alone.program.copied(number)
+    return alone
+
+
+def _below(environment: ProgramContext, scan: Scan) -> str | Relation:
+    """Return what a scanned stream is, or the plan whose result it is."""
+    node = environment.program.node(scan.stream)
+    if isinstance(node, WindowAggregateNode) and node.aggregation is not None:
+        return node.aggregation
+    while isinstance(node, TimestampsNode):
+        node = environment.program.node(node.inputs[0].id)
+    text = node.source.describe() if isinstance(node, SourceNode) else repr(node.name)
+    return f"{text} ({node.site})" if node.site else text

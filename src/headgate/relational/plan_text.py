@@ -1,0 +1,111 @@
+"""Plans of tables as text, a line for each node, as the program wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from headgate.common.time import format_ms
+from headgate.relational.fused_steps import substituted
+from headgate.relational.relations import (
+    ALL_ROWS,
+    Aggregation,
+    Explode,
+    Filter,
+    Form,
+    Project,
+    Relation,
+    Scan,
+    TableFunction,
+    Union,
+    Windowed,
+)
+from headgate.relational.schema import Schema
+
+Below: TypeAlias = Callable[[Scan], "str | Relation"]
+"""Says of a scanned stream what it is, in words, or of which plan it is the result."""
+
+
+def plan_lines(relation: Relation, below: Below) -> list[str]:
+    """Return a plan as lines, each node before those that feed it, which are indented."""
+    return list(_lines(relation, below, 0))
+
+
+def _lines(relation: Relation, below: Below, depth: int) -> Iterator[str]:
+    known = below(relation) if isinstance(relation, Scan) else ""
+    if isinstance(known, Relation):
+        yield from _lines(known, below, depth)
+        return
+    yield f"{'  ' * depth}{_head(relation, known)}"
+    for child in _children(relation):
+        yield from _lines(child, below, depth + 1)
+
+
+def _children(relation: Relation) -> tuple[Relation, ...]:
+    match relation:
+        case Aggregation(child=Project() as arguments):
+            # Their columns are shown where the aggregates use them.
+            return (arguments.child,)
+        case Project() | Filter() | Explode() | TableFunction() | Aggregation():
+            return (relation.child,)
+        case Union():
+            return relation.children
+    return ()
+
+
+def _head(relation: Relation, of_scan: str) -> str:
+    match relation:
+        case Scan():
+            return f"scan {of_scan}: {_columns(relation.schema)}"
+        case Project():
+            return f"columns {', '.join(_named(relation))}"
+        case Filter():
+            return f"filter {relation.condition}"
+        case Explode():
+            name = f"{'pos' if relation.position else ''}explode{'_outer' if relation.outer else ''}"
+            return f"{name} {relation.values}"
+        case Union():
+            return f"union: {_columns(relation.schema)}"
+        case TableFunction():
+            verb = "as_rows" if relation.form is Form.ROWS else "map_batches"
+            return (
+                f"{verb} {function_text(relation.function)} at {relation.site}: {_columns(relation.schema)}"
+            )
+        case Aggregation():
+            return f"aggregate {aggregates_text(relation)}"
+    return type(relation).__name__
+
+
+def _named(relation: Project) -> Iterator[str]:
+    for each, field in zip(relation.columns, relation.schema, strict=True):
+        yield field.name if str(each) == field.name else f"{each} AS {field.name}"
+
+
+def _columns(schema: Schema) -> str:
+    mark = " (event time)"
+    return ", ".join(f"{each}{mark if each.name == schema.event_time else ''}" for each in schema)
+
+
+def function_text(function: object) -> str:
+    """Return the name of a function of the program."""
+    return f"{getattr(function, '__qualname__', type(function).__name__).rpartition('.')[2]}()"
+
+
+def aggregates_text(plan: Aggregation) -> str:
+    """Return what an aggregation computes, such as "count(*) AS n by user in windows of 10s every 2s"."""
+    computed = plan.child.columns if isinstance(plan.child, Project) else None
+    made = []
+    for each in plan.aggregates:
+        argument = each.argument
+        if argument is not None and computed is not None:
+            argument = substituted(argument, computed)
+        made.append(str(each._replace(argument=argument)))
+    names = [plan.child.schema.names[place] for place in plan.keys]
+    keys = ", ".join(name for name in names if name != ALL_ROWS)
+    return f"{', '.join(made)}{f' by {keys}' if keys else ''} in windows of {_window_text(plan.window)}"
+
+
+def _window_text(window: Windowed) -> str:
+    slide = "" if window.slide_ms == window.size_ms else f" every {format_ms(window.slide_ms)}"
+    offset = f" moved by {format_ms(window.offset_ms)}" if window.offset_ms else ""
+    return f"{format_ms(window.size_ms)}{slide}{offset}"
