@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from mini_jobs import environment
+from mini_jobs import RESTART_AT_ONCE, TINY, Halting, environment
 
 import headgate as hg
 import headgate.functions as F  # noqa: N812  # as PySpark's users write it
@@ -212,3 +215,37 @@ def test_sources_below_a_union_read_only_what_is_used(tmp_path: Path) -> None:
     found.write_json(tmp_path / "out", uid="out")
     sources = [vertex.chain[0].source for vertex in env.plan().vertices[:2]]  # type: ignore[attr-defined]
     assert sorted(source.columns for source in sources) == [["a_n"], ["b_n"]]
+
+
+# -- whole jobs
+
+
+def test_rows_are_made_once_across_a_crash(tmp_path: Path) -> None:
+    """A union of a source and itself, exploded, through functions of all kinds, counted and written."""
+    rows = [{"at": 10 * n, "user": f"u{n % 3}", "items": ["a", "b"][: n % 3]} for n in range(240)]
+    schema = pa.schema({"at": pa.int64(), "user": pa.string(), "items": pa.list_(pa.string())})
+    env = environment(2, {**TINY, **RESTART_AT_ONCE})
+    env.checkpoints(every="20ms", storage=str(tmp_path / "checkpoints"))
+    source = env.from_source(Halting(7300, 60, rows[:120], rows[120:]), uid="in")
+    carts = source.with_event_time("at", "2s").to_table(schema)
+    doubled = carts.union(carts).explode("items", "item")
+    lower = F.udf(lambda item: item.upper(), "string")
+    kept = doubled.select("at", "user", lower("item").alias("item")).as_rows(
+        lambda row: [row, row] if row["item"] == "B" else row, "at bigint, user string, item string"
+    )
+    mapped = kept.map_batches(
+        lambda batch: batch.filter(pc.equal(batch["item"], "B")), kept.schema.to_arrow()
+    )
+    counts = mapped.group_by("user", F.window("at", "1s")).agg(F.count("*").alias("n"), uid="counts")
+    counts.write_json(tmp_path / "out", uid="out", partition_by="user")
+    assert env.execute("rows").restarts > 0
+    expected = Counter((row["user"], row["at"] // 1_000) for row in rows if len(row["items"]) == 2)
+    found = {}
+    for file in (tmp_path / "out").rglob("user=*/part-*.jsonl"):
+        for line in file.read_text().splitlines():
+            made = json.loads(line)
+            second = int(dt.datetime.fromisoformat(made["window"]["start"]).timestamp())
+            key = file.parent.name.partition("=")[2], second
+            assert key not in found
+            found[key] = made["n"]
+    assert found == {key: 4 * n for key, n in expected.items()}

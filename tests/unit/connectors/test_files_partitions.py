@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.common.errors import UsageError
-from headgate.connectors.files.layout import Layout
+from headgate.connectors.files.folder_layout import Layout
 from headgate.connectors.files.partitions import DEFAULT, Partitions, escaped
 from headgate.records.row import Row
 

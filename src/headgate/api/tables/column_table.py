@@ -17,11 +17,11 @@ from headgate.api.streams.steps import ProgramContext
 from headgate.api.streams.stream_outputs import Outputs, StreamSink
 from headgate.api.tables.checked_columns import all_columns, place_of, projected, resolved
 from headgate.api.tables.column import Column, ColumnLike, expression_of
-from headgate.api.tables.explaining import explained
 from headgate.api.tables.grouped_table import GroupedTable
 from headgate.api.tables.lowering import lowered, lowered_join
+from headgate.api.tables.program_functions import Columns, form_of, table_function
 from headgate.api.tables.selecting import selected
-from headgate.api.tables.table_functions import Columns, form_of, table_function
+from headgate.api.tables.table_explained import explained
 from headgate.api.tables.window_joins import window_join
 from headgate.common.errors import PlanError
 from headgate.graph.logical import NEW, TimestampsNode
@@ -36,7 +36,7 @@ from headgate.relational.relations import (
 from headgate.relational.resolved import Typed
 from headgate.relational.schema import Schema
 from headgate.relational.spark_types import text_of
-from headgate.relational.unions import Pair, by_name, by_position, united
+from headgate.relational.united_tables import Pair, by_name, by_position, united
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

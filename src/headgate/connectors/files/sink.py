@@ -16,7 +16,7 @@ from headgate.common.errors import UsageError
 from headgate.common.files.stored_paths import unlinked
 from headgate.connectors.files.committer import FilesCommitter
 from headgate.connectors.files.file_names import PENDING, Prepared, final_name, part_name, pending_folder
-from headgate.connectors.files.layout import OPEN_FILES_DEFAULT, Layout
+from headgate.connectors.files.folder_layout import OPEN_FILES_DEFAULT, Layout
 from headgate.connectors.files.part_file import PartFile
 from headgate.connectors.files.paths import local_path
 

@@ -14,7 +14,7 @@ from headgate.graph.table_nodes import (
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.accumulating import AccumulatingOperator
 from headgate.runtime.worker.operators.columns.column_steps import ColumnsOperator
-from headgate.runtime.worker.operators.columns.table_functions import TableFunctionOperator
+from headgate.runtime.worker.operators.columns.functions_of_batches import TableFunctionOperator
 from headgate.runtime.worker.operators.columns.window_aggregate import WindowAggregateOperator
 from headgate.runtime.worker.operators.columns.window_join import WindowJoinOperator
 from headgate.runtime.worker.operators.operator_contract import Operator
