@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,13 +94,16 @@ class WindowAggregateOperator(Operator):
                     loader.load(panes, entries.keys, entries.values)
 
     def process(self, batch: Batch) -> None:
-        """Add a batch of accumulators to their windows, then let the windows go that have ended."""
+        """Add a batch of accumulators to their windows, after the windows that have ended before each row."""
         assert isinstance(batch, ArrowBatch) and batch.watermarks is not None  # noqa: PT018  # of our own sender
         marks = np.maximum(batch.watermarks, self._mark)
-        in_time = self._in_time(batch.columns, marks)
-        with failing_clearly(self.context, "a window"):
-            self._panes.add(in_time)
-        self._advance(int(marks[-1]))
+        # A row may be late for some of its windows only: they go before it is added, whatever the batches.
+        starts = np.flatnonzero(np.diff(marks, prepend=marks[:1] - 1)).tolist()
+        for start, stop in pairwise([*starts, len(marks)]):
+            self._advance(int(marks[start]))
+            in_time = self._in_time(batch.columns.slice(start, stop - start), marks[start:stop])
+            with failing_clearly(self.context, "a window"):
+                self._panes.add(in_time)
 
     def _in_time(self, sent: pa.RecordBatch, marks: Int64s) -> pa.Table:
         """Return the accumulators whose last window has not ended; rows in the others are counted as late."""

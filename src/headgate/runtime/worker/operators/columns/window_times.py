@@ -43,6 +43,11 @@ class WindowTimes(NamedTuple):
         moved = panes - self.offset
         return np.asarray(moved - np.mod(moved, self.slide) + self.offset + self.size, dtype=np.int64)
 
+    def first_ends(self, panes: Int64s) -> Int64s:
+        """Return, for each pane, the end of the first window that has it."""
+        last = self.last_ends(panes)
+        return np.asarray(last - (last - panes - 1) // self.slide * self.slide, dtype=np.int64)
+
     def ends_over(self, pane: int) -> range:
         """Return the ends of all windows that have a pane, ascending."""
         last = (pane - self.offset) // self.slide * self.slide + self.offset + self.size
