@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headgate.api.checking.arguments import refuse_arity, refuse_unawaited
 from headgate.api.site import user_site
 from headgate.api.windows.evictors import Evictor, last_records
-from headgate.api.windows.triggers import EndOfWindow, Trigger, every_count, purging
+from headgate.api.windows.trigger import Trigger
+from headgate.api.windows.triggers import EndOfWindow, every_count, purging
 from headgate.api.windows.window import (
     ALL_TIME,
     TimeDomain,

@@ -10,8 +10,8 @@ from headgate.api.streams.steps import ProgramContext
 from headgate.api.tables.column import Column
 from headgate.api.tables.column_table import S, Table
 from headgate.api.tables.from_streams import table_of
-from headgate.api.windows.aggregates import Aggregate
 from headgate.api.windows.assigners import SlidingWindows
+from headgate.api.windows.window_aggregates import Aggregate
 from headgate.common.errors import PlanError
 from headgate.records.selectors import KeySelector
 from headgate.relational.python_types import can_be_key
@@ -48,11 +48,11 @@ def aggregated_columns(
     Raises:
         PlanError: a column does not exist, or is of a type that its aggregate does not take.
     """
-    calls = [_call(name, each) for name, each in aggregates.items()]
+    calls = [call for name, each in aggregates.items() if (call := _call(name, each)) is not None]
     names = _key_names(key)
     partition = environment.program.node(keyed)
     table = _table(environment, partition.inputs[0].id, stream)
-    if table is None or not names or not all(calls):
+    if table is None or not names or len(calls) < len(aggregates):
         return None
     time = table.schema.event_time
     if time is None or not all(_fits(table, name) for name in names):
@@ -60,8 +60,7 @@ def aggregated_columns(
     # The columns have an exchange of their own, behind the accumulators: nothing reads the stream's.
     environment.program.looked_at([partition])
     window = columns.window(time, assigner.size_ms, assigner.slide_ms, assigner.offset_ms)
-    found = [call for call in calls if call is not None]
-    return table.group_by(*names, window).agg(*found, uid=uid).to_stream()
+    return table.group_by(*names, window).agg(*calls, uid=uid).to_stream()
 
 
 def _call(name: str, aggregate: Aggregate) -> Column | None:

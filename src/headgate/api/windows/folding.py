@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from headgate.api.windows.aggregates import Aggregate, Kept
-from headgate.api.windows.fields import Getter, getter_of
+from headgate.api.windows.record_fields import Getter, getter_of
 from headgate.api.windows.window import Window, window_field
+from headgate.api.windows.window_aggregates import Aggregate, Kept
 from headgate.api.windows.window_function import Key, Rules, WindowFunction, WindowView
 from headgate.api.windows.window_states import Storable, kept_record, names_of, record_of, with_states
 

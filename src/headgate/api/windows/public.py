@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from headgate.api.windows.aggregates import Aggregate, avg, collect_list, count, first, last, max, min, sum  # noqa: A004  # PySpark's names
 from headgate.api.windows.assigners import (
     WindowAssigner,
     count_window,
@@ -14,17 +13,20 @@ from headgate.api.windows.assigners import (
 )
 from headgate.api.windows.evictors import Evictor, WindowRecord, last_records, last_time
 from headgate.api.windows.keeping import WindowContext
-from headgate.api.windows.triggers import (
-    Trigger,
-    TriggerContext,
-    TriggerResult,
-    after_watermark,
-    at_end,
-    continuous,
-    every_count,
-    purging,
-)
+from headgate.api.windows.trigger import Trigger, TriggerContext, TriggerResult
+from headgate.api.windows.triggers import after_watermark, at_end, continuous, every_count, purging
 from headgate.api.windows.window import Window
+from headgate.api.windows.window_aggregates import (  # PySpark's names  # PySpark's names
+    Aggregate,
+    avg,
+    collect_list,
+    count,
+    first,
+    last,
+    max,  # noqa: A004
+    min,  # noqa: A004
+    sum,  # noqa: A004
+)
 from headgate.api.windows.windowed_stream import WindowedStream
 
 __all__ = [

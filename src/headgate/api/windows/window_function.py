@@ -25,7 +25,7 @@ from headgate.api.functions import (
     RuntimeContext,
 )
 from headgate.api.windows.assigners import WindowAssigner
-from headgate.api.windows.triggers import Trigger, TriggerResult, TriggerState
+from headgate.api.windows.trigger import Trigger, TriggerResult, TriggerState
 from headgate.api.windows.window import TimeDomain, Window
 from headgate.common.errors import UsageError
 

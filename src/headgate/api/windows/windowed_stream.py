@@ -13,13 +13,13 @@ from headgate.api.showing import ShownAsLine
 from headgate.api.site import user_site
 from headgate.api.streams.steps import ProgramContext
 from headgate.api.streams.stream_outputs import Outputs
-from headgate.api.windows.aggregates import Aggregate
 from headgate.api.windows.assigners import SlidingWindows, WindowAssigner
 from headgate.api.windows.evictors import Evictor
 from headgate.api.windows.folding import Aggregates, aggregated, reduced
 from headgate.api.windows.keeping import Folded, Processed, Reduced, WindowContext, keeping
-from headgate.api.windows.triggers import Trigger, checked_trigger
+from headgate.api.windows.trigger import Trigger, checked_trigger
 from headgate.api.windows.window import TimeDomain, Window, checked_duration
+from headgate.api.windows.window_aggregates import Aggregate
 from headgate.api.windows.window_function import Rules, WindowFunction
 from headgate.api.windows.window_states import Storable, names_of
 from headgate.common.errors import PlanError
