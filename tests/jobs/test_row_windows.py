@@ -8,6 +8,7 @@ import signal
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from mini_jobs import RESTART_AT_ONCE, TINY, Halting, environment, json_lines
 from running_jobs import Valve, wait_until
 
 import headgate as hg
+import headgate.functions as F  # noqa: N812  # as PySpark's users write it
 from headgate.checkpoint.opening import open_checkpoint, verify_files
 from headgate.connectors.generator import generator_source
 from headgate.metrics.metric_table import NUMBERS as SERIES
@@ -34,6 +36,7 @@ ROWS = [
 ]
 ALL = sorted([row for split in ROWS for row in split], key=lambda row: row["at"])
 GAP = 700
+SCHEMA = pa.schema({"at": pa.int64(), "user": pa.string(), "price": pa.int64()})
 Spans = Callable[[Sequence[dict[str, Any]]], dict[tuple[int, int], list[int]]]
 
 
@@ -257,6 +260,32 @@ def test_late_records_come_to_the_side_output_with_their_time() -> None:
     assert results.records == [([0, 6_000], 2, 3), ([6_000, 12_000], 1, 1)]
 
 
+@pytest.mark.parametrize("kind", ["plain", "declared"])
+def test_a_function_of_windows_may_wait(kind: str) -> None:
+    """Marked as blocking, it gets a thread of its own; what its records are does not matter."""
+
+    @hg.blocking
+    def slow(key: int, window: hg.Window, records: list[Any], ctx: hg.WindowContext) -> Any:
+        time.sleep(0.01)
+        yield key, window.start, len(records)
+
+    env = environment(2)
+    numbers = env.from_collection(range(100))
+    rows = numbers.map(lambda n: {"n": n}) if kind == "plain" else numbers.map(Numbered)
+    timed = rows.with_event_time("n", out_of_orderness=100).key_by(
+        (lambda row: row["n"] % 2) if kind == "plain" else (lambda row: row.n % 2)
+    )
+    found = timed.window(hg.tumbling(50)).process(slow).collect()
+    assert sorted(found) == [(key, start, 25) for key in (0, 1) for start in (0, 50)]
+
+
+@dataclass
+class Numbered:
+    """A record whose type the program declares."""
+
+    n: int
+
+
 class Dropped(JobListener):
     """Keeps the greatest number of late records that a subtask has told."""
 
@@ -279,22 +308,43 @@ def test_dropped_records_are_counted_in_the_metric() -> None:
 
 
 CHANGES: dict[str, tuple[Callable[[Any], Any], Verdict]] = {
-    "the same": (lambda stream: aggregated(stream.window(hg.sliding("4s", "1s"))), Verdict.AS_IS),
+    "the same": (
+        lambda stream: aggregated(stream.key_by("user").window(hg.sliding("4s", "1s"))),
+        Verdict.AS_IS,
+    ),
     "another trigger and lateness": (
         lambda stream: aggregated(
-            stream.window(hg.sliding("4s", "1s")).lateness("1s").trigger(hg.after_watermark(early="1min"))
+            stream.key_by("user")
+            .window(hg.sliding("4s", "1s"))
+            .lateness("1s")
+            .trigger(hg.after_watermark(early="1min"))
         ),
         Verdict.AS_IS,
     ),
     "an aggregate more": (
-        lambda stream: stream.window(hg.sliding("4s", "1s")).aggregate(
-            uid="windows", n=hg.count(), total=hg.sum("price"), top=hg.max("price")
+        lambda stream: (
+            stream.key_by("user")
+            .window(hg.sliding("4s", "1s"))
+            .aggregate(uid="windows", n=hg.count(), total=hg.sum("price"), top=hg.max("price"))
         ),
         Verdict.INCOMPATIBLE,
     ),
-    "another slide": (lambda stream: aggregated(stream.window(hg.sliding("4s", "2s"))), Verdict.INCOMPATIBLE),
+    "another slide": (
+        lambda stream: aggregated(stream.key_by("user").window(hg.sliding("4s", "2s"))),
+        Verdict.INCOMPATIBLE,
+    ),
+    "the way of columns": (
+        lambda stream: (
+            stream.to_table(SCHEMA)
+            .group_by("user", F.window("at", "4s", "1s"))
+            .agg(F.count("*").alias("n"), uid="windows")
+        ),
+        Verdict.INCOMPATIBLE,
+    ),
     "an aggregate less": (
-        lambda stream: stream.window(hg.sliding("4s", "1s")).aggregate(uid="windows", n=hg.count()),
+        lambda stream: (
+            stream.key_by("user").window(hg.sliding("4s", "1s")).aggregate(uid="windows", n=hg.count())
+        ),
         Verdict.AFTER_MIGRATION,
     ),
 }
@@ -314,7 +364,7 @@ def test_the_verdict_on_windows_is_what_a_restore_does(change: str, savepoint: s
     env.checkpoints(every="20ms", storage=str(tmp_path / "checkpoints"))
     stream = env.from_source(Valve(next(NUMBERS), float("inf"), *ROWS), uid="in")
     timed = stream.with_event_time("at", out_of_orderness="13s")
-    results(timed.key_by("user")).write_json(str(tmp_path / "out"), uid="out")
+    results(timed).write_json(str(tmp_path / "out"), uid="out")
     disk, metadata = open_checkpoint(savepoint)
     judgement = Judgement(disk, metadata, env.program.nodes(), env.plan("windows"), False)
     report = judgement.report(savepoint, "windows")

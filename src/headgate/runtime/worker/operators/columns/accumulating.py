@@ -73,8 +73,8 @@ class AccumulatingOperator(Operator):
             )
         columns = columns_of(self.context, batch, self._plan.child.schema)
         rows, panes = self._rows(columns, batch), self._times.panes_of(batch.timestamps)
-        # For any window, by this subtask's watermark: the receiver's is not higher, so that the other rows are
-        # in time there for all of theirs.
+        # For any window, by this subtask's watermark: the receiver's is not higher, so the other rows are in
+        # time there for all of theirs.
         late = self._times.first_ends(panes) - 1 <= batch.watermarks
         rows = rows.add_column(0, PANE, pa.array(panes))
         if not late.any():
