@@ -136,6 +136,39 @@ if TYPE_CHECKING:
     from headgate import spark
     from headgate.api.built_in_serializers import DescribedSnapshot, serializer_for
     from headgate.api.jobs.remote_job import RemoteJob, connect
+    from headgate.api.windows.public import (
+        Aggregate,
+        Evictor,
+        Trigger,
+        TriggerContext,
+        TriggerResult,
+        Window,
+        WindowAssigner,
+        WindowContext,
+        WindowedStream,
+        WindowRecord,
+        after_watermark,
+        at_end,
+        avg,
+        collect_list,
+        continuous,
+        count,
+        count_window,
+        cumulative,
+        every_count,
+        first,
+        global_window,
+        last,
+        last_records,
+        last_time,
+        purging,
+        session,
+        sliding,
+        tumbling,
+    )
+    from headgate.api.windows.public import max as max  # noqa: A004
+    from headgate.api.windows.public import min as min  # noqa: A004
+    from headgate.api.windows.public import sum as sum  # noqa: A004
     from headgate.records.row import Row
 
 __version__ = "0.1.0"
@@ -265,6 +298,35 @@ __all__ = [
     "serializer_for",
     "spark",
     "value_state",
+    # Of windows, loaded at first use. `min`, `max` and `sum` are not listed: they would hide builtins.
+    "Aggregate",
+    "Evictor",
+    "Trigger",
+    "TriggerContext",
+    "TriggerResult",
+    "Window",
+    "WindowAssigner",
+    "WindowContext",
+    "WindowRecord",
+    "WindowedStream",
+    "after_watermark",
+    "at_end",
+    "avg",
+    "collect_list",
+    "continuous",
+    "count",
+    "count_window",
+    "cumulative",
+    "every_count",
+    "first",
+    "global_window",
+    "last",
+    "last_records",
+    "last_time",
+    "purging",
+    "session",
+    "sliding",
+    "tumbling",
 ]
 
 
@@ -277,6 +339,7 @@ _LATER: Final = {
 }
 """Names that are imported at first use, because they load third-party packages: name -> its module."""
 
+_WINDOWS: Final = "headgate.api.windows.public"
 
 _check_calls(__name__, __all__)
 
@@ -286,4 +349,6 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("headgate.spark")
     if name in _LATER:
         return _with_checked_calls(getattr(importlib.import_module(_LATER[name]), name))
+    if not name.startswith("_") and name in (of_windows := importlib.import_module(_WINDOWS)).__all__:
+        return _with_checked_calls(getattr(of_windows, name))
     raise AttributeError(f"module 'headgate' has no attribute {name!r}")

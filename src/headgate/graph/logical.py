@@ -99,6 +99,11 @@ class KeyedProcessNode(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class WindowNode(KeyedProcessNode):
+    """Windows of rows, with an `api.windows.window_function.WindowFunction`."""
+
+
+@dataclass(frozen=True, eq=False)
 class BroadcastProcessNode(ProcessNode):
     """A step with an `api.broadcast.BroadcastProcessFunction`; its second input is the broadcast side."""
 

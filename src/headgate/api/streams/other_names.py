@@ -59,8 +59,8 @@ def no_such_member(stream: object, name: str, *, of_stream: bool = False) -> Att
         )
     elif name in _OF_GROUPS:
         message += (
-            f" ({user_site()}): counts, sums and the like are kept as state per key, by a "
-            "KeyedProcessFunction: stream.key_by(...).process(...)"
+            f" ({user_site()}): counts, sums and the like are those of windows, as in stream.key_by(...)"
+            '.window(hg.tumbling("1h")).aggregate(n=hg.count()), or state per key, by process()'
         )
     else:
         message += _known_as(name, _STREAM_CALLS)

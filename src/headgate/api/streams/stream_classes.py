@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headgate.api.tables.column_table import Table
+    from headgate.api.windows.assigners import WindowAssigner
+    from headgate.api.windows.windowed_stream import WindowedStream
     from headgate.records.row import Row
 
 T = TypeVar("T")
@@ -323,6 +325,19 @@ class KeyedStream(ShownAsLine, Looks[T], Generic[K, T]):
             )
         node = logical.KeyedProcessNode(NEW, "", function=function, key=self._key)
         return DataStream(self._environment, add_function(self._environment, node, uid, self._number))
+
+    def window(self, windows: WindowAssigner) -> WindowedStream[K, T, DataStream[Any]]:
+        """Put the records into windows; ``aggregate()``, ``reduce()`` or ``process()`` follows.
+
+        Args:
+            windows: such as ``hg.tumbling("1h")`` or ``hg.session("30min")``.
+
+        Raises:
+            PlanError: `windows` are none.
+        """
+        from headgate.api.windows.windowed_stream import windowed
+
+        return windowed(self._environment, self._number, self._key, windows, DataStream)
 
 
 class BroadcastStream(DataStream[B]):

@@ -22,6 +22,7 @@ from headgate.graph.logical import (
     SinkNode,
     SourceNode,
     TimestampsNode,
+    WindowNode,
 )
 from headgate.graph.physical import Vertex
 from headgate.graph.table_nodes import (
@@ -42,6 +43,7 @@ from headgate.runtime.worker.operators.fused import FusedNode, FusedOperator
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
 from headgate.runtime.worker.operators.operator_contract import Operator, R, Receiver
 from headgate.runtime.worker.operators.reading_source import SourceOperator
+from headgate.runtime.worker.operators.row_windows import RowWindowsOperator
 from headgate.runtime.worker.operators.stateless import ProcessOperator, SelectOperator, SinkOperator
 from headgate.runtime.worker.operators.timestamps import TimestampsOperator
 
@@ -145,6 +147,8 @@ def _make(node: Node, context_of: Callable[[Node], OperatorContext]) -> Operator
             return ProcessOperator(context, copy.copy(node.function))
         case KeyedBroadcastProcessNode():
             return KeyedBroadcastProcessOperator(context, copy.copy(node.function), node.key, node.keys)
+        case WindowNode():
+            return RowWindowsOperator(context, copy.copy(node.function), node.key, node.keys)
         case KeyedProcessNode():
             return KeyedProcessOperator(context, copy.copy(node.function), node.key, node.keys)
         case SinkNode():

@@ -78,12 +78,12 @@ class AccumulatingOperator(Operator):
             )
         columns = columns_of(self.context, batch, self._plan.child.schema)
         rows, panes = self._rows(columns, batch), self._times.panes_of(batch.timestamps)
-        # By this subtask's watermark: the receiver's is not higher, so the other rows are not late there.
-        ends = self._times.last_ends(panes)
-        late = ends - 1 <= batch.watermarks
+        # For any window, by this subtask's watermark: the receiver's is not higher, so the other rows are in
+        # time there for all of theirs.
+        late = self._times.first_ends(panes) - 1 <= batch.watermarks
         rows = rows.add_column(0, PANE, pa.array(panes))
         if isinstance(self._times, SessionTimes):
-            rows = rows.append_column(END, pa.array(ends))
+            rows = rows.append_column(END, pa.array(self._times.last_ends(panes)))
         if not late.any():
             self._send(self._grouped(rows), batch.watermarks[:1])
             return

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from headgate.api.functions import KeyedProcessFunction
@@ -48,6 +50,11 @@ class WindowAggregateOperator(WindowsOperator):
         if isinstance(self._times, SessionTimes):
             return SessionWindows(SessionGrouping((PANE, *self._keys), self._columns), mark, groups)
         return PanedWindows(Grouping(self._keys, self._columns), self._times, mark, groups)
+
+    def _stretches(self, marks: Int64s) -> Iterable[tuple[int, int]]:
+        # A row may be late for some of its windows only: they go before it is added, whatever the batches.
+        starts = np.flatnonzero(np.diff(marks, prepend=marks[:1] - 1)).tolist()
+        return pairwise([*starts, len(marks)])
 
     def _received(self, batch: pa.RecordBatch) -> pa.Table:
         return pa.table(batch).select([PANE, *self._keys, *(name for name, _ in self._columns), ROWS])

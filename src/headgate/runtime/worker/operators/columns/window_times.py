@@ -44,6 +44,11 @@ class WindowTimes(NamedTuple):
         """Return, for each pane, the end of the last window that has it."""
         return _floor(panes, self.slide, self.offset) + self.size
 
+    def first_ends(self, panes: Int64s) -> Int64s:
+        """Return, for each pane, the end of the first window that has it."""
+        last = self.last_ends(panes)
+        return np.asarray(last - (last - panes - 1) // self.slide * self.slide, dtype=np.int64)
+
     def ends_over(self, pane: int) -> range:
         """Return the ends of all windows that have a pane, ascending."""
         last = (pane - self.offset) // self.slide * self.slide + self.offset + self.size
@@ -81,6 +86,10 @@ class CumulativeTimes(NamedTuple):
         """Return, for each pane, the end of the last window that has it."""
         return _floor(panes, self.size, self.offset) + self.size
 
+    def first_ends(self, panes: Int64s) -> Int64s:
+        """Return, for each pane, the end of the first window that has it."""
+        return panes + self.step
+
     def ends_over(self, pane: int) -> range:
         """Return the ends of all windows that have a pane, ascending."""
         return range(pane + self.step, self.start_of(pane + 1) + self.size + 1, self.step)
@@ -98,6 +107,10 @@ class SameWindowTimes(NamedTuple):
         return times
 
     def last_ends(self, panes: Int64s) -> Int64s:
+        """Return, for each pane, the end of its window."""
+        return panes + 1
+
+    def first_ends(self, panes: Int64s) -> Int64s:
         """Return, for each pane, the end of its window."""
         return panes + 1
 
@@ -120,6 +133,10 @@ class SessionTimes(NamedTuple):
         return times
 
     def last_ends(self, panes: Int64s) -> Int64s:
+        """Return where a session of each row alone ends."""
+        return panes + self.gap
+
+    def first_ends(self, panes: Int64s) -> Int64s:
         """Return where a session of each row alone ends."""
         return panes + self.gap
 

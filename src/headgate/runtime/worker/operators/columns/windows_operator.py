@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -107,9 +107,15 @@ class WindowsOperator(Operator):
         assert isinstance(batch, ArrowBatch) and batch.watermarks is not None  # noqa: PT018  # of our own sender
         marks = np.maximum(batch.watermarks, self._mark)
         rows = self._received_or_refused(batch.columns)
-        with failing_clearly(self.context, "a window"):
-            self._late += self._kept.add(rows, marks)
+        for start, stop in self._stretches(marks):
+            self._advance(int(marks[start]))
+            with failing_clearly(self.context, "a window"):
+                self._late += self._kept.add(rows.slice(start, stop - start), marks[start:stop])
         self._advance(int(marks[-1]))
+
+    def _stretches(self, marks: Int64s) -> Iterable[tuple[int, int]]:
+        """Return the parts of a batch, as ranges of rows, before each of which windows have to go out."""
+        return [(0, len(marks))]
 
     def _received_or_refused(self, sent: pa.RecordBatch) -> pa.Table:
         try:

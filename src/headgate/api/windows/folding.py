@@ -1,0 +1,155 @@
+"""Windows that keep a value, not their records: aggregates by name, and records reduced to one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from headgate.api.windows.record_fields import Getter, getter_of
+from headgate.api.windows.window import Window, window_field
+from headgate.api.windows.window_aggregates import Aggregate, Kept
+from headgate.api.windows.window_function import Key, Rules, WindowFunction, WindowView
+from headgate.api.windows.window_states import Storable, kept_record, names_of, record_of, with_states
+
+
+class Aggregates:
+    """The aggregates of one call: what they keep together, and the result as a record."""
+
+    def __init__(self, key: Any, aggregates: dict[str, Aggregate]) -> None:
+        self._names = names_of(key)
+        self._one_key = not isinstance(key, tuple)
+        self._parts: list[tuple[str, Aggregate, int, Getter | None]] = []
+        self.fields: dict[str, Any] = {}
+        self.start: list[Any] = []
+        for name, each in aggregates.items():
+            getter = None if each.what is None else getter_of(each.what)
+            self._parts.append((name, each, len(self.start), getter))
+            self.fields |= {f"{name}_{kept}": hint for kept, hint in each.keeps}
+            self.start += each.start
+
+    def add(self, kept: Kept, record: Any) -> None:
+        """Add a record."""
+        for _, each, at, getter in self._parts:
+            value = True if getter is None else getter(record)
+            if value is not None:
+                each.add(kept, at, value)
+
+    def merge(self, kept: Kept, other: Kept) -> None:
+        """Add what a later window kept."""
+        for _, each, at, _ in self._parts:
+            each.merge(kept, at, other)
+
+    def result(self, key: Any, window: Window, kept: Kept) -> dict[str, Any]:
+        """Return the result: key, window, aggregates."""
+        keys = (key,) if self._one_key else key
+        found = dict(zip(self._names, keys, strict=True))
+        found["window"] = window_field(window)
+        for name, each, at, _ in self._parts:
+            found[name] = each.result(kept, at)
+        return found
+
+
+class AggregatedWindows(WindowFunction):
+    """Keeps what the aggregates need of each window."""
+
+    aggregates: Aggregates
+    kept: Any
+
+    def add(self, window: Key, record: Any, time_ms: int | None) -> bool:
+        """Add the record to the aggregates of the window."""
+        held = self.windows.get(window)
+        values = list(self.aggregates.start if held is None else held)
+        self.aggregates.add(values, record)
+        self.windows.put(window, self.kept._make(values))
+        return held is None
+
+    def merge(self, window: Key, merged: Sequence[Key]) -> None:
+        """Merge the aggregates."""
+        values: list[Any] | None = None
+        for each in merged:
+            held = self.windows.get(each)
+            if held is not None:
+                if values is None:
+                    values = list(held)
+                else:
+                    self.aggregates.merge(values, held)
+            self.windows.remove(each)
+        self.windows.put(window, None if values is None else self.kept._make(values))
+
+    def results(self, window: Window, view: WindowView) -> Iterable[Any]:
+        """Return one record of results."""
+        held = self.windows.get(window.key)
+        return () if held is None else (self.aggregates.result(view.key, window, held),)
+
+    def purge(self, window: Key) -> None:
+        """Forget the values."""
+        purge_value(self, window)
+
+
+class ReducedWindows(WindowFunction):
+    """Keeps one record of each window, reduced from all of its records."""
+
+    reduce: Callable[[Any, Any], Any]
+    storable: Storable
+    kept: Any
+
+    def add(self, window: Key, record: Any, time_ms: int | None) -> bool:
+        """Reduce the record into that of the window."""
+        held = self.windows.get(window)
+        self._put(window, record if held is None else self._reduced(record_of(*held), record))
+        return held is None
+
+    def _reduced(self, left: Any, right: Any) -> Any:
+        found = self.reduce(left, right)
+        if found is None:
+            raise TypeError("the function of reduce() returned None; expected the record of the two")
+        return found
+
+    def _put(self, window: Key, record: Any) -> None:
+        self.windows.put(window, self.kept(*self.storable.held(record)))
+
+    def merge(self, window: Key, merged: Sequence[Key]) -> None:
+        """Reduce the records of the windows to one, in order of time."""
+        found = [held for each in merged if (held := self.windows.get(each)) is not None]
+        for each in merged:
+            self.windows.remove(each)
+        if not found:
+            self.windows.put(window, None)
+            return
+        record = record_of(*found[0])
+        for held in found[1:]:
+            record = self._reduced(record, record_of(*held))
+        self._put(window, record)
+
+    def results(self, window: Window, view: WindowView) -> Iterable[Any]:
+        """Return the record."""
+        held = self.windows.get(window.key)
+        return () if held is None else (record_of(*held),)
+
+    def purge(self, window: Key) -> None:
+        """Forget the record."""
+        purge_value(self, window)
+
+
+def purge_value(function: WindowFunction, window: Key) -> None:
+    """Forget the value of a window; a session stays known."""
+    if not function.assigner.merges:
+        function.windows.remove(window)
+    elif window in function.windows:
+        function.windows.put(window, None)
+
+
+def aggregated(rules: Rules, aggregates: Aggregates) -> WindowFunction:
+    """Return the function that computes aggregates in windows."""
+    kept = kept_record(rules.assigner, aggregates.fields)
+    function = with_states(AggregatedWindows, rules.assigner, kept)(rules)
+    function.aggregates, function.kept = aggregates, kept
+    return function
+
+
+def reduced(rules: Rules, reduce: Callable[[Any, Any], Any], storable: Storable) -> WindowFunction:
+    """Return the function that reduces the records of windows."""
+    kept = kept_record(rules.assigner, {"value": storable.hint, "row": bool})
+    function = with_states(ReducedWindows, rules.assigner, kept)(rules)
+    function.reduce, function.storable, function.kept = reduce, storable, kept
+    return function

@@ -1,0 +1,223 @@
+"""Windows that keep their records, one by one: for functions of whole windows, and for evictors.
+
+A window's records have places from `first` to before `next`; what an evictor took out leaves its place empty.
+Records of sessions that become one stay where most of them are: the fewer ones move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar
+
+from headgate.api.functions import OutputTag
+from headgate.api.windows.evictors import Evictor, WindowRecord
+from headgate.api.windows.folding import Aggregates
+from headgate.api.windows.window import Window
+from headgate.api.windows.window_function import Key, Rules, WindowFunction, WindowView
+from headgate.api.windows.window_states import Storable, kept_record, record_of, stored_record, with_states
+from headgate.common.errors import UsageError
+from headgate.common.hints import Hint
+from headgate.records.row import Row
+
+Results = Callable[["KeptWindows", Window, list[Any], WindowView], Iterable[Any]]
+"""Gives the results of a window's records."""
+
+_ONE_RECORD = (tuple, str, bytes, dict, Row)
+
+
+class WindowContext:
+    """What the function of `process()` gets besides key, window and records.
+
+    Attributes:
+        watermark: event time, in ms; at the end of a window still before it.
+    """
+
+    def __init__(self, function: KeptWindows, view: WindowView) -> None:
+        self._function, self._view = function, view
+
+    @property
+    def watermark(self) -> int:
+        """Event time that was reached, in ms; -2**63 before the first watermark."""
+        return self._view.watermark
+
+    def now_ms(self) -> int:
+        """Return the wall clock, in ms since 1970."""
+        return self._view.now_ms()
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Plain values by name that are kept for this key and window until the window is gone.
+
+        Raises:
+            UsageError: the windows are sessions, whose state could not become one.
+        """
+        if self._function.assigner.merges:
+            raise UsageError("sessions have no state of their own, as two of them may become one")
+        return self._view.remembered("function")
+
+    def side_output(self, tag: OutputTag[Any], value: Any) -> None:
+        """Emit `value` to the side output that `tag` names."""
+        self._view.side_output(tag, value)
+
+
+class KeptWindows(WindowFunction):
+    """Keeps the records of each window."""
+
+    records: ClassVar[Any]  # declared by the class that `with_states` makes
+    storable: Storable
+    kept: Any
+    record: Any
+    evictor: Evictor | None
+    computed: Results
+
+    def add(self, window: Key, record: Any, time_ms: int | None) -> bool:
+        """Put the record behind the others of the window."""
+        held = self.windows.get(window)
+        if held is None:
+            held = self.kept(*window, 0, 0)
+        self.records.put((*held[:2], held.next), self.record(time_ms, *self.storable.held(record)))
+        self.windows.put(window, held._replace(next=held.next + 1))
+        return bool(held.first == held.next)
+
+    def merge(self, window: Key, merged: Sequence[Key]) -> None:
+        """Move the fewer records to the more."""
+        spans = [held for each in merged if (held := self.windows.get(each)) is not None]
+        for each in merged:
+            self.windows.remove(each)
+        if not spans:
+            self.windows.put(window, None)
+            return
+        whole = spans[0]
+        for span in spans[1:]:
+            whole = self._joined(whole, span)
+        self.windows.put(window, whole)
+
+    def _joined(self, left: Any, right: Any) -> Any:
+        if left.next - left.first >= right.next - right.first:
+            for place in range(right.first, right.next):
+                left = left._replace(next=left.next + self._move(right, place, left, left.next))
+            return left
+        for place in range(left.next - 1, left.first - 1, -1):
+            right = right._replace(first=right.first - self._move(left, place, right, right.first - 1))
+        return right
+
+    def _move(self, source: Any, place: int, target: Any, to: int) -> int:
+        """Move one record; return 1, or 0 if the place is empty."""
+        found = self.records.get((*source[:2], place))
+        if found is None:
+            return 0
+        self.records.remove((*source[:2], place))
+        self.records.put((*target[:2], to), found)
+        return 1
+
+    def results(self, window: Window, view: WindowView) -> Iterable[Any]:
+        """Return the results of the window's records, without those that the evictor takes out."""
+        found = self._records_of(window.key)
+        if self.evictor is not None:
+            found = self._evicted(window.key, found, self.evictor.before, window)
+        if not found:
+            return ()
+        results = list(self.computed(self, window, [each.record for each in found.values()], view))
+        if self.evictor is not None:
+            self._evicted(window.key, found, self.evictor.after, window)
+        return results
+
+    def _records_of(self, window: Key) -> dict[int, WindowRecord]:
+        held = self.windows.get(window)
+        found: dict[int, WindowRecord] = {}
+        if held is not None:
+            for place in range(held.first, held.next):
+                if (stored := self.records.get((*held[:2], place))) is not None:
+                    time_ms, record, was_row = stored
+                    found[place] = WindowRecord(time_ms, record_of(record, was_row))
+        return found
+
+    def _evicted(
+        self,
+        key: Key,
+        found: dict[int, WindowRecord],
+        evict: Callable[[Sequence[WindowRecord], Window], Iterable[WindowRecord]],
+        window: Window,
+    ) -> dict[int, WindowRecord]:
+        stay = {id(each) for each in evict(list(found.values()), window)}
+        left = {place: each for place, each in found.items() if id(each) in stay}
+        if len(left) < len(found):
+            held = self.windows.get(key)
+            for place in found.keys() - left.keys():
+                self.records.remove((*held[:2], place))
+            self.windows.put(key, held._replace(first=next(iter(left), held.next)))
+        return left
+
+    def purge(self, window: Key) -> None:
+        """Forget the records."""
+        held = self.windows.get(window)
+        if held is None:
+            return
+        for place in range(held.first, held.next):
+            self.records.remove((*held[:2], place))
+        if self.assigner.merges:
+            self.windows.put(window, held._replace(first=0, next=0))
+        else:
+            self.windows.remove(window)
+
+
+class Processed:
+    """Results that a function of the program computes of a window's records."""
+
+    def __init__(self, function: Callable[[Any, Window, list[Any], WindowContext], Iterable[Any]]) -> None:
+        self.function = function
+
+    def __call__(
+        self, windows: KeptWindows, window: Window, records: list[Any], view: WindowView
+    ) -> Iterable[Any]:
+        """Return the function's outputs."""
+        found = self.function(view.key, window, records, WindowContext(windows, view))
+        if isinstance(found, _ONE_RECORD) and found != ():
+            raise TypeError(
+                f"the function of process() returned one {type(found).__name__}, which would be taken apart "
+                "into its elements; yield it, or return a list of outputs"
+            )
+        return found or ()
+
+
+class Folded:
+    """Results of aggregates, computed of a window's records because an evictor may take some out."""
+
+    def __init__(self, aggregates: Aggregates) -> None:
+        self.aggregates = aggregates
+
+    def __call__(
+        self, windows: KeptWindows, window: Window, records: list[Any], view: WindowView
+    ) -> Iterable[Any]:
+        """Return one record of results."""
+        values = list(self.aggregates.start)
+        for record in records:
+            self.aggregates.add(values, record)
+        return (self.aggregates.result(view.key, window, values),)
+
+
+class Reduced:
+    """One record, reduced of a window's records because an evictor may take some out."""
+
+    def __init__(self, reduce: Callable[[Any, Any], Any]) -> None:
+        self.reduce = reduce
+
+    def __call__(
+        self, windows: KeptWindows, window: Window, records: list[Any], view: WindowView
+    ) -> Iterable[Any]:
+        """Return the one record."""
+        found = records[0]
+        for record in records[1:]:
+            found = self.reduce(found, record)
+        return (found,)
+
+
+def keeping(rules: Rules, evictor: Evictor | None, computed: Results, storable: Storable) -> WindowFunction:
+    """Return the function that keeps the records of windows."""
+    kept = kept_record(rules.assigner, {"start": int, "end": int, "first": int, "next": int})
+    hints: dict[str, Hint] = {"timestamp": int | None, "record": storable.hint, "row": bool}
+    record = stored_record("WindowRecord", hints)
+    function = with_states(KeptWindows, rules.assigner, kept, record)(rules)
+    function.storable, function.kept, function.record = storable, kept, record
+    function.evictor, function.computed = evictor, computed
+    return function

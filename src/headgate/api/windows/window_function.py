@@ -1,0 +1,318 @@
+"""The keyed function that runs windows: assigns records, asks the trigger, merges sessions, forgets windows.
+
+What a window keeps and what its result is are the subclasses' business (`folding`, `keeping`). State per key:
+
+    windows   (start, end) -> what the window keeps
+    due       (clock, time) -> windows whose trigger is asked, or that are forgotten, at that time
+    remembered  (start, end) -> what the trigger, and the program's function, remember of the window
+    records   (start, end, place) -> record; where records are kept
+
+Outputs are pairs of event time (None: that of the record or timer) and result; the operator takes them apart.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+
+from headgate.api.declared.keyed_states import MapState, map_state
+from headgate.api.functions import (
+    KeyedContext,
+    KeyedProcessFunction,
+    OnTimerContext,
+    OutputTag,
+    RuntimeContext,
+)
+from headgate.api.windows.assigners import WindowAssigner
+from headgate.api.windows.trigger import Trigger, TriggerResult, TriggerState
+from headgate.api.windows.window import TimeDomain, Window
+from headgate.common.errors import UsageError
+
+Key: TypeAlias = "tuple[int, int]"
+"""A window as a key of state: start and end."""
+Output: TypeAlias = "tuple[int | None, Any]"
+
+EVENT: Final = 0
+PROCESSING: Final = 1
+
+
+class Rules(NamedTuple):
+    """Which windows there are, when they emit, and what becomes of late records."""
+
+    assigner: WindowAssigner
+    trigger: Trigger
+    lateness_ms: int = 0  # for so long after its end a window takes records
+    late_tag: OutputTag[Any] | None = None  # where later ones go; None: they are dropped
+
+
+class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
+    """Runs windows of one shape for all keys of a subtask.
+
+    Attributes:
+        dropped: late records that went nowhere, since the function was opened.
+    """
+
+    due: MapState[tuple[int, int], list[tuple[int, int]]] = map_state()
+    remembered: MapState[tuple[int, int], dict[str, Any]] = map_state()
+    windows: ClassVar[Any]  # declared by the class that `window_states` makes, with the type of what is kept
+
+    def __init__(self, rules: Rules) -> None:
+        self.assigner, self.trigger, self.lateness_ms, self.late_tag = rules
+        self.event_time = rules.assigner.time is TimeDomain.EVENT
+        self.dropped = 0
+
+    def open(self, context: RuntimeContext) -> None:
+        """Begin to count late records."""
+        self.dropped = 0
+        self._view = WindowView(self)
+
+    # -- what a window keeps
+
+    @abstractmethod
+    def add(self, window: Key, record: Any, time_ms: int | None) -> bool:
+        """Add a record to what a window keeps; return whether it kept nothing before."""
+
+    @abstractmethod
+    def merge(self, window: Key, merged: Sequence[Key]) -> None:
+        """Move what these windows keep, in order of time, to one window; it may be one of them."""
+
+    @abstractmethod
+    def results(self, window: Window, view: WindowView) -> Iterable[Any]:
+        """Return the results of what a window keeps, none if that is nothing."""
+
+    @abstractmethod
+    def purge(self, window: Key) -> None:
+        """Forget what a window keeps. One of those that merge stays known."""
+
+    def forget(self, window: Key) -> None:
+        """Forget a window."""
+        self.purge(window)
+        self.windows.remove(window)
+
+    # -- records
+
+    def process(self, record: Any, ctx: KeyedContext[Any]) -> Sequence[Output] | None:
+        """Add a record to its windows, and emit those that the trigger says."""
+        time_ms = self._time_of(ctx)
+        windows = self.assigner.windows_of(record, time_ms)
+        if self.assigner.merges:
+            windows = self._merged(windows[0], ctx)
+        elif self.event_time and self.assigner.bounded:
+            passed = ctx.timers.current_watermark - self.lateness_ms + 1
+            if windows[0].end <= passed:  # the first one ends first
+                windows = [window for window in windows if window.end > passed]
+        if not windows:
+            self._refuse_late(record, ctx)
+            return None
+        outputs: list[Output] = []
+        kept_time = ctx.timestamp if self.event_time else time_ms
+        for window in windows:
+            is_new = self.add(window.key, record, kept_time)
+            view = self._view.of(window, ctx, is_new=is_new)
+            if is_new:
+                self._register_end(window, view)
+            result = self.trigger.on_record(record, ctx.timestamp, window, view)
+            self._carry_out(result, window, view, outputs)
+            view.save()
+        return outputs or None
+
+    def _time_of(self, ctx: KeyedContext[Any]) -> int:
+        if not self.event_time:
+            return ctx.timers.now_ms()
+        if ctx.timestamp is None:
+            if not self.assigner.bounded:
+                return 0
+            raise UsageError(
+                "the windows are of event time, and the stream has none; call with_event_time() before "
+                'key_by(), or make windows of time="processing"'
+            )
+        time_ms: int = ctx.timestamp
+        return time_ms
+
+    def _refuse_late(self, record: Any, ctx: KeyedContext[Any]) -> None:
+        if self.late_tag is not None:
+            ctx.side_output(self.late_tag, record)
+        else:
+            self.dropped += 1
+
+    def _merged(self, window: Window, ctx: KeyedContext[Any]) -> Sequence[Window]:
+        """Return the session of a record, after sessions have become one; [] if it is too late."""
+        touching = sorted(known for known in self.windows if window.touches(Window(*known)))
+        if not touching:
+            passed = ctx.timers.current_watermark - self.lateness_ms + 1
+            return [] if self.event_time and window.end <= passed else [window]
+        end = max(window.end, *(end for _, end in touching))
+        whole = Window(min(window.start, touching[0][0]), end)
+        if [whole.key] != touching:
+            self._become(whole, touching, ctx)
+        return [whole]
+
+    def _become(self, whole: Window, merged: Sequence[Key], ctx: KeyedContext[Any]) -> None:
+        self.merge(whole.key, merged)
+        states = [(self.remembered.get(each) or {}).get("trigger", {}) for each in merged]
+        view = self._view.of(whole, ctx)
+        self.trigger.on_merge(whole, states, view)
+        view.save()
+        for each in merged:
+            if each != whole.key:
+                self._clear(Window(*each), self._view.of(Window(*each), ctx))
+        self._register_end(whole, self._view.of(whole, ctx))
+
+    # -- time
+
+    def on_timer(self, timestamp: int, ctx: OnTimerContext[Any]) -> Sequence[Output] | None:
+        """Ask the trigger about the windows that wait for this time; forget those that are over."""
+        clock = EVENT if ctx.time_domain == "event" else PROCESSING
+        waiting = self.due.get((clock, timestamp)) or ()
+        self.due.remove((clock, timestamp))
+        outputs: list[Output] = []
+        ask = self.trigger.on_event_time if clock == EVENT else self.trigger.on_processing_time
+        for start, end in waiting:
+            window = Window(start, end)
+            if self.assigner.merges and (start, end) not in self.windows:
+                continue
+            view = self._view.of(window, ctx)
+            self._carry_out(ask(timestamp, window, view), window, view, outputs)
+            if self.assigner.bounded and (clock, timestamp) == self._end_of(window):
+                self._clear(window, view)
+                self.forget((start, end))
+            else:
+                view.save()
+        return outputs
+
+    def _end_of(self, window: Window) -> tuple[int, int]:
+        if self.event_time:
+            return EVENT, window.max_timestamp + self.lateness_ms
+        return PROCESSING, window.max_timestamp
+
+    def _register_end(self, window: Window, view: WindowView) -> None:
+        if self.assigner.bounded:
+            clock, time_ms = self._end_of(window)
+            view.register(clock, time_ms)
+
+    def _carry_out(
+        self, result: TriggerResult, window: Window, view: WindowView, outputs: list[Output]
+    ) -> None:
+        if result is TriggerResult.CONTINUE:
+            return
+        if result.fires:
+            stamp = window.max_timestamp if self.event_time and self.assigner.bounded else None
+            outputs.extend((stamp, each) for each in self.results(window, view))
+        if result.purges:
+            self.purge(window.key)
+
+    def _clear(self, window: Window, view: WindowView) -> None:
+        self.trigger.clear(window, view)
+        view.drop()
+        if self.assigner.bounded:
+            view.delete(*self._end_of(window))
+
+
+class WindowView:
+    """What trigger and function see of one window; one object serves all windows, one after the other."""
+
+    def __init__(self, function: WindowFunction) -> None:
+        self._function = function
+        self.time = function.assigner.time
+
+    def of(self, window: Window, ctx: KeyedContext[Any], *, is_new: bool = False) -> WindowView:
+        """Turn to another window, and return this view of it."""
+        self._window, self._ctx, self.is_new = window.key, ctx, is_new
+        self._loaded: dict[str, Any] | None = None
+        return self
+
+    @property
+    def key(self) -> Any:
+        """The current key."""
+        return self._ctx.key
+
+    @property
+    def watermark(self) -> int:
+        """Event time, in ms."""
+        return self._ctx.timers.current_watermark
+
+    def now_ms(self) -> int:
+        """Return the wall clock, in ms since 1970."""
+        return self._ctx.timers.now_ms()
+
+    # -- what is remembered
+
+    @property
+    def state(self) -> TriggerState:
+        """What the trigger remembers of the window."""
+        return self.remembered("trigger")
+
+    def remembered(self, whose: str) -> TriggerState:
+        """Return a dict that is stored with the window."""
+        if self._loaded is None:
+            self._loaded = self._function.remembered.get(self._window) or {}
+        found: TriggerState = self._loaded.setdefault(whose, {})
+        return found
+
+    def save(self) -> None:
+        """Store what was changed of what is remembered."""
+        if self._loaded is None:
+            return
+        if any(self._loaded.values()):
+            self._function.remembered.put(self._window, self._loaded)
+        else:
+            self._function.remembered.remove(self._window)
+        self._loaded = None
+
+    def drop(self) -> None:
+        """Forget all that is remembered."""
+        self._function.remembered.remove(self._window)
+        self._loaded = None
+
+    def side_output(self, tag: OutputTag[Any], value: Any) -> None:
+        """Emit to a side output."""
+        self._ctx.side_output(tag, value)
+
+    # -- times
+
+    def register_event_time(self, timestamp: int) -> None:
+        """Have the trigger asked at an event time (ms)."""
+        self.register(EVENT, timestamp)
+
+    def register_processing_time(self, timestamp: int) -> None:
+        """Have the trigger asked at a time of the wall clock (ms)."""
+        self.register(PROCESSING, timestamp)
+
+    def delete_event_time(self, timestamp: int) -> None:
+        """Have the trigger not asked at an event time, unless the window is forgotten then."""
+        self._delete_asked(EVENT, timestamp)
+
+    def delete_processing_time(self, timestamp: int) -> None:
+        """Have the trigger not asked at a time of the wall clock, unless the window is forgotten then."""
+        self._delete_asked(PROCESSING, timestamp)
+
+    def _delete_asked(self, clock: int, timestamp: int) -> None:
+        function, window = self._function, Window(*self._window)
+        if not (function.assigner.bounded and (clock, timestamp) == function._end_of(window)):
+            self.delete(clock, timestamp)
+
+    def register(self, clock: int, timestamp: int) -> None:
+        """Register a time of the window; no more than once."""
+        due, window = self._function.due, self._window
+        waiting = due.get((clock, timestamp)) or []
+        if window in waiting:
+            return
+        if not waiting:
+            timers = self._ctx.timers
+            register = timers.register_event_time if clock == EVENT else timers.register_processing_time
+            register(timestamp)
+        due.put((clock, timestamp), [*waiting, window])
+
+    def delete(self, clock: int, timestamp: int) -> None:
+        """Delete a time of the window."""
+        due, window = self._function.due, self._window
+        waiting = due.get((clock, timestamp)) or []
+        if window not in waiting:
+            return
+        if left := [each for each in waiting if each != window]:
+            due.put((clock, timestamp), left)
+            return
+        due.remove((clock, timestamp))
+        timers = self._ctx.timers
+        (timers.delete_event_time if clock == EVENT else timers.delete_processing_time)(timestamp)

@@ -1,0 +1,84 @@
+"""Makes the class of the function that runs windows: it declares state with the types of what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from headgate.api.declared.keyed_states import MapState, map_state
+from headgate.api.windows.assigners import WindowAssigner
+from headgate.api.windows.window_function import WindowFunction
+from headgate.common.errors import UsageError
+from headgate.common.hints import Hint
+from headgate.records.row import Row
+
+F = TypeVar("F", bound=WindowFunction)
+
+
+def kept_record(assigner: WindowAssigner, fields: Mapping[str, Hint]) -> Any:
+    """Return the record type in which windows of this shape keep these fields.
+
+    What windows of another shape kept means something else: the name lets a restore refuse it.
+    """
+    return stored_record(f"Windows_{assigner.shape}", fields)
+
+
+def stored_record(name: str, fields: Mapping[str, Hint]) -> Any:
+    """Return a record type that is stored under this name, whichever module made it."""
+    record = NamedTuple(name, list(fields.items()))  # type: ignore[misc]
+    record.__module__ = "headgate"
+    return record
+
+
+def with_states(base: type[F], assigner: WindowAssigner, kept: Any, records: Hint | None = None) -> type[F]:
+    """Return a subclass of `base` that declares the state `windows` of `kept`, and `records`, if given."""
+    # Of sessions one that was purged stays known, as others may still become one with it.
+    value: Any = kept | None if assigner.merges else kept
+    states: dict[str, Any] = {"windows": map_state()}
+    hints: dict[str, Any] = {"windows": MapState[tuple[int, int], value]}
+    if records is not None:
+        states["records"] = map_state()
+        hints["records"] = MapState[tuple[int, int, int], records]  # type: ignore[valid-type]
+    body = {"__annotations__": hints, **states, "__module__": __name__}
+    return type(base.__name__, (base,), body)
+
+
+class Storable:
+    """Turns records into what state can hold and back; a row of columns has no type of its own there."""
+
+    def __init__(self, hint: Hint | None) -> None:
+        self.hint: Hint = Any if hint is None or hint is Row else hint
+        self._seen: set[type] = set()
+
+    def held(self, record: Any) -> tuple[Any, bool]:
+        """Return what to store, and whether it was a row; UsageError if state cannot hold the record."""
+        if isinstance(record, Row):
+            return record.as_dict(), True
+        if self.hint is Any and record.__class__ not in self._seen:
+            self._check(record)
+        return record, False
+
+    def _check(self, record: Any) -> None:
+        from headgate.serde.codecs.dynamic import NotPlainError, to_tagged  # it loads msgspec
+
+        try:
+            to_tagged(record)
+        except NotPlainError:
+            kind = type(record).__qualname__
+            raise UsageError(
+                f"a window is to keep a {kind}, and the program does not declare that its records are of "
+                f"this type; annotate the function that makes them to return {kind}, or make dicts of them"
+            ) from None
+        self._seen.add(record.__class__)
+
+
+def record_of(stored: Any, was_row: bool) -> Any:
+    """Return the record that :meth:`Storable.held` made storable."""
+    return Row.of(**stored) if was_row else stored
+
+
+def names_of(key: Any) -> Sequence[str]:
+    """Return the names of the key's fields in results; a key that a function gives is called `key`."""
+    if isinstance(key, str):
+        return (key,)
+    return key if isinstance(key, tuple) else ("key",)

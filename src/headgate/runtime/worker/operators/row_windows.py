@@ -1,0 +1,31 @@
+"""The operator of windows of rows: a keyed one whose outputs have the event time that their window gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headgate.api.windows.window_function import WindowFunction
+from headgate.metrics.metric_table import LATE_RECORDS
+from headgate.runtime.worker.operators.keyed_context import KeyedOutput
+from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
+
+
+class RowWindowsOperator(KeyedProcessOperator):
+    """Runs a `WindowFunction` (`api.windows`), which emits pairs of event time and result."""
+
+    def measured(self) -> Mapping[str, int]:
+        """Return what a keyed operator measures, and how many records came too late for their windows."""
+        function = self._function
+        assert isinstance(function, WindowFunction)
+        return {**super().measured(), LATE_RECORDS.at(): function.dropped}
+
+    def _emit(self, out: KeyedOutput) -> None:
+        pairs = out.records
+        if pairs:
+            out.records = [record for _, record in pairs]
+            if len(out.times) == len(pairs):
+                # Results of windows without an end have the time of the record or timer.
+                out.times = [
+                    own if given is None else given for (given, _), own in zip(pairs, out.times, strict=True)
+                ]
+        super()._emit(out)
