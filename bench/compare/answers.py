@@ -1,7 +1,7 @@
 """The right answers, by DuckDB from the same files, and fingerprints by which large results are compared.
 
-A fingerprint is the number of rows and the sum of a 64-bit hash of each row: it does not depend on the order of rows,
-and needs no sorting of results that are larger than memory.
+A fingerprint is the number of rows and the sum of a 64-bit hash of each row: it does not depend on the order
+of rows, and needs no sorting of results that are larger than memory.
 """
 
 from __future__ import annotations
@@ -96,12 +96,18 @@ def closed_answer(query: Query, dataset: Dataset, found: pa.Table, watermark_us:
         watermark_us: since 1970.
     """
     if query.name in _WITH_WINDOW_END:
-        rows = _of_bids(dataset, f"SELECT * FROM ({_WITH_WINDOW_END[query.name]}) WHERE window_end <= {watermark_us}")
+        rows = _of_bids(
+            dataset, f"SELECT * FROM ({_WITH_WINDOW_END[query.name]}) WHERE window_end <= {watermark_us}"
+        )
         return rows.drop(["window_end"]).cast(schema_of(query))
-    numbers = pa.schema([pa.field(f.name, _INT if pa.types.is_timestamp(f.type) else f.type) for f in found.schema])
+    numbers = pa.schema(
+        [pa.field(f.name, _INT if pa.types.is_timestamp(f.type) else f.type) for f in found.schema]
+    )
     with duckdb.connect() as connection:
         connection.register("found", found.cast(numbers))
-        rows = connection.sql(f"SELECT * FROM found WHERE {query.window_end} <= {watermark_us}").to_arrow_table()
+        rows = connection.sql(
+            f"SELECT * FROM found WHERE {query.window_end} <= {watermark_us}"
+        ).to_arrow_table()
     return rows.cast(schema_of(query))
 
 
@@ -117,9 +123,12 @@ def fingerprint(rows: pa.Table | pa.RecordBatchReader) -> Fingerprint:
 def written(folder: Path, schema: pa.Schema) -> pa.RecordBatchReader:
     """What an engine wrote, in the columns of an answer: Parquet, or JSON lines with times in microseconds.
 
-    Columns are matched by their order in Parquet, and by name in JSON. Names that begin with "." or "_" are skipped.
+    Columns are matched by their order in Parquet, and by name in JSON. Files whose names begin with "." or
+    "_" are skipped.
     """
-    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and _is_data(path.relative_to(folder))]
+    paths = [
+        path for path in sorted(folder.rglob("*")) if path.is_file() and _is_data(path.relative_to(folder))
+    ]
     batches = (batch for path in paths if path.stat().st_size for batch in _batches(path, schema))
     return pa.RecordBatchReader.from_batches(schema, (_cast(batch, schema) for batch in batches))
 

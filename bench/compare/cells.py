@@ -1,8 +1,9 @@
-"""One cell of the comparison: how one system is measured on one query, within limits, and how its answer is checked.
+"""One cell of the comparison: how one system is measured on one query, within limits, and how its answer is
+checked.
 
-A run with a sink that only receives gives the numbers; one more, into files, gives the answer, whose rows must be those
-of the right answer, each as often. An engine that does fewer than 100,000 events a second over the first two million is
-measured on those.
+A run with a sink that only receives gives the numbers; one more, into files, gives the answer, whose rows
+must be those of the right answer, each as often. An engine that does fewer than 100,000 events a second over
+the first two million is measured on those.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from bench.compare.answers import answer, closed_answer, fingerprint, schema_of, written
 from bench.compare.checksums import table_checksums
@@ -32,7 +35,7 @@ START_LIMIT_S: Final = 120.0
 SLOWEST_PER_S: Final = 5_000
 """A run that is slower is ended, after the time for its start."""
 _SAMPLE_S: Final = 0.1
-_REASON_CHARS: Final = 300
+_REASON_CHARS: Final = 900
 
 MEASURED: Final = "measured"
 CANNOT: Final = "cannot"
@@ -131,19 +134,11 @@ def cpu_between(series: Sequence[tuple[float, float]], began: float, ended: floa
         >>> cpu_between([(0.0, 0.0), (2.0, 1.0), (4.0, 5.0)], 1.0, 3.0)
         2.5
     """
-    return _at(series, ended) - _at(series, began)
-
-
-def _at(series: Sequence[tuple[float, float]], moment: float) -> float:
-    before = (0.0, 0.0)
-    for each in series:
-        if each[0] >= moment:
-            if not before[0]:
-                return each[1]
-            share = (moment - before[0]) / (each[0] - before[0])
-            return before[1] + share * (each[1] - before[1])
-        before = each
-    return before[1]
+    if not series:
+        return 0.0
+    moments, seconds = zip(*series, strict=True)
+    first, last = np.interp([began, ended], moments, seconds)
+    return float(last - first)
 
 
 class Answers:
@@ -191,7 +186,7 @@ class Measurement:
             self._fail(ABSENT, str(error))
 
     def next_round(self) -> None:
-        """One measured run, or nothing if an earlier one gave no number; the first decides on how many events."""
+        """One measured run, unless an earlier one failed; the first one decides on how many events."""
         if self.cell.status != MEASURED:
             return
         try:
@@ -225,12 +220,17 @@ class Measurement:
             shutil.rmtree(out, ignore_errors=True)
 
     def _run(self, out: Path | None) -> Run:
-        self._say(f"{self._query.name} {self._system.title}, {self._events.count:,} events" + (", check" if out else ""))
+        self._say(
+            f"{self._query.name} {self._system.title}, {self._events.count:,} events"
+            + (", check" if out else "")
+        )
         work = Path(tempfile.mkdtemp(prefix="bench-work-"))
         try:
             (work / "state").mkdir()
             right = self._answers.of(self._events)
-            self._system.order(self._query, self._events, right, work / "state", out).write(work / "order.json")
+            self._system.order(self._query, self._events, right, work / "state", out).write(
+                work / "order.json"
+            )
             command, variables = self._command
             limit = time_limit_s(self._events.count, self._plan.start_limit_s)
             done = run(self._system.key, [*command, str(work / "order.json")], limit, variables, _SAMPLE_S)
@@ -283,7 +283,9 @@ class Measurement:
         if found.rows != wanted.rows:
             raise CellFailure(WRONG, f"it wrote {found.rows:,} rows; expected {wanted.rows:,}")
         if found != wanted:
-            raise CellFailure(WRONG, f"it wrote {found.rows:,} rows as expected, but not with the right values")
+            raise CellFailure(
+                WRONG, f"it wrote {found.rows:,} rows as expected, but not with the right values"
+            )
         return what
 
     def _fail(self, status: str, reason: str) -> None:
@@ -298,8 +300,6 @@ def records_of(query: Query, events: EventSet) -> int:
 
 def rows_of(path: Path) -> int:
     """Rows of a Parquet file."""
-    import pyarrow.parquet as pq
-
     return int(pq.read_metadata(path).num_rows)
 
 

@@ -2,7 +2,8 @@
 
     python -m bench.compare.headgate_job ORDER.json
 
-Parquet is read as a table; J2 keeps its count in Python, as users of PySpark write it, and the others are columns.
+Parquet is read as a table; J2 keeps its count in Python, as users of PySpark write it, and the others are
+columns.
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ def j4(env: hg.Environment, order: Order) -> Stream:
     counted = table_of_bids(env, order).group_by("auction", F.window("dateTime", "10s", "2s"))
     found = counted.agg(F.count("*").alias("number"), uid="windows")
     counts = found.select("auction", F.col("window.start").alias("starttime"), "number").to_stream()
-    schema = pa.schema({"starttime": BIDS.field("dateTime").type, "auction": pa.int64(), "number": pa.int64()})
+    schema = pa.schema(
+        {"starttime": BIDS.field("dateTime").type, "auction": pa.int64(), "number": pa.int64()}
+    )
     return counts.key_by("starttime").process(HighestCount(), uid="highest").to_table(schema).to_stream()
 
 

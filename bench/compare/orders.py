@@ -6,10 +6,13 @@ Programs in environments of their own import this module by its file's folder.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
+
+CAUSES_CHARS = 800
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +86,22 @@ def versions(*packages: str) -> dict[str, str]:
 def report(**facts: object) -> None:
     """The RESULT line, for whoever measures this process."""
     print("RESULT", json.dumps(facts), flush=True)
+
+
+def carry_out(program: Callable[[], None]) -> None:
+    """Run a program; an error ends it with its causes instead of all the places in code that it passed."""
+    try:
+        program()
+    except Exception as error:  # whatever it is, it is for the table's footnote
+        sys.exit(causes(str(error)) or type(error).__name__)
+
+
+def causes(text: str) -> str:
+    """What a message of a JVM or of Python says, without its stack.
+
+    Example:
+        >>> causes("It failed.\\n: org.Parse: no table\\n\\tat org.A(B.java)\\nCaused by: x\\n\\t... 14 more")
+        'It failed. : org.Parse: no table Caused by: x'
+    """
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith(("\tat ", "\t..."))]
+    return " ".join(line.strip() for line in lines)[:CAUSES_CHARS]

@@ -1,9 +1,9 @@
 """The queries of the comparison: one entry each, with what every engine is asked.
 
-An entry names the answer (a key of `bench.compare.answers.ANSWERS`) and has a text for each engine: SQL for Flink and
-Spark over the tables `bid`, `auction` and `person`, the name of a step for Bytewax and Pathway. A :class:`Lacking`
-in its place says why there is none. Headgate's own queries are found by name, so one that it gains is measured at once.
-Columns of a result have the answer's names by their order.
+An entry names the answer (see `bench.compare.answers`) and has a text for each engine: SQL for
+Flink and Spark over the tables `bid`, `auction` and `person`, the name of a step for Bytewax and Pathway. A
+:class:`Lacking` in its place says why there is none. Headgate's own queries are found by name, so one that it
+gains is measured at once. Columns of a result have the answer's names by their order.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Query:
         pathway: the name of a step in `bench/peers/pathway_query.py`.
         tables: what it reads.
         timed: whether it needs event time; engines get no watermark otherwise.
-        window_end: expression of DuckDB for the end of a row's window, over the answer's columns with times in
-            microseconds; None if rows belong to no window.
+        window_end: expression of DuckDB for the end of a row's window, over the answer's columns with times
+            in microseconds; None if rows belong to no window.
         counted: the column of counts by which an updating engine sees that its answer is complete.
     """
 
@@ -58,15 +58,16 @@ class Query:
     counted: str | None = None
 
 
-PLAIN: Final = "SELECT auction, bidder, price, dateTime, extra FROM bid"
-CURRENCY: Final = "SELECT auction, bidder, CAST(0.908 * price AS DECIMAL(23, 3)), dateTime, extra FROM bid"
+PLAIN: Final = "SELECT auction, bidder, price, `dateTime`, extra FROM bid"
+CURRENCY: Final = "SELECT auction, bidder, CAST(0.908 * price AS DECIMAL(23, 3)), `dateTime`, extra FROM bid"
 MULTIPLES: Final = "SELECT auction, price FROM bid WHERE MOD(auction, 123) = 0"
 MIDDLE: Final = """
     SELECT auction, bidder, price, CASE
-            WHEN hours BETWEEN 8 AND 18 THEN 'dayTime' WHEN hours BETWEEN 7 AND 19 THEN 'otherTime' ELSE 'nightTime'
-        END, dateTime, extra, CAST(CHAR_LENGTH(extra) - CHAR_LENGTH(REPLACE(extra, 'c', '')) AS BIGINT)
-    FROM (SELECT auction, bidder, CAST(0.908 * price AS DECIMAL(23, 3)) AS price, HOUR(dateTime) AS hours,
-            dateTime, extra FROM bid) AS converted
+            WHEN hour_of_day BETWEEN 8 AND 18 THEN 'dayTime'
+            WHEN hour_of_day BETWEEN 7 AND 19 THEN 'otherTime' ELSE 'nightTime'
+        END, `dateTime`, extra, CAST(CHAR_LENGTH(extra) - CHAR_LENGTH(REPLACE(extra, 'c', '')) AS BIGINT)
+    FROM (SELECT auction, bidder, CAST(0.908 * price AS DECIMAL(23, 3)) AS price,
+            HOUR(`dateTime`) AS hour_of_day, `dateTime`, extra FROM bid) AS converted
     WHERE price > 1000000 AND price < 50000000
 """
 CHANNEL_IDS: Final = """
@@ -77,13 +78,15 @@ CHANNEL_IDS: Final = """
     WHERE LOWER(channel) IN ('apple', 'google', 'facebook', 'baidu') OR {has_id}
 """
 DIRECTORIES: Final = "SELECT auction, bidder, price, channel, {} FROM bid"
-TUMBLING: Final = "TABLE(TUMBLE(TABLE bid, DESCRIPTOR(rowtime), INTERVAL '10' SECOND))"
-SLIDING: Final = "TABLE(HOP(TABLE bid, DESCRIPTOR(rowtime), INTERVAL '2' SECOND, INTERVAL '10' SECOND))"
+TUMBLING: Final = "TABLE(TUMBLE(TABLE bid, DESCRIPTOR(event_time), INTERVAL '10' SECOND))"
+SLIDING: Final = "TABLE(HOP(TABLE bid, DESCRIPTOR(event_time), INTERVAL '2' SECOND, INTERVAL '10' SECOND))"
 FLINK_SLIDING_COUNTS: Final = f"""
-    SELECT window_start, window_end, auction, COUNT(*) AS num FROM {SLIDING} GROUP BY window_start, window_end, auction
+    SELECT window_start, window_end, auction, COUNT(*) AS num FROM {SLIDING}
+    GROUP BY window_start, window_end, auction
 """
 SPARK_SLIDING_COUNTS: Final = """
-    SELECT window, auction, count(*) AS num FROM bid GROUP BY window(dateTime, '10 seconds', '2 seconds'), auction
+    SELECT window, auction, count(*) AS num FROM bid
+    GROUP BY window(`dateTime`, '10 seconds', '2 seconds'), auction
 """
 START: Final = "CAST(window_start AS TIMESTAMP_LTZ(3))"
 END: Final = "CAST(window_end AS TIMESTAMP_LTZ(3))"
@@ -103,8 +106,8 @@ ALL: Final = (
         "auctions with most bids in sliding windows",
         flink=f"""
             SELECT counts.auction, counts.num FROM ({FLINK_SLIDING_COUNTS}) AS counts
-            JOIN (SELECT window_start, window_end, MAX(num) AS most FROM ({FLINK_SLIDING_COUNTS}) AS all_counts
-                GROUP BY window_start, window_end) AS highest
+            JOIN (SELECT window_start, window_end, MAX(num) AS most
+                FROM ({FLINK_SLIDING_COUNTS}) AS all_counts GROUP BY window_start, window_end) AS highest
             ON counts.window_start = highest.window_start AND counts.window_end = highest.window_end
                 AND counts.num = highest.most
         """,
@@ -123,10 +126,15 @@ ALL: Final = (
     Query(
         "q12",
         "bids per bidder in windows of event time",
-        flink=f"SELECT bidder, COUNT(*), {START}, {END} FROM {TUMBLING} GROUP BY window_start, window_end, bidder",
+        flink=f"""
+            SELECT bidder, COUNT(*), {START}, {END} FROM {TUMBLING}
+            GROUP BY window_start, window_end, bidder
+        """,
         spark="""
-            SELECT bidder, n, window.start, window.end
-            FROM (SELECT bidder, window, count(*) AS n FROM bid GROUP BY bidder, window(dateTime, '10 seconds'))
+            SELECT bidder, n, window.start, window.end FROM (
+                SELECT bidder, window, count(*) AS n
+                FROM bid GROUP BY bidder, window(`dateTime`, '10 seconds')
+            )
         """,
         bytewax="q12",
         pathway="q12",
@@ -155,11 +163,11 @@ ALL: Final = (
         "J1",
         "map and filter",
         flink="""
-            SELECT auction, bidder, CAST(price AS DOUBLE) * CAST(0.908 AS DOUBLE), channel, url, dateTime
+            SELECT auction, bidder, CAST(price AS DOUBLE) * CAST(0.908 AS DOUBLE), channel, url, `dateTime`
             FROM bid WHERE MOD(auction, 123) = 0
         """,
         spark="""
-            SELECT auction, bidder, CAST(price AS DOUBLE) * CAST(0.908 AS DOUBLE), channel, url, dateTime
+            SELECT auction, bidder, CAST(price AS DOUBLE) * CAST(0.908 AS DOUBLE), channel, url, `dateTime`
             FROM bid WHERE auction % 123 = 0
         """,
         bytewax="J1",
@@ -182,12 +190,13 @@ ALL: Final = (
         "J3",
         "count and highest price per auction in windows",
         flink=f"""
-            SELECT auction, {START}, COUNT(*), MAX(price) FROM {TUMBLING} GROUP BY window_start, window_end, auction
+            SELECT auction, {START}, COUNT(*), MAX(price) FROM {TUMBLING}
+            GROUP BY window_start, window_end, auction
         """,
         spark="""
             SELECT auction, window.start, number, highest FROM (
                 SELECT auction, window, count(*) AS number, max(price) AS highest
-                FROM bid GROUP BY auction, window(dateTime, '10 seconds')
+                FROM bid GROUP BY auction, window(`dateTime`, '10 seconds')
             )
         """,
         bytewax="J3",

@@ -77,7 +77,10 @@ class System:
         entry = self.entry(query)
         assert isinstance(entry, str)
         files = events.layout(self.layout)
-        tables = {name: TableFiles(str(files.directory / TABLES[name]), _columns(SCHEMAS[TABLES[name]])) for name in query.tables}
+        tables = {
+            name: TableFiles(str(files.directory / TABLES[name]), _columns(SCHEMAS[TABLES[name]]))
+            for name in query.tables
+        }
         total = 0
         if query.counted is not None:
             total = sum(answer[query.counted].to_pylist())
@@ -134,8 +137,8 @@ HEADGATE: Final = System(
     PARTS,
     _of_headgate,
     _HEADGATE,
-    "exactly once, aligned checkpoints every second, two workers; state on the heap, J2's in Python; the sink adds up "
-    "a checksum of every column",
+    "exactly once, aligned checkpoints every second, two workers; state on the heap, J2's in Python; the "
+    "sink adds up a checksum of every column",
 )
 HEADGATE_JSON: Final = System(
     "headgate-json",
@@ -151,7 +154,8 @@ FLINK: Final = System(
     PARTS,
     lambda query: query.flink,
     (str(_PROGRAMS / "flink_query.py"),),
-    "exactly once, checkpoints every second, two slots in one JVM; state on the heap; measured into its blackhole",
+    "exactly once, checkpoints every second, two slots in one JVM; state on the heap; measured into its "
+    "blackhole",
     e.FLINK,
 )
 SPARK: Final = System(
@@ -160,8 +164,9 @@ SPARK: Final = System(
     SEQUENCE,
     lambda query: query.spark,
     (str(_PROGRAMS / "spark_query.py"),),
-    "exactly once per micro-batch of about half a million events, local[2]; state in RocksDB with its changelog; "
-    "measured into its noop sink; windows that the last watermark has not closed are not in its answer",
+    "exactly once per micro-batch of about half a million events, local[2]; state in RocksDB with its "
+    "changelog; measured into its noop sink; windows that the last watermark has not closed are not in its "
+    "answer",
     e.SPARK_ALONE,
     closed_only=True,
 )
@@ -171,8 +176,8 @@ BYTEWAX: Final = System(
     JSON,
     lambda query: query.bytewax,
     (str(_PROGRAMS / "bytewax_query.py"),),
-    "at least once into sinks, recovery snapshots every second, two processes; reads JSON lines (it has no Parquet); "
-    "its windows wait 60 s of event time, as its two readers do not wait for each other",
+    "at least once into sinks, recovery snapshots every second, two processes; reads JSON lines (it has no "
+    "Parquet); its windows wait 60 s of event time, as its two readers do not wait for each other",
     e.BYTEWAX,
 )
 PATHWAY: Final = System(
@@ -181,9 +186,9 @@ PATHWAY: Final = System(
     JSON,
     lambda query: query.pathway,
     (str(_PROGRAMS / "pathway_query.py"),),
-    "at least once (exactly once is not in its free edition), persistence every second, two threads; reads JSON lines "
-    "(it has no Parquet); sends changes of its tables per commit, so J2 has no row for each bid; runs until the answer "
-    "is complete",
+    "at least once (exactly once is not in its free edition), persistence every second, two threads; reads "
+    "JSON lines (it has no Parquet); sends changes of its tables per commit, so J2 has no row for each bid; "
+    "runs until the answer is complete",
     e.PATHWAY,
 )
 ALL: Final = (HEADGATE, HEADGATE_JSON, FLINK, SPARK, BYTEWAX, PATHWAY)

@@ -1,8 +1,9 @@
-"""Bytewax: the dataflow of one query. Run by `bytewax_query.py` as two processes in Bytewax's own environment.
+"""Bytewax: the dataflow of one query. Run by `bytewax_query.py` as two processes in Bytewax's own
+environment.
 
-Reads JSON lines with orjson, one file in each process. A line ``PART {json}`` says when a source opens and when a sink
-closes. Windows end per key, by the times of its own bids and a wait that does not depend on the system's clock; the
-wait is long, because both files are read without regard to each other.
+Reads JSON lines with orjson, one file in each process. A line ``PART {json}`` says when a source opens and
+when a sink closes. Windows end per key, by the times of its own bids and a wait that does not depend on the
+system's clock; the wait is long, because both files are read without regard to each other.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import re
 import time
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,8 @@ from orders import Order
 ORDER = Order.read(os.environ["BENCH_ORDER"])
 BATCH = 1000
 WAIT = timedelta(seconds=60)
-ALIGNED = datetime(2015, 1, 1, tzinfo=timezone.utc)
-STARTED = datetime.now(timezone.utc)
+ALIGNED = datetime(2015, 1, 1, tzinfo=UTC)
+STARTED = datetime.now(UTC)
 HOT = {"apple": "0", "google": "1", "facebook": "2", "baidu": "3"}
 CHANNEL_ID = re.compile("(&|^)channel_id=([^&]*)")
 NAMES = [name for name, _ in ORDER.columns]

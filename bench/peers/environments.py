@@ -109,7 +109,9 @@ def _base_python(peer: str, pinned: Pinned) -> tuple[str, str]:
         found = shutil.which(f"python3.{minor}")
         if found is not None:
             return found, f"3.{minor}"
-    raise AbsentError(f"{peer} needs Python {newest[0]}.{newest[1]} or older, and no such Python is on the PATH")
+    raise AbsentError(
+        f"{peer} needs Python {newest[0]}.{newest[1]} or older, and no such Python is on the PATH"
+    )
 
 
 def _folder(pinned: Pinned, version: str) -> Path:

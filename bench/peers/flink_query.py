@@ -15,7 +15,7 @@ import time
 import urllib.request
 from typing import Any
 
-from orders import Order, report, versions
+from orders import Order, carry_out, report, versions
 from pyflink.common import Configuration
 from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.table import StreamTableEnvironment
@@ -58,7 +58,8 @@ class Watch(threading.Thread):
         sources = [vertex for vertex in self._get("")["vertices"] if vertex["name"].startswith("Source")]
         subtasks = [each for vertex in sources for each in self._get(f"/vertices/{vertex['id']}")["subtasks"]]
         times = [
-            subtask["start-time"] + sum(subtask["status-duration"][state] for state in ("DEPLOYING", "INITIALIZING"))
+            subtask["start-time"]
+            + sum(subtask["status-duration"][state] for state in ("DEPLOYING", "INITIALIZING"))
             for subtask in subtasks
             if subtask["status"] in ("RUNNING", "FINISHED")
         ]
@@ -90,7 +91,9 @@ def environment(order: Order, port: int) -> StreamTableEnvironment:
     configuration = Configuration()
     for key, value in settings.items():
         configuration.set_string(key, value)
-    tables = StreamTableEnvironment.create(StreamExecutionEnvironment.get_execution_environment(configuration))
+    tables = StreamTableEnvironment.create(
+        StreamExecutionEnvironment.get_execution_environment(configuration)
+    )
     tables.get_config().set("table.local-time-zone", "UTC")
     return tables
 
@@ -105,7 +108,8 @@ def source(order: Order, name: str) -> str:
     files = order.tables[name]
     more = ", arrived AS PROCTIME()"
     if order.timed:
-        more += ", rowtime AS CAST(dateTime AS TIMESTAMP_LTZ(3)), WATERMARK FOR rowtime AS rowtime - INTERVAL '4' SECOND"
+        more += ", event_time AS CAST(`dateTime` AS TIMESTAMP_LTZ(3)), "
+        more += "WATERMARK FOR event_time AS event_time - INTERVAL '4' SECOND"
     where = f"'connector'='filesystem', 'path'='file://{files.folder}', {PARQUET}"
     return f"CREATE TABLE {name} ({columns(files.columns)}{more}) WITH ({where})"
 
@@ -138,4 +142,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    carry_out(main)

@@ -2,8 +2,8 @@
 
     pathway_query.py ORDER.json
 
-Its stream never ends, so the program stops when all rows of the answer are there; where rows are counts, when these
-add up. Pathway sends changes of its tables: a row that changes goes and comes again.
+Its stream never ends, so the program stops when all rows of the answer are there; where rows are counts, when
+these add up. Pathway sends changes of its tables: a row that changes goes and comes again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 os.environ.setdefault("PATHWAY_THREADS", "2")
 
 import pathway as pw
-from orders import Order, report, versions
+from orders import Order, carry_out, report, versions
 
 ORDER = Order.read(sys.argv[1])
 NAMES = [name for name, _ in ORDER.columns]
@@ -35,7 +35,7 @@ class Bid(pw.Schema):
     price: int
     channel: str
     url: str
-    dateTime: str
+    dateTime: str  # noqa: N815 - as the files have it
     extra: str
 
 
@@ -71,9 +71,13 @@ def j1(bids: Any) -> Any:
     """Map and filter."""
     found = timed(bids.filter(pw.this.auction % 123 == 0))
     return found.select(
-        pw.this.auction, pw.this.bidder, price=pw.this.price * 0.908, channel=pw.this.channel, url=pw.this.url,
+        auction=pw.this.auction,
+        bidder=pw.this.bidder,
+        price=pw.this.price * 0.908,
+        channel=pw.this.channel,
+        url=pw.this.url,
         dateTime=pw.this.dateTime,
-    )  # fmt: skip
+    )
 
 
 def j2(bids: Any) -> Any:
@@ -103,9 +107,7 @@ def j4(bids: Any) -> Any:
         best=pw.make_tuple(pw.reducers.count(), pw.reducers.any(pw.this._pw_instance)),
     )
     highest = counts.groupby(pw.this.starttime).reduce(pw.this.starttime, best=pw.reducers.max(pw.this.best))
-    return highest.select(
-        pw.this.starttime, auction=pw.this.best.get(1), number=pw.this.best.get(0)
-    )
+    return highest.select(pw.this.starttime, auction=pw.this.best.get(1), number=pw.this.best.get(0))
 
 
 STEPS = {"q0": q0, "q2": q2, "q12": q12, "J1": j1, "J2": j2, "J3": j3, "J4": j4}
@@ -122,7 +124,7 @@ class Received:
         self._last_counts = ORDER.text in RUNNING
         self.began = time.time()
 
-    def change(self, key: Any, row: dict[str, Any], time: int, is_addition: bool) -> None:  # noqa: ARG002 - its names
+    def change(self, key: Any, row: dict[str, Any], time: int, is_addition: bool) -> None:
         """A row came, or went."""
         sign = 1 if is_addition else -1
         self.changes += 1
@@ -164,7 +166,9 @@ def plain(value: Any) -> Any:
 def main() -> None:
     """The program."""
     folder = ORDER.tables["bid"].folder
-    bids = pw.io.jsonlines.read(folder, schema=Bid, mode="streaming", autocommit_duration_ms=1000, name="bids")
+    bids = pw.io.jsonlines.read(
+        folder, schema=Bid, mode="streaming", autocommit_duration_ms=1000, name="bids"
+    )
     answer = STEPS[ORDER.text](bids)
     received = Received()
     pw.io.subscribe(answer, on_change=received.change, on_time_end=received.end_of)
@@ -175,4 +179,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    carry_out(main)

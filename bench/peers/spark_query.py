@@ -16,7 +16,7 @@ from typing import Any
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
-from orders import Order, report, versions
+from orders import Order, carry_out, report, versions
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
@@ -73,7 +73,11 @@ def view(spark: SparkSession, order: Order, name: str) -> None:
     """Make a table of the query."""
     files = order.tables[name]
     schema = ", ".join(f"`{column}` {kind}" for column, kind in files.columns)
-    rows = spark.readStream.schema(schema).option("maxFilesPerTrigger", order.files_per_batch).parquet(files.folder)
+    rows = (
+        spark.readStream.schema(schema)
+        .option("maxFilesPerTrigger", order.files_per_batch)
+        .parquet(files.folder)
+    )
     if order.timed:
         rows = rows.withWatermark("dateTime", "4 seconds")
     rows.createOrReplaceTempView(name)
@@ -116,4 +120,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    carry_out(main)
