@@ -42,6 +42,7 @@ CANNOT: Final = "cannot"
 NOT_WRITTEN: Final = "not written"
 ABSENT: Final = "absent"
 FAILED: Final = "failed"
+OVER_TIME: Final = "over time"
 WRONG: Final = "wrong answer"
 
 
@@ -236,10 +237,12 @@ class Measurement:
             done = run(self._system.key, [*command, str(work / "order.json")], limit, variables, _SAMPLE_S)
         finally:
             shutil.rmtree(work, ignore_errors=True)
-        self._refuse(done)
+        self._refuse(done, limit)
         return done
 
-    def _refuse(self, done: Run) -> None:
+    def _refuse(self, done: Run, limit_s: float) -> None:
+        if done.failure is not None and done.wall_s >= limit_s:
+            raise CellFailure(OVER_TIME, f"not done within its limit of {limit_s:,.0f} s")
         if done.failure is not None:
             raise CellFailure(FAILED, shortened(done.failure))
         if done.result.get("failures"):

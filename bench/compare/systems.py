@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bench.compare import headgate_job
 from bench.compare.answers import schema_of
@@ -83,7 +84,7 @@ class System:
         }
         total = 0
         if query.counted is not None:
-            total = sum(answer[query.counted].to_pylist())
+            total = pc.sum(answer[query.counted]).as_py() or 0
         batches = PARALLELISM if sequence_files(events.count) >= 4 * PARALLELISM else 1
         return Order(
             query=query.name,
