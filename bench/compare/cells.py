@@ -150,7 +150,8 @@ class Answers:
     """
 
     def __init__(self, query: Query) -> None:
-        self._query, self._found = query, {}  # type: ignore[var-annotated]
+        self._query = query
+        self._found: dict[EventSet, pa.Table] = {}
 
     def of(self, events: EventSet) -> pa.Table:
         """The answer for these events."""

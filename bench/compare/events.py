@@ -26,6 +26,8 @@ TABLES: Final = {"bid": "bids", "auction": "auctions", "person": "persons"}
 """Name in queries -> folder."""
 
 PARALLELISM: Final = 2
+APART_EVENTS: Final = 600_000
+"""Events by which two readers of `parts` or `json` may be apart: twelve pieces of the files."""
 RATE_MOST: Final = 10_000
 SECONDS_LEAST: Final = 100
 """Few events are spread over this much event time, so that windows end."""
@@ -49,6 +51,11 @@ class EventSet:
     def settings(self) -> NexmarkSettings:
         """What the events follow from."""
         return NexmarkSettings(rate=self.rate)
+
+    @property
+    def wait_s(self) -> float:
+        """Event time by which two readers may be apart, in seconds."""
+        return APART_EVENTS / self.rate
 
     def layout(self, name: str) -> Dataset:
         """The files of a layout, written at the first use."""

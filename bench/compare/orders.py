@@ -45,6 +45,7 @@ class Order:
         rows: of the right answer, for engines that do not see the end of their input.
         counted: column of counts, or None; with `total`, what its values come to.
         total: see `counted`.
+        wait_s: event time by which readers of two files may be apart, for engines that do not align them.
     """
 
     query: str
@@ -59,6 +60,7 @@ class Order:
     rows: int
     counted: str | None
     total: int
+    wait_s: float
 
     @staticmethod
     def read(path: str) -> Order:

@@ -99,6 +99,7 @@ class System:
             rows=answer.num_rows,
             counted=query.counted,
             total=total,
+            wait_s=events.wait_s,
         )
 
 
@@ -178,7 +179,7 @@ BYTEWAX: Final = System(
     lambda query: query.bytewax,
     (str(_PROGRAMS / "bytewax_query.py"),),
     "at least once into sinks, recovery snapshots every second, two processes; reads JSON lines (it has no "
-    "Parquet); its windows wait 60 s of event time, as its two readers do not wait for each other",
+    "Parquet); its windows wait for 600,000 events' time, as its two readers do not wait for each other",
     e.BYTEWAX,
 )
 PATHWAY: Final = System(

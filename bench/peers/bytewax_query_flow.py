@@ -27,7 +27,7 @@ from orders import Order
 
 ORDER = Order.read(os.environ["BENCH_ORDER"])
 BATCH = 1000
-WAIT = timedelta(seconds=60)
+WAIT = timedelta(seconds=ORDER.wait_s)
 ALIGNED = datetime(2015, 1, 1, tzinfo=UTC)
 STARTED = datetime.now(UTC)
 HOT = {"apple": "0", "google": "1", "facebook": "2", "baidu": "3"}

@@ -130,7 +130,9 @@ def test_the_chart_is_an_svg_and_a_png(tmp_path: Path) -> None:
 def test_an_order_is_read_as_it_was_written(tmp_path: Path) -> None:
     """Programs of other environments read it with Python alone."""
     files = {"bid": orders.TableFiles("folder", [["auction", "bigint"]])}
-    order = orders.Order("q2", "SELECT 1", "json", files, [["n", "bigint"]], False, "w", None, 2, 7, None, 0)
+    order = orders.Order(
+        "q2", "SELECT 1", "json", files, [["n", "bigint"]], False, "w", None, 2, 7, None, 0, 60.0
+    )
     order.write(tmp_path / "order.json")
     assert orders.Order.read(str(tmp_path / "order.json")) == order
 
