@@ -13,7 +13,7 @@ SEEDS ?= 300
 TEST_LIMIT_S ?= 0
 HEADGATE_DEMO_ARGS ?=
 
-.PHONY: help setup java demo test test-cluster test-zookeeper test-kafka test-at-length sim check format bench proof types-matrix docs pins clean
+.PHONY: help setup java demo test test-cluster test-zookeeper test-kafka test-at-length sim check format bench bench-peers proof types-matrix docs pins clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -58,6 +58,9 @@ format: setup ## Let the tools mend what they can
 
 bench: java setup ## Throughput; prints a table and writes JSON (ARGS=--smoke for a short run)
 	@$(PY) -m bench $(ARGS)
+
+bench-peers: java setup ## Headgate beside Flink, Spark, Bytewax and Pathway, each installed at its first use; ARGS=--smoke
+	@$(PY) -m bench peers $(ARGS)
 
 # Without SECTION, ARGS are those of `python -m proof`, which carries out what they say; without either, all sections.
 proof: java setup ## The full counts, section by section; SECTION=faults for one of them, ARGS=--smoke for a short run

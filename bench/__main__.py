@@ -1,7 +1,8 @@
 """`python -m bench [SECTION ...]`: measures, prints tables, and writes a record in JSON.
 
 The exit code is 1 when a job failed or gave a wrong answer. A number below what is wanted is no failure:
-it depends on the machine and on who else uses it. `python -m bench pair OLD NEW` compares two checkouts.
+it depends on the machine and on who else uses it. `python -m bench pair OLD NEW` compares two checkouts,
+`python -m bench peers` Headgate with other engines.
 """
 
 from __future__ import annotations
@@ -95,6 +96,10 @@ def main() -> int:
     """Measure and report."""
     if sys.argv[1:2] == ["pair"]:
         return pair.main(sys.argv[2:])
+    if sys.argv[1:2] == ["peers"]:
+        from bench.compare import command  # needs DuckDB, which the other sections do not
+
+        return command.main(sys.argv[2:])
     asked, console = arguments(), _console()
     plan = chosen(asked.smoke, asked.rounds, asked.events, not asked.no_peers)
     began = time.monotonic()

@@ -40,6 +40,8 @@ class Run:
         result: what the program's RESULT lines said.
         failure: why the run does not count, or None.
         memory: process id -> (seconds since start, resident MB) of the processes that an event named.
+        started: when, in seconds since 1970.
+        cpu_at: (seconds since 1970, CPU seconds of the tree until then), at each look.
     """
 
     name: str
@@ -50,6 +52,8 @@ class Run:
     result: dict[str, Any] = field(default_factory=dict)
     failure: str | None = None
     memory: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
+    started: float = 0.0
+    cpu_at: list[tuple[float, float]] = field(default_factory=list)
 
     def facts(self) -> dict[str, Any]:
         """For the JSON record; the memory series are left out."""
@@ -86,6 +90,7 @@ def run(
     """
     watched = Run(name)
     before, began = psutil.cpu_times(), time.monotonic()
+    watched.started = time.time()
     with tempfile.TemporaryFile("w+", errors="replace") as errors:
         process = subprocess.Popen(
             command,
@@ -171,6 +176,7 @@ class _Tree:
                 if process.pid in self.named:
                     self._watched.memory.setdefault(process.pid, []).append((now, rss))
         self._watched.rss_peak_mb = max(self._watched.rss_peak_mb, total)
+        self._watched.cpu_at.append((time.time(), self.cpu_s))
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to every process of the tree."""

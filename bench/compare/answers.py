@@ -1,0 +1,164 @@
+"""The right answers, by DuckDB from the same files, and fingerprints by which large results are compared.
+
+A fingerprint is the number of rows and the sum of a 64-bit hash of each row: it does not depend on the order
+of rows, and needs no sorting of results that are larger than memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.json as pj
+
+from bench.compare.queries import Query
+from headgate.nexmark import ANSWERS as NEXMARK
+from headgate.nexmark import BIDS, Dataset
+
+_TIME: Final = pa.timestamp("us", tz="UTC")
+_INT: Final = pa.int64()
+
+_VIEWS: Final = """
+    CREATE VIEW bid AS SELECT * REPLACE (epoch_us("dateTime") AS "dateTime") FROM bids;
+    CREATE VIEW sliding AS
+        SELECT auction, pane - slide * 2000000 AS starttime, sum(n)::BIGINT AS number FROM (
+            SELECT auction, "dateTime" - "dateTime" % 2000000 AS pane, count(*) AS n FROM bid GROUP BY ALL
+        ) CROSS JOIN range(5) AS slides(slide) GROUP BY ALL;
+"""
+
+_JOBS: Final = {
+    "J1": (
+        pa.schema([BIDS.field(0), BIDS.field(1), pa.field("price", pa.float64()), *list(BIDS)[3:6]]),
+        """SELECT auction, bidder, price::DOUBLE * 0.908::DOUBLE AS price, channel, url, "dateTime"
+        FROM bid WHERE auction % 123 = 0""",
+    ),
+    "J2": (
+        pa.schema({"auction": _INT, "number": _INT}),
+        "SELECT auction, row_number() OVER (PARTITION BY auction) AS number FROM bid",
+    ),
+    "J3": (
+        pa.schema({"auction": _INT, "starttime": _TIME, "number": _INT, "highest": _INT}),
+        """SELECT auction, "dateTime" - "dateTime" % 10000000 AS starttime, count(*) AS number,
+        max(price) AS highest FROM bid GROUP BY ALL""",
+    ),
+    "J4": (
+        pa.schema({"starttime": _TIME, "auction": _INT, "number": _INT}),
+        """SELECT starttime, auction, number FROM sliding
+        QUALIFY row_number() OVER (PARTITION BY starttime ORDER BY number DESC, auction DESC) = 1""",
+    ),
+}
+
+_WITH_WINDOW_END: Final = {
+    "q5": """SELECT auction, number AS num, starttime + 10000000 AS window_end FROM sliding
+        QUALIFY number = max(number) OVER (PARTITION BY starttime)""",
+}
+"""Answers of queries whose columns do not tell the window of a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What two equal results have in common, whatever the order of their rows.
+
+    Attributes:
+        rows: how many.
+        hashes: the sum of their hashes.
+    """
+
+    rows: int
+    hashes: int
+
+
+def schema_of(query: Query) -> pa.Schema:
+    """The columns of a query's answer."""
+    return _JOBS[query.name][0] if query.name in _JOBS else NEXMARK[query.name][1]
+
+
+def answer(query: Query, dataset: Dataset) -> pa.Table:
+    """All rows of the right answer."""
+    if query.name not in _JOBS:
+        return NEXMARK[query.name][0](dataset)
+    schema, sql = _JOBS[query.name]
+    return _of_bids(dataset, sql).cast(schema)
+
+
+def closed_answer(query: Query, dataset: Dataset, found: pa.Table, watermark_us: int) -> pa.Table:
+    """The rows of an answer whose windows end at or before a watermark.
+
+    Args:
+        query: one with windows.
+        dataset: what it was asked of.
+        found: its answer.
+        watermark_us: since 1970.
+    """
+    if query.name in _WITH_WINDOW_END:
+        rows = _of_bids(
+            dataset, f"SELECT * FROM ({_WITH_WINDOW_END[query.name]}) WHERE window_end <= {watermark_us}"
+        )
+        return rows.drop(["window_end"]).cast(schema_of(query))
+    numbers = pa.schema(
+        [pa.field(f.name, _INT if pa.types.is_timestamp(f.type) else f.type) for f in found.schema]
+    )
+    with duckdb.connect() as connection:
+        connection.register("found", found.cast(numbers))
+        rows = connection.sql(
+            f"SELECT * FROM found WHERE {query.window_end} <= {watermark_us}"
+        ).to_arrow_table()
+    return rows.cast(schema_of(query))
+
+
+def fingerprint(rows: pa.Table | pa.RecordBatchReader) -> Fingerprint:
+    """The fingerprint of rows."""
+    columns = ", ".join(f'"{name}"' for name in rows.schema.names)
+    with duckdb.connect() as connection:
+        connection.register("found", rows)
+        found = connection.sql(f"SELECT count(*), sum(hash({columns})::HUGEINT) FROM found").fetchall()[0]
+    return Fingerprint(found[0], int(found[1] or 0))
+
+
+def written(folder: Path, schema: pa.Schema) -> pa.RecordBatchReader:
+    """What an engine wrote, in the columns of an answer: Parquet, or JSON lines with times in microseconds.
+
+    Columns are matched by their order in Parquet, and by name in JSON. Files whose names begin with "." or
+    "_" are skipped.
+    """
+    paths = [
+        path for path in sorted(folder.rglob("*")) if path.is_file() and _is_data(path.relative_to(folder))
+    ]
+    batches = (batch for path in paths if path.stat().st_size for batch in _batches(path, schema))
+    return pa.RecordBatchReader.from_batches(schema, (_cast(batch, schema) for batch in batches))
+
+
+def _is_data(path: Path) -> bool:
+    return not any(part[0] in "._" for part in path.parts)
+
+
+def _batches(path: Path, schema: pa.Schema) -> Iterable[pa.RecordBatch]:
+    if path.suffix != ".json":
+        return pads.dataset(path, format="parquet").to_batches()
+    kept = {pa.types.is_integer, pa.types.is_string, pa.types.is_floating}
+    plain = [
+        field if any(test(field.type) for test in kept) else field.with_type(_json_type(field.type))
+        for field in schema
+    ]
+    return pj.read_json(path, parse_options=pj.ParseOptions(explicit_schema=pa.schema(plain))).to_batches()
+
+
+def _json_type(kind: pa.DataType) -> pa.DataType:
+    return _INT if pa.types.is_timestamp(kind) else pa.string()
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    columns = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _of_bids(dataset: Dataset, sql: str) -> Any:
+    with duckdb.connect() as connection:
+        connection.read_parquet([str(path) for path in dataset.paths("bids")]).create_view("bids")
+        connection.execute(_VIEWS)
+        return connection.sql(sql).to_arrow_table()

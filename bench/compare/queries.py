@@ -1,0 +1,233 @@
+"""The queries of the comparison: one entry each, with what every engine is asked.
+
+An entry names the answer (see `bench.compare.answers`) and has a text for each engine: SQL for
+Flink and Spark over the tables `bid`, `auction` and `person`, the name of a step for Bytewax and Pathway. A
+:class:`Lacking` in its place says why there is none. Headgate's own queries are found by name, so one that it
+gains is measured at once. Columns of a result have the answer's names by their order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """Why an engine is not asked.
+
+    Attributes:
+        reason: for the footnote.
+        cannot: whether the engine cannot answer; False: nobody has written the query for it here.
+    """
+
+    reason: str
+    cannot: bool = True
+
+
+Entry = str | Lacking
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One line of the comparison.
+
+    Attributes:
+        name: as on the command line.
+        title: what it does, in a few words.
+        flink: one SELECT.
+        spark: one SELECT, or "python:NAME" for a function of `bench/peers/spark_query.py`.
+        bytewax: the name of a step in `bench/peers/bytewax_query_flow.py`.
+        pathway: the name of a step in `bench/peers/pathway_query.py`.
+        tables: what it reads.
+        timed: whether it needs event time; engines get no watermark otherwise.
+        window_end: expression of DuckDB for the end of a row's window, over the answer's columns with times
+            in microseconds; None if rows belong to no window.
+        counted: the column of counts by which an updating engine sees that its answer is complete.
+    """
+
+    name: str
+    title: str
+    flink: Entry
+    spark: Entry
+    bytewax: Entry
+    pathway: Entry
+    tables: tuple[str, ...] = ("bid",)
+    timed: bool = False
+    window_end: str | None = None
+    counted: str | None = None
+
+
+PLAIN: Final = "SELECT auction, bidder, price, `dateTime`, extra FROM bid"
+CURRENCY: Final = "SELECT auction, bidder, CAST(0.908 * price AS DECIMAL(23, 3)), `dateTime`, extra FROM bid"
+MULTIPLES: Final = "SELECT auction, price FROM bid WHERE MOD(auction, 123) = 0"
+MIDDLE: Final = """
+    SELECT auction, bidder, price, CASE
+            WHEN hour_of_day BETWEEN 8 AND 18 THEN 'dayTime'
+            WHEN hour_of_day BETWEEN 7 AND 19 THEN 'otherTime' ELSE 'nightTime'
+        END, `dateTime`, extra, CAST(CHAR_LENGTH(extra) - CHAR_LENGTH(REPLACE(extra, 'c', '')) AS BIGINT)
+    FROM (SELECT auction, bidder, CAST(0.908 * price AS DECIMAL(23, 3)) AS price,
+            HOUR(`dateTime`) AS hour_of_day, `dateTime`, extra FROM bid) AS converted
+    WHERE price > 1000000 AND price < 50000000
+"""
+CHANNEL_IDS: Final = """
+    SELECT auction, bidder, price, channel, CASE LOWER(channel)
+        WHEN 'apple' THEN '0' WHEN 'google' THEN '1' WHEN 'facebook' THEN '2' WHEN 'baidu' THEN '3'
+        ELSE REGEXP_EXTRACT(url, '(&|^)channel_id=([^&]*)', 2) END
+    FROM bid
+    WHERE LOWER(channel) IN ('apple', 'google', 'facebook', 'baidu') OR {has_id}
+"""
+DIRECTORIES: Final = "SELECT auction, bidder, price, channel, {} FROM bid"
+TUMBLING: Final = "TABLE(TUMBLE(TABLE bid, DESCRIPTOR(event_time), INTERVAL '10' SECOND))"
+SLIDING: Final = "TABLE(HOP(TABLE bid, DESCRIPTOR(event_time), INTERVAL '2' SECOND, INTERVAL '10' SECOND))"
+FLINK_SLIDING_COUNTS: Final = f"""
+    SELECT window_start, window_end, auction, COUNT(*) AS num FROM {SLIDING}
+    GROUP BY window_start, window_end, auction
+"""
+SPARK_SLIDING_COUNTS: Final = """
+    SELECT window, auction, count(*) AS num FROM bid
+    GROUP BY window(`dateTime`, '10 seconds', '2 seconds'), auction
+"""
+START: Final = "CAST(window_start AS TIMESTAMP_LTZ(3))"
+END: Final = "CAST(window_end AS TIMESTAMP_LTZ(3))"
+
+NO_DECIMAL: Final = Lacking("Pathway has no decimal numbers")
+NOT_WRITTEN: Final = Lacking("not written for this engine here", cannot=False)
+NO_TOP: Final = Lacking(
+    "Bytewax closes windows key by key, so no step can know when all counts of a window have come"
+)
+
+ALL: Final = (
+    Query("q0", "all bids pass through", PLAIN, PLAIN, "q0", "q0"),
+    Query("q1", "exact prices in another currency", CURRENCY, CURRENCY, "q1", NO_DECIMAL),
+    Query("q2", "filter by auction", MULTIPLES, MULTIPLES, "q2", "q2"),
+    Query(
+        "q5",
+        "auctions with most bids in sliding windows",
+        flink=f"""
+            SELECT counts.auction, counts.num FROM ({FLINK_SLIDING_COUNTS}) AS counts
+            JOIN (SELECT window_start, window_end, MAX(num) AS most
+                FROM ({FLINK_SLIDING_COUNTS}) AS all_counts GROUP BY window_start, window_end) AS highest
+            ON counts.window_start = highest.window_start AND counts.window_end = highest.window_end
+                AND counts.num = highest.most
+        """,
+        spark=f"""
+            SELECT winner.auction, winner.num FROM (
+                SELECT explode(filter(found, c -> c.num = most)) AS winner FROM (
+                    SELECT window, collect_list(struct(auction, num)) AS found, max(num) AS most
+                    FROM ({SPARK_SLIDING_COUNTS}) GROUP BY window
+                )
+            )
+        """,
+        bytewax=NO_TOP,
+        pathway=NOT_WRITTEN,
+        timed=True,
+    ),
+    Query(
+        "q12",
+        "bids per bidder in windows of event time",
+        flink=f"""
+            SELECT bidder, COUNT(*), {START}, {END} FROM {TUMBLING}
+            GROUP BY window_start, window_end, bidder
+        """,
+        spark="""
+            SELECT bidder, n, window.start, window.end FROM (
+                SELECT bidder, window, count(*) AS n
+                FROM bid GROUP BY bidder, window(`dateTime`, '10 seconds')
+            )
+        """,
+        bytewax="q12",
+        pathway="q12",
+        timed=True,
+        window_end="endtime",
+        counted="bid_count",
+    ),
+    Query("q14", "filter, time of day, letters counted", MIDDLE, MIDDLE, "q14", NO_DECIMAL),
+    Query(
+        "q21",
+        "regular expression",
+        flink=CHANNEL_IDS.format(has_id="REGEXP_EXTRACT(url, '(&|^)channel_id=([^&]*)', 2) IS NOT NULL"),
+        spark=CHANNEL_IDS.format(has_id="url RLIKE '(&|^)channel_id=([^&]*)'"),
+        bytewax="q21",
+        pathway=NOT_WRITTEN,
+    ),
+    Query(
+        "q22",
+        "parts of a URL",
+        flink=DIRECTORIES.format(", ".join(f"SPLIT_INDEX(url, '/', {part})" for part in (3, 4, 5))),
+        spark=DIRECTORIES.format(", ".join(f"split_part(url, '/', {part})" for part in (4, 5, 6))),
+        bytewax="q22",
+        pathway=NOT_WRITTEN,
+    ),
+    Query(
+        "J1",
+        "map and filter",
+        flink="""
+            SELECT auction, bidder, CAST(price AS DOUBLE) * CAST(0.908 AS DOUBLE), channel, url, `dateTime`
+            FROM bid WHERE MOD(auction, 123) = 0
+        """,
+        spark="""
+            SELECT auction, bidder, CAST(price AS DOUBLE) * CAST(0.908 AS DOUBLE), channel, url, `dateTime`
+            FROM bid WHERE auction % 123 = 0
+        """,
+        bytewax="J1",
+        pathway="J1",
+    ),
+    Query(
+        "J2",
+        "running count per auction, a row for each bid",
+        flink="""
+            SELECT auction, COUNT(*) OVER (
+                PARTITION BY auction ORDER BY arrived ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+            ) FROM bid
+        """,
+        spark="python:running_count",
+        bytewax="J2",
+        pathway="J2",
+        counted="number",
+    ),
+    Query(
+        "J3",
+        "count and highest price per auction in windows",
+        flink=f"""
+            SELECT auction, {START}, COUNT(*), MAX(price) FROM {TUMBLING}
+            GROUP BY window_start, window_end, auction
+        """,
+        spark="""
+            SELECT auction, window.start, number, highest FROM (
+                SELECT auction, window, count(*) AS number, max(price) AS highest
+                FROM bid GROUP BY auction, window(`dateTime`, '10 seconds')
+            )
+        """,
+        bytewax="J3",
+        pathway="J3",
+        timed=True,
+        window_end="starttime + 10000000",
+        counted="number",
+    ),
+    Query(
+        "J4",
+        "the auction with most bids of sliding windows",
+        flink=f"""
+            SELECT {START}, auction, num FROM (
+                SELECT *, ROW_NUMBER() OVER (
+                    PARTITION BY window_start, window_end ORDER BY num DESC, auction DESC
+                ) AS place FROM ({FLINK_SLIDING_COUNTS}) AS counts
+            ) WHERE place <= 1
+        """,
+        spark=f"""
+            SELECT window.start, best.auction, best.num FROM (
+                SELECT window, max(struct(num, auction)) AS best FROM ({SPARK_SLIDING_COUNTS}) GROUP BY window
+            )
+        """,
+        bytewax=NO_TOP,
+        pathway="J4",
+        timed=True,
+        window_end="starttime + 10000000",
+        counted="number",
+    ),
+)
+"""All queries, in the order of the table."""
+
+QUERIES: Final = {query.name: query for query in ALL}
+"""Name -> query."""

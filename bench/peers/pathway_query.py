@@ -1,0 +1,182 @@
+"""Pathway: one query over JSON lines, streaming, with persistence every second.
+
+    pathway_query.py ORDER.json
+
+Its stream never ends, so the program stops when all rows of the answer are there; where rows are counts, when
+these add up. Pathway sends changes of its tables: a row that changes goes and comes again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("PATHWAY_THREADS", "2")
+
+import pathway as pw
+from orders import Order, carry_out, report, versions
+
+ORDER = Order.read(sys.argv[1])
+NAMES = [name for name, _ in ORDER.columns]
+TEN_SECONDS = timedelta(seconds=10)
+
+
+class Bid(pw.Schema):
+    """The fields of a bid."""
+
+    auction: int
+    bidder: int
+    price: int
+    channel: str
+    url: str
+    dateTime: str  # noqa: N815 - as the files have it
+    extra: str
+
+
+def timed(bids: Any) -> Any:
+    """The bids with a time for their text."""
+    return bids.with_columns(dateTime=pw.this.dateTime.dt.strptime("%Y-%m-%dT%H:%M:%S.%fZ"))
+
+
+def q0(bids: Any) -> Any:
+    """All bids, without channel and url."""
+    return timed(bids).select(pw.this.auction, pw.this.bidder, pw.this.price, pw.this.dateTime, pw.this.extra)
+
+
+def q2(bids: Any) -> Any:
+    """Auction and price of some bids."""
+    return bids.filter(pw.this.auction % 123 == 0).select(pw.this.auction, pw.this.price)
+
+
+def q12(bids: Any) -> Any:
+    """Bids per bidder and window."""
+    windows = timed(bids).windowby(
+        pw.this.dateTime, window=pw.temporal.tumbling(duration=TEN_SECONDS), instance=pw.this.bidder
+    )
+    return windows.reduce(
+        bidder=pw.this._pw_instance,
+        bid_count=pw.reducers.count(),
+        starttime=pw.this._pw_window_start,
+        endtime=pw.this._pw_window_end,
+    )
+
+
+def j1(bids: Any) -> Any:
+    """Map and filter."""
+    found = timed(bids.filter(pw.this.auction % 123 == 0))
+    return found.select(
+        auction=pw.this.auction,
+        bidder=pw.this.bidder,
+        price=pw.this.price * 0.908,
+        channel=pw.this.channel,
+        url=pw.this.url,
+        dateTime=pw.this.dateTime,
+    )
+
+
+def j2(bids: Any) -> Any:
+    """The count of each auction: a change per commit, not a row for each bid."""
+    return bids.groupby(pw.this.auction).reduce(pw.this.auction, number=pw.reducers.count())
+
+
+def j3(bids: Any) -> Any:
+    """Count and highest price per auction and window."""
+    windows = timed(bids).windowby(
+        pw.this.dateTime, window=pw.temporal.tumbling(duration=TEN_SECONDS), instance=pw.this.auction
+    )
+    return windows.reduce(
+        auction=pw.this._pw_instance,
+        starttime=pw.this._pw_window_start,
+        number=pw.reducers.count(),
+        highest=pw.reducers.max(pw.this.price),
+    )
+
+
+def j4(bids: Any) -> Any:
+    """The auction with most bids of each sliding window."""
+    sliding = pw.temporal.sliding(hop=timedelta(seconds=2), duration=TEN_SECONDS)
+    windows = timed(bids).windowby(pw.this.dateTime, window=sliding, instance=pw.this.auction)
+    counts = windows.reduce(
+        starttime=pw.this._pw_window_start,
+        best=pw.make_tuple(pw.reducers.count(), pw.reducers.any(pw.this._pw_instance)),
+    )
+    highest = counts.groupby(pw.this.starttime).reduce(pw.this.starttime, best=pw.reducers.max(pw.this.best))
+    return highest.select(pw.this.starttime, auction=pw.this.best.get(1), number=pw.this.best.get(0))
+
+
+STEPS = {"q0": q0, "q2": q2, "q12": q12, "J1": j1, "J2": j2, "J3": j3, "J4": j4}
+RUNNING = {"J2": lambda row: ({**row, "number": number} for number in range(1, row["number"] + 1))}
+"""What is made of a last row, to compare an answer that has a row for each bid."""
+
+
+class Received:
+    """What has come of the answer."""
+
+    def __init__(self) -> None:
+        self.changes = self._rows = self._total = 0
+        self._kept: Counter[tuple[Any, ...]] = Counter()
+        self._last_counts = ORDER.text in RUNNING
+        self.began = time.time()
+
+    def change(self, key: Any, row: dict[str, Any], time: int, is_addition: bool) -> None:
+        """A row came, or went."""
+        sign = 1 if is_addition else -1
+        self.changes += 1
+        self._rows += sign
+        if ORDER.counted is not None:
+            self._total += sign * row[ORDER.counted]
+        if ORDER.out is not None:
+            self._kept[tuple(row[name] for name in NAMES)] += sign
+
+    def end_of(self, _time: int) -> None:
+        """All changes of one moment were seen."""
+        # Of running counts Pathway has the last of each key, and these add up to the number of bids.
+        complete = self._total == ORDER.rows if self._last_counts else self._all_rows()
+        if not complete:
+            return
+        ended = time.time()
+        if ORDER.out is not None:
+            self._write(Path(ORDER.out))
+        report(began=self.began, ended=ended, changes=self.changes, versions=versions("pathway"))
+        os._exit(0)
+
+    def _all_rows(self) -> bool:
+        return self._rows == ORDER.rows and self._total == ORDER.total
+
+    def _write(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "part-0.json").open("w") as file:
+            for values, times in self._kept.items():
+                row = {name: plain(value) for name, value in zip(NAMES, values, strict=True)}
+                for each in RUNNING.get(ORDER.text, lambda same: (same,))(row):
+                    file.write((json.dumps(each) + "\n") * times)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: times in microseconds."""
+    return value.value // 1000 if hasattr(value, "value") else value
+
+
+def main() -> None:
+    """The program."""
+    folder = ORDER.tables["bid"].folder
+    bids = pw.io.jsonlines.read(
+        folder, schema=Bid, mode="streaming", autocommit_duration_ms=1000, name="bids"
+    )
+    answer = STEPS[ORDER.text](bids)
+    received = Received()
+    pw.io.subscribe(answer, on_change=received.change, on_time_end=received.end_of)
+    store = pw.persistence.Backend.filesystem(f"{ORDER.work}/persistence")
+    settings = pw.persistence.Config(store, snapshot_interval_ms=1000)
+    received.began = time.time()
+    pw.run(monitoring_level=pw.MonitoringLevel.NONE, persistence_config=settings)
+
+
+if __name__ == "__main__":
+    carry_out(main)
