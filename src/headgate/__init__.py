@@ -350,5 +350,7 @@ def __getattr__(name: str) -> Any:
     if name in _LATER:
         return _with_checked_calls(getattr(importlib.import_module(_LATER[name]), name))
     if not name.startswith("_") and name in (of_windows := importlib.import_module(_WINDOWS)).__all__:
-        return _with_checked_calls(getattr(of_windows, name))
+        found = _with_checked_calls(getattr(of_windows, name))
+        setattr(of_windows, name, found)
+        return found
     raise AttributeError(f"module 'headgate' has no attribute {name!r}")

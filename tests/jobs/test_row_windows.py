@@ -307,30 +307,26 @@ def test_dropped_records_are_counted_in_the_metric() -> None:
     assert told.records == 2
 
 
+def by_user(stream: Any, assigner: Any = None) -> Any:
+    """The windows of the savepoint, or others."""
+    return stream.key_by("user").window(assigner or hg.sliding("4s", "1s"))
+
+
+EARLY = hg.after_watermark(early="1min")
 CHANGES: dict[str, tuple[Callable[[Any], Any], Verdict]] = {
-    "the same": (
-        lambda stream: aggregated(stream.key_by("user").window(hg.sliding("4s", "1s"))),
-        Verdict.AS_IS,
-    ),
+    "the same": (lambda stream: aggregated(by_user(stream)), Verdict.AS_IS),
     "another trigger and lateness": (
-        lambda stream: aggregated(
-            stream.key_by("user")
-            .window(hg.sliding("4s", "1s"))
-            .lateness("1s")
-            .trigger(hg.after_watermark(early="1min"))
-        ),
+        lambda stream: aggregated(by_user(stream).lateness("1s").trigger(EARLY)),
         Verdict.AS_IS,
     ),
     "an aggregate more": (
-        lambda stream: (
-            stream.key_by("user")
-            .window(hg.sliding("4s", "1s"))
-            .aggregate(uid="windows", n=hg.count(), total=hg.sum("price"), top=hg.max("price"))
+        lambda stream: by_user(stream).aggregate(
+            uid="windows", n=hg.count(), total=hg.sum("price"), top=hg.max("price")
         ),
         Verdict.INCOMPATIBLE,
     ),
     "another slide": (
-        lambda stream: aggregated(stream.key_by("user").window(hg.sliding("4s", "2s"))),
+        lambda stream: aggregated(by_user(stream, hg.sliding("4s", "2s"))),
         Verdict.INCOMPATIBLE,
     ),
     "the way of columns": (
@@ -342,9 +338,7 @@ CHANGES: dict[str, tuple[Callable[[Any], Any], Verdict]] = {
         Verdict.INCOMPATIBLE,
     ),
     "an aggregate less": (
-        lambda stream: (
-            stream.key_by("user").window(hg.sliding("4s", "1s")).aggregate(uid="windows", n=hg.count())
-        ),
+        lambda stream: by_user(stream).aggregate(uid="windows", n=hg.count()),
         Verdict.AFTER_MIGRATION,
     ),
 }

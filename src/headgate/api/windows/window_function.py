@@ -26,6 +26,7 @@ from headgate.api.functions import (
 )
 from headgate.api.windows.assigners import WindowAssigner
 from headgate.api.windows.trigger import Trigger, TriggerResult, TriggerState
+from headgate.api.windows.triggers import EndOfWindow
 from headgate.api.windows.window import TimeDomain, Window
 from headgate.common.errors import UsageError
 
@@ -60,6 +61,7 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
     def __init__(self, rules: Rules) -> None:
         self.assigner, self.trigger, self.lateness_ms, self.late_tag = rules
         self.event_time = rules.assigner.time is TimeDomain.EVENT
+        self.usual = type(rules.trigger) is EndOfWindow
         self.dropped = 0
 
     def open(self, context: RuntimeContext) -> None:
@@ -94,12 +96,12 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
 
     def process(self, record: Any, ctx: KeyedContext[Any]) -> Sequence[Output] | None:
         """Add a record to its windows, and emit those that the trigger says."""
-        time_ms = self._time_of(ctx)
+        time_ms, watermark = self._time_of(ctx), ctx.timers.current_watermark
         windows = self.assigner.windows_of(record, time_ms)
         if self.assigner.merges:
             windows = self._merged(windows[0], ctx)
         elif self.event_time and self.assigner.bounded:
-            passed = ctx.timers.current_watermark - self.lateness_ms + 1
+            passed = watermark - self.lateness_ms + 1
             if windows[0].end <= passed:  # the first one ends first
                 windows = [window for window in windows if window.end > passed]
         if not windows:
@@ -109,6 +111,8 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         kept_time = ctx.timestamp if self.event_time else time_ms
         for window in windows:
             is_new = self.add(window.key, record, kept_time)
+            if not is_new and self.usual and not (self.event_time and window.end <= watermark + 1):
+                continue  # the usual trigger waits for the end already
             view = self._view.of(window, ctx, is_new=is_new)
             if is_new:
                 self._register_end(window, view)
