@@ -2,31 +2,45 @@
 
 from collections.abc import Callable
 
+from headgate.api.tables.aggregate_functions import (
+    any_value,
+    avg,
+    count,
+    first,
+    first_value,
+    last,
+    last_value,
+    listagg,
+    listagg_distinct,
+    mean,
+    mode,
+    percentile,
+    string_agg,
+    string_agg_distinct,
+)
+from headgate.api.tables.aggregate_functions import max as max  # noqa: A004  # PySpark's names
+from headgate.api.tables.aggregate_functions import min as min  # noqa: A004
+from headgate.api.tables.aggregate_functions import sum as sum  # noqa: A004
 from headgate.api.tables.column import Column
 from headgate.api.tables.column_functions import (
-    avg,
     col,
     column,
-    count,
     cumulate_window,
     expr,
     lit,
-    mean,
     session_window,
     when,
     window,
 )
-from headgate.api.tables.column_functions import max as max  # noqa: A004  # PySpark's names
-from headgate.api.tables.column_functions import min as min  # noqa: A004
-from headgate.api.tables.column_functions import sum as sum  # noqa: A004
 from headgate.api.tables.named_functions import function_named
 
 __all__ = [
-    "avg", "col", "column", "count", "cumulate_window", "expr", "lit", "max", "mean", "min", "session_window",
-    "sum", "when", "window",
+    "any_value", "avg", "col", "column", "count", "cumulate_window", "expr", "first", "first_value", "last",
+    "last_value", "listagg", "listagg_distinct", "lit", "max", "mean", "min", "mode", "percentile",
+    "session_window", "string_agg", "string_agg_distinct", "sum", "when", "window",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Callable[..., Column]:
-    """Return a function of the registry, such as `upper`."""
+    """Return a function of the registry, such as `upper`, or an aggregate, such as `stddev`."""
     return function_named(name)

@@ -104,13 +104,12 @@ class GroupedTable(Generic[T]):
         """Return the plan whose child computes the keys and the aggregates' arguments, and nothing else."""
         chosen, moved = list(keys), []
         for each in found:
-            if each.argument is None:
-                moved.append(each)
-                continue
-            name = f"{each.name}/argument"
-            column = ResolvedColumn(each.argument.type, each.argument.nullable, len(chosen), name)
-            chosen.append((name, each.argument))
-            moved.append(each._replace(argument=column))
+            columns: list[Typed] = []
+            for place, argument in enumerate(each.arguments):
+                name = f"{each.name}/argument{place or ''}"
+                columns.append(ResolvedColumn(argument.type, argument.nullable, len(chosen), name))
+                chosen.append((name, argument))
+            moved.append(each._replace(arguments=tuple(columns)))
         if not chosen:
             # A batch needs a column to have rows.
             chosen.append((child.schema.names[0], all_columns(child)[0][1]))
