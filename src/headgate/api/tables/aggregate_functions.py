@@ -143,8 +143,7 @@ def _shares(percentage: float | Sequence[float] | Column) -> float | tuple[float
         raise PlanError(
             f"percentile() got the share {percentage!r}; expected a number from 0 to 1, or a list"
         )
-    shares = tuple(map(float, several))
-    return shares if isinstance(given, list | tuple) else shares[0]
+    return tuple(several) if isinstance(given, list | tuple) else several[0]
 
 
 def listagg(col: Column | str, delimiter: str | Column | None = None) -> Column:

@@ -23,7 +23,8 @@ class Accumulator(NamedTuple):
     `of_rows` and `merge` are names of Arrow's hash aggregations: the first makes it of the argument's
     values, the second of accumulators. `type` is the type of both. `takes` says which form of the values it
     is made of: "values" as they are, "numbers" with null for NaN, "nans", 1 for NaN and 0 for others,
-    "truths" with null for what is not true, or "wide", decimals of so many digits that no sum overflows.
+    "truths" with null for what is not true, "wide", decimals of so many digits that no sum overflows, or
+    "first" and "second", the values of one of two arguments, with null where the other is null.
     """
 
     name: str
@@ -41,8 +42,11 @@ class Accumulator(NamedTuple):
         """Return the values of the aggregate's argument in the form of which this accumulator is made."""
         if self.of_rows == "count_all":
             return ()
-        (values,) = arguments
+        values = arguments[0]
         match self.takes:
+            case "first" | "second":
+                mine, other = arguments if self.takes == "first" else reversed(arguments)
+                return (pc.if_else(pc.is_valid(other), mine, pa.scalar(None, mine.type)),)
             case "values":
                 return (values,)
             case "wide":

@@ -104,7 +104,7 @@ def _sum_distinct(given: Types) -> Parts | None:
 def _joined_texts(joint: Callable[[pa.DataType], Joint]) -> Callable[..., Parts | None]:
     def judge(given: Types, delimiter: str | None = None) -> Parts | None:
         def finish(_kind: pa.DataType, lists: Values) -> Values:
-            texts = pc.binary_join(lists, delimiter or "")
+            texts = pc.binary_join(lists.cast(list_of(pa.string())), delimiter or "")
             return pc.if_else(pa.array(lengths(lists) > 0), texts, None)
 
         if given != (pa.string(),):

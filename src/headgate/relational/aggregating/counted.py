@@ -117,7 +117,7 @@ def _between(ordered: Doubles, until: Int64s, totals: Int64s, share: float) -> D
         ordered[np.minimum(np.searchsorted(until, before + at, side="right"), last)] for at in (low, high)
     )
     with np.errstate(invalid="ignore"):
-        mixed = (high - place) * below + (place - low) * above
+        mixed = below + (above - below) * (place - low)
     same = (low == high) | (below == above) | (np.isnan(below) & np.isnan(above))
     return np.where(same, below, mixed)
 

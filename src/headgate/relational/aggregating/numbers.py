@@ -90,7 +90,8 @@ def _fitting_or_null(kind: pa.DataType, value: Values) -> Values:
     return cast_values(value, kind, strict=False)
 
 
-def _avg(given: Types) -> Parts | None:
+def average(given: Types) -> Parts | None:
+    """Return the parts of a mean."""
     if len(given) != 1 or not is_numeric(given[0]):
         return None
     count = Accumulator("count", _LONG, "count", "sum")
@@ -103,7 +104,7 @@ def _avg(given: Types) -> Parts | None:
 
 
 def _mean_type(kind: pa.DataType) -> pa.DataType:
-    return bounded_decimal(kind.precision + 4, kind.scale + 4)
+    return pa.decimal128(min(38, kind.precision + 4), min(38, kind.scale + 4))
 
 
 def _mean(_kind: pa.DataType, total: Values, count: Values) -> Values:
@@ -115,7 +116,7 @@ def _above_zero(count: Values) -> Values:
 
 
 def _decimal_mean(kind: pa.DataType, total: Values, count: Values) -> Values:
-    return pc.cast(_wide_mean(kind, total, count), kind)
+    return cast_values(_wide_mean(kind, total, count), kind, strict=True)
 
 
 def _wide_mean(kind: pa.DataType, total: Values, count: Values) -> Values:
@@ -127,7 +128,7 @@ def _wide_mean(kind: pa.DataType, total: Values, count: Values) -> Values:
 
 def _try_avg(given: Types) -> Parts | None:
     if len(given) != 1 or not pa.types.is_decimal(given[0]):
-        return _avg(given)
+        return average(given)
     total, count = _wide_sum(given[0]), Accumulator("count", _LONG, "count", "sum")
     inner = sum_type(given[0])
 
@@ -183,6 +184,6 @@ RULES: Final = (
     AggregateRule("product", _product, "a number"),
     AggregateRule("min", _extreme("min"), "a value that has an order"),
     AggregateRule("max", _extreme("max"), "a value that has an order"),
-    AggregateRule("avg", _avg, "a number"),
+    AggregateRule("avg", average, "a number"),
     AggregateRule("try_avg", _try_avg, "a number"),
 )

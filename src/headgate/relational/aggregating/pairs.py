@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from headgate.relational.aggregating.accumulators import AggregateRule, Joint, Parts, as_it_is
 from headgate.relational.aggregating.groups import Groups, doubles, nullable
 from headgate.relational.aggregating.moments import DOUBLE, distances, no_distance, ratio
+from headgate.relational.aggregating.numbers import average
 from headgate.relational.resolved import Values
 from headgate.relational.rules import Types
 from headgate.relational.spark_types import is_numeric
@@ -66,7 +67,7 @@ def _covariance(sample: bool) -> Finish:
 def _correlation(number: Doubles, _x: Doubles, _y: Doubles, *sums: Doubles) -> pa.Array:
     product, first, second = sums
     # Spark's order of operations, which says when the divisor becomes 0.
-    return ratio(product, np.sqrt(first * second), number)
+    return ratio(product, np.sqrt(first * second), number - 1)
 
 
 def _there(value: Doubles, number: Doubles) -> pa.Array:
@@ -92,9 +93,9 @@ def _intercept(
 def _determination(
     number: Doubles, _y: Doubles, _x: Doubles, product: Doubles, of_y: Doubles, of_x: Doubles
 ) -> pa.Array:
-    found = ratio(product * product, of_x * of_y, number)
-    flat = (of_y == 0) & (of_x != 0) & (number > 0)
-    return pc.if_else(pa.array(flat), 1.0, found)
+    has_line = (of_x != 0) & (number > 0)
+    found = ratio(product * product, of_x * of_y, has_line.astype(np.float64))
+    return pc.if_else(pa.array(has_line & (of_y == 0)), 1.0, found)
 
 
 def _rule(name: str, finish: Finish, joint: Joint = _JOINT) -> AggregateRule:
@@ -116,13 +117,26 @@ def _count_of_pairs(given: Types) -> Parts | None:
     return Parts((DOUBLE, DOUBLE), (_WITHOUT_SQUARES,), pa.int64(), False, as_it_is)
 
 
+def _mean_of_pairs(place: int) -> Callable[[Types], Parts | None]:
+    def judge(given: Types) -> Parts | None:
+        found = average(given[place : place + 1])
+        if found is None or len(given) != 2 or not all(map(is_numeric, given)):
+            return None
+        takes = ("first", "second")[place]
+        accumulators = tuple(each._replace(takes=takes) for each in found.accumulators)  # type: ignore[call-arg]
+        arguments = tuple(found.arguments[0] if at == place else each for at, each in enumerate(given))
+        return found._replace(arguments=arguments, accumulators=accumulators)
+
+    return judge
+
+
 RULES: Final = (
     _rule("covar_pop", _covariance(sample=False), _WITHOUT_SQUARES),
     _rule("covar_samp", _covariance(sample=True), _WITHOUT_SQUARES),
     _rule("corr", _correlation),
     AggregateRule("regr_count", _count_of_pairs, "two numbers"),
-    _rule("regr_avgx", lambda number, _y, x, _: _there(x, number), _WITHOUT_SQUARES),
-    _rule("regr_avgy", lambda number, y, _x, _: _there(y, number), _WITHOUT_SQUARES),
+    AggregateRule("regr_avgx", _mean_of_pairs(1), "two numbers"),
+    AggregateRule("regr_avgy", _mean_of_pairs(0), "two numbers"),
     _rule("regr_sxy", lambda number, _y, _x, product: _there(product, number), _WITHOUT_SQUARES),
     _rule("regr_sxx", lambda number, _y, _x, _, _y2, x2: _there(x2, number)),
     _rule("regr_syy", lambda number, _y, _x, _, y2, _x2: _there(y2, number)),
