@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -174,8 +175,6 @@ def check(folder: Path, kind: str) -> None:
 
 def ms(text: str) -> int:
     """A moment as the sink writes it."""
-    import datetime as dt
-
     return round(dt.datetime.fromisoformat(text).timestamp() * 1000)
 
 
@@ -269,3 +268,48 @@ def test_lists_are_columns_of_lists_in_a_savepoint(savepoint: str) -> None:
     assert kinds["cities_distinct"].value_type == pa.string()
     assert kinds["spread_m2"] == pa.float64()
     assert pa.types.is_list(kinds["shares_counts"])
+
+
+SHORT = pa.schema({"at": pa.int64(), "k": pa.string(), "n": pa.int32(), "x": pa.float64()})
+
+
+def short() -> Any:
+    """Rows of one window, grouped by text."""
+    rows = [{"at": n, "k": "ab"[n % 2], "n": n, "x": n / 2} for n in range(4)]
+    stream = environment(1).from_collection(rows).with_event_time("at")
+    return stream.to_table(SHORT).group_by("k", F.window("at", "1s"))
+
+
+SHORT_FORMS: dict[str, tuple[Callable[[Any], Any], Row, Row]] = {
+    "count": (lambda of: of.count(), {"count": 2}, {"count": 2}),
+    "sum": (lambda of: of.sum("n"), {"sum(n)": 2}, {"sum(n)": 4}),
+    "max": (lambda of: of.max(), {"max(n)": 2, "max(x)": 1.0}, {"max(n)": 3, "max(x)": 1.5}),
+    "min": (lambda of: of.min("x", "n"), {"min(x)": 0.0, "min(n)": 0}, {"min(x)": 0.5, "min(n)": 1}),
+    "mean": (lambda of: of.mean("x"), {"avg(x)": 0.5}, {"avg(x)": 1.0}),
+}
+
+
+@pytest.mark.parametrize("name", SHORT_FORMS)
+def test_short_forms_are_those_of_pyspark(name: str) -> None:
+    """With its names of columns; without columns all of numbers, in the order of the table."""
+    call, of_a, of_b = SHORT_FORMS[name]
+    found = {row.pop("k"): row for row in call(short()).collect() if row.pop("window")}
+    assert found == {"a": of_a, "b": of_b}
+    assert list(found["a"]) == list(of_a)
+
+
+def test_short_forms_of_what_has_no_numbers_are_refused() -> None:
+    """At the line of the call."""
+    with pytest.raises(hg.PlanError, match=r"sum\(\) \(test_aggregates_in_windows.py:\d+\): 'k' is string"):
+        short().sum("k")
+    only = environment(1).from_collection([{"at": 1}]).with_event_time("at")
+    with pytest.raises(hg.PlanError, match="got no columns"):
+        only.to_table(pa.schema({"at": pa.int64()})).group_by(F.window("at", "1s")).avg()
+
+
+def test_values_that_cannot_be_stored_are_refused() -> None:
+    """While the plan is made."""
+    nested = pa.schema({"at": pa.int64(), "many": pa.map_(pa.string(), pa.int64())})
+    grouped = environment(1).from_collection([{"at": 1}]).with_event_time("at").to_table(nested)
+    with pytest.raises(hg.PlanError, match=r"collect_list\(\) takes a column of numbers"):
+        grouped.group_by(F.window("at", "1s")).agg(F.collect_list("many"))

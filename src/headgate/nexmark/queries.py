@@ -7,6 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
+import headgate.api.tables.aggregate_functions as agg
 import headgate.api.tables.column_functions as F  # noqa: N812  # as users of PySpark write it
 from headgate.api.environment import Environment
 from headgate.api.tables.column import Column
@@ -65,8 +66,8 @@ def q2(inputs: Inputs) -> Table[Any]:
 def q5(inputs: Inputs) -> Table[Any]:
     """Return the auctions with most bids in each window of 10 s every 2 s, and the number of bids."""
     window = F.window("dateTime", "10s", "2s")
-    counted = inputs.bids.group_by("auction", window).agg(F.count("*").alias("num"), uid="counts")
-    most = counted.group_by("window").agg(F.max("num").alias("num"), uid="most")
+    counted = inputs.bids.group_by("auction", window).agg(agg.count("*").alias("num"), uid="counts")
+    most = counted.group_by("window").agg(agg.max("num").alias("num"), uid="most")
     return counted.join(most, ["window", "num"], uid="hottest").select("auction", "num")
 
 
@@ -74,9 +75,9 @@ def q8(inputs: Inputs) -> Table[Any]:
     """Return the persons who registered and opened an auction in the same window of 10 s, and its start."""
     window = F.window("dateTime", "10s")
     registered = inputs.persons.group_by("id", "name", window).agg(
-        F.count("*").alias("times"), uid="registered"
+        agg.count("*").alias("times"), uid="registered"
     )
-    opened = inputs.auctions.group_by("seller", window).agg(F.count("*").alias("auctions"), uid="opened")
+    opened = inputs.auctions.group_by("seller", window).agg(agg.count("*").alias("auctions"), uid="opened")
     sellers = opened.rename({"seller": "id"})
     both = registered.join(sellers, ["window", "id"], uid="both")
     return both.select("id", "name", F.col("window.start").alias("starttime"))
@@ -85,7 +86,7 @@ def q8(inputs: Inputs) -> Table[Any]:
 def q11(inputs: Inputs) -> Table[Any]:
     """Return each bidder's sessions: bids with pauses of at most 10 s, how many, and from when to when."""
     session = F.session_window("dateTime", "10s")
-    counted = inputs.bids.group_by("bidder", session).agg(F.count("*").alias("bid_count"), uid="sessions")
+    counted = inputs.bids.group_by("bidder", session).agg(agg.count("*").alias("bid_count"), uid="sessions")
     begin = F.col("session_window.start").alias("starttime")
     end = F.col("session_window.end").alias("endtime")
     return counted.select("bidder", "bid_count", begin, end)
@@ -94,7 +95,7 @@ def q11(inputs: Inputs) -> Table[Any]:
 def q12(inputs: Inputs) -> Table[Any]:
     """Return how many bids each bidder made in each window of 10 s, by the times of the bids."""
     counted = inputs.bids.group_by("bidder", F.window("dateTime", "10s")).agg(
-        F.count("*").alias("bid_count"), uid="counts"
+        agg.count("*").alias("bid_count"), uid="counts"
     )
     begin, end = F.col("window.start").alias("starttime"), F.col("window.end").alias("endtime")
     return counted.select("bidder", "bid_count", begin, end)

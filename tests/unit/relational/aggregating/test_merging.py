@@ -50,7 +50,7 @@ def singles(made: Aggregate, rows: Rows) -> tuple[Grouping, pa.Table]:
 
 
 def results(column: Any, rows: Rows, sizes: list[int], merges: list[int]) -> dict[str, Any]:
-    """The results by key: rows in portions of these sizes, two neighbours of which are merged at each place."""
+    """The results by key: rows in portions of these sizes, of which neighbours are merged at each place."""
     made = resolve_aggregate(column.expression, "x", schema_of(SCHEMA))
     grouping, table = singles(made, rows)
     parts, start = [], 0
