@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import groupby
 from pathlib import Path
 
-from headgate.relational.aggregates import AGGREGATES
+from headgate.relational.aggregates import AGGREGATE_ALIASES, AGGREGATES
+from headgate.relational.aggregating.accumulators import AggregateRule
 from headgate.relational.function_families import load_families
 from headgate.relational.rules import ALIASES, RULES, Rule
 
@@ -21,6 +22,12 @@ def row(rule: Rule) -> str:
     return f"| `{name}` | {rule.takes.replace('|', chr(92) + '|')} | {others} | {fails} |"
 
 
+def aggregate_row(rule: AggregateRule) -> str:
+    """One line of the table of aggregates."""
+    others = ", ".join(f"`{alias}`" for alias, name in AGGREGATE_ALIASES.items() if name == rule.name)
+    return f"| `{rule.name}` | {rule.takes} | {others} | {'yes' if rule.ordered else ''} |"
+
+
 def tables() -> str:
     """Every family with its functions, in alphabetical order; aggregates last."""
     load_families()
@@ -30,8 +37,8 @@ def tables() -> str:
         lines += ["", f"## {family.capitalize()}"]
         lines += ["| function | takes | other names | null in place of an error |"]
         lines += ["| --- | --- | --- | --- |", *map(row, of_family)]
-    lines += ["", "## Aggregates", "| function | takes |", "| --- | --- |"]
-    lines += [f"| `{name}` | {rule.takes} |" for name, rule in sorted(AGGREGATES.items())]
+    lines += ["", "## Aggregates", "| function | takes | other names | depends on the order of rows |"]
+    lines += ["| --- | --- | --- | --- |", *(aggregate_row(rule) for _, rule in sorted(AGGREGATES.items()))]
     return "\n".join(lines[1:])
 
 

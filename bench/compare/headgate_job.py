@@ -23,20 +23,33 @@ import headgate.functions as F  # noqa: N812  # as users of PySpark write it
 from bench.compare.checksums import ChecksumSink
 from bench.compare.orders import Order, versions
 from bench.jobs.support import RunningCount, Stopwatch, environment, result
-from headgate.nexmark import BIDS
-from headgate.nexmark.queries import QUERIES, bids_of
+from headgate.nexmark import BIDS, SCHEMAS
+from headgate.nexmark.queries import QUERIES, Inputs
 
 Stream = hg.DataStream[Any]
 Program = Callable[[hg.Environment, Order], Stream]
 
 
+class OrderInputs(Inputs):
+    """The tables of an order, from Parquet or from JSON lines."""
+
+    def __init__(self, env: hg.Environment, order: Order) -> None:
+        super().__init__(env, Path())
+        self._order = order
+
+    def table(self, name: str) -> Any:
+        """A table with event time."""
+        folder = self._order.tables[name.removesuffix("s")].folder
+        if self._order.format == "parquet":
+            table = self._env.table(folder, uid=name)
+        else:
+            table = self._env.read_json(folder, schema=SCHEMAS[name], uid=name).to_table()
+        return table.with_watermark("dateTime", "4s")
+
+
 def table_of_bids(env: hg.Environment, order: Order) -> Any:
-    """The bids as a table with event time, from Parquet or from JSON lines."""
-    folder = Path(order.tables["bid"].folder)
-    if order.format == "parquet":
-        return bids_of(env, folder)
-    lines = env.read_json(folder, schema=BIDS, uid="bids")
-    return lines.with_event_time("dateTime", out_of_orderness="4s").to_table()
+    """The bids as a table with event time."""
+    return OrderInputs(env, order).bids
 
 
 def j1(env: hg.Environment, order: Order) -> Stream:
@@ -104,7 +117,7 @@ def stream_of(env: hg.Environment, order: Order) -> Stream:
     """The rows of the answer."""
     if order.query in JOBS:
         return JOBS[order.query](env, order)
-    return QUERIES[order.query](table_of_bids(env, order)).to_stream()
+    return QUERIES[order.query](OrderInputs(env, order)).to_stream()
 
 
 def _write(stream: Stream, order: Order) -> None:

@@ -2,18 +2,34 @@
 
 from collections.abc import Callable
 
+from headgate.api.tables.aggregate_functions import (
+    any_value,
+    avg,
+    count,
+    first,
+    first_value,
+    last,
+    last_value,
+    listagg,
+    listagg_distinct,
+    mean,
+    mode,
+    percentile,
+    string_agg,
+    string_agg_distinct,
+)
+from headgate.api.tables.aggregate_functions import max as max  # noqa: A004  # PySpark's names
+from headgate.api.tables.aggregate_functions import min as min  # noqa: A004
+from headgate.api.tables.aggregate_functions import sum as sum  # noqa: A004
 from headgate.api.tables.column import Column
 from headgate.api.tables.column_functions import (
-    avg,
     col,
     column,
-    count,
     cumulate_window,
     explode,
     explode_outer,
     expr,
     lit,
-    mean,
     posexplode,
     posexplode_outer,
     session_window,
@@ -21,19 +37,17 @@ from headgate.api.tables.column_functions import (
     window,
     window_time,
 )
-from headgate.api.tables.column_functions import max as max  # noqa: A004  # PySpark's names
-from headgate.api.tables.column_functions import min as min  # noqa: A004
-from headgate.api.tables.column_functions import sum as sum  # noqa: A004
 from headgate.api.tables.named_functions import function_named
 from headgate.api.tables.python_functions import udf
 
 __all__ = [
-    "avg", "col", "column", "count", "cumulate_window", "explode", "explode_outer", "expr", "lit", "max",
-    "mean", "min", "posexplode", "posexplode_outer", "session_window", "sum", "udf", "when", "window",
-    "window_time",
+    "any_value", "avg", "col", "column", "count", "cumulate_window", "explode", "explode_outer", "expr",
+    "first", "first_value", "last", "last_value", "listagg", "listagg_distinct", "lit", "max", "mean", "min",
+    "mode", "percentile", "posexplode", "posexplode_outer", "session_window", "string_agg",
+    "string_agg_distinct", "sum", "udf", "when", "window", "window_time",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Callable[..., Column]:
-    """Return a function of the registry, such as `upper`."""
+    """Return a function of the registry, such as `upper`, or an aggregate, such as `stddev`."""
     return function_named(name)

@@ -7,6 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
+import headgate.api.tables.aggregate_functions as agg
 import headgate.api.tables.column_functions as F  # noqa: N812  # as users of PySpark write it
 from headgate.api.environment import Environment
 from headgate.api.tables.column import Column
@@ -22,24 +23,25 @@ class Inputs:
     def __init__(self, env: Environment, folder: Path) -> None:
         self._env, self._folder = env, folder
 
-    def _table(self, name: str) -> Table[Any]:
+    def table(self, name: str) -> Table[Any]:
+        """Return a table with event time, by the name of its folder."""
         table = self._env.table(self._folder / name, uid=name)
         return table.with_watermark("dateTime", _OUT_OF_ORDERNESS)
 
     @property
     def persons(self) -> Table[Any]:
         """The persons who registered."""
-        return self._table("persons")
+        return self.table("persons")
 
     @property
     def auctions(self) -> Table[Any]:
         """The auctions that were opened."""
-        return self._table("auctions")
+        return self.table("auctions")
 
     @property
     def bids(self) -> Table[Any]:
         """The bids."""
-        return self._table("bids")
+        return self.table("bids")
 
 
 def in_currency() -> Column:
@@ -65,15 +67,15 @@ def q2(inputs: Inputs) -> Table[Any]:
 def q5(inputs: Inputs) -> Table[Any]:
     """Return the auctions with most bids in each window of 10 s every 2 s, and the number of bids."""
     window = F.window("dateTime", "10s", "2s")
-    counted = inputs.bids.group_by("auction", window).agg(F.count("*").alias("num"), uid="counts")
-    most = counted.group_by("window").agg(F.max("num").alias("num"), uid="most")
+    counted = inputs.bids.group_by("auction", window).agg(agg.count("*").alias("num"), uid="counts")
+    most = counted.group_by("window").agg(agg.max("num").alias("num"), uid="most")
     return counted.join(most, ["window", "num"], uid="hottest").select("auction", "num")
 
 
 def q7(inputs: Inputs) -> Table[Any]:
     """Return the bids with the highest price of each window of 10 s, whose time may be the very end of it."""
     bids = inputs.bids
-    highest = bids.group_by(F.window("dateTime", "10s")).agg(F.max("price").alias("price"), uid="highest")
+    highest = bids.group_by(F.window("dateTime", "10s")).agg(agg.max("price").alias("price"), uid="highest")
     # Windows that have the moment of their end as well, each with the highest price of the window without it.
     closed = {"size": 10_001, "slide": 10_000}
     highest = highest.select("price", F.window(F.window_time("window"), **closed))
@@ -86,9 +88,9 @@ def q8(inputs: Inputs) -> Table[Any]:
     """Return the persons who registered and opened an auction in the same window of 10 s, and its start."""
     window = F.window("dateTime", "10s")
     registered = inputs.persons.group_by("id", "name", window).agg(
-        F.count("*").alias("times"), uid="registered"
+        agg.count("*").alias("times"), uid="registered"
     )
-    opened = inputs.auctions.group_by("seller", window).agg(F.count("*").alias("auctions"), uid="opened")
+    opened = inputs.auctions.group_by("seller", window).agg(agg.count("*").alias("auctions"), uid="opened")
     sellers = opened.rename({"seller": "id"})
     both = registered.join(sellers, ["window", "id"], uid="both")
     return both.select("id", "name", F.col("window.start").alias("starttime"))
@@ -97,7 +99,7 @@ def q8(inputs: Inputs) -> Table[Any]:
 def q11(inputs: Inputs) -> Table[Any]:
     """Return each bidder's sessions: bids with pauses of at most 10 s, how many, and from when to when."""
     session = F.session_window("dateTime", "10s")
-    counted = inputs.bids.group_by("bidder", session).agg(F.count("*").alias("bid_count"), uid="sessions")
+    counted = inputs.bids.group_by("bidder", session).agg(agg.count("*").alias("bid_count"), uid="sessions")
     begin = F.col("session_window.start").alias("starttime")
     end = F.col("session_window.end").alias("endtime")
     return counted.select("bidder", "bid_count", begin, end)
@@ -106,7 +108,7 @@ def q11(inputs: Inputs) -> Table[Any]:
 def q12(inputs: Inputs) -> Table[Any]:
     """Return how many bids each bidder made in each window of 10 s, by the times of the bids."""
     counted = inputs.bids.group_by("bidder", F.window("dateTime", "10s")).agg(
-        F.count("*").alias("bid_count"), uid="counts"
+        agg.count("*").alias("bid_count"), uid="counts"
     )
     begin, end = F.col("window.start").alias("starttime"), F.col("window.end").alias("endtime")
     return counted.select("bidder", "bid_count", begin, end)

@@ -14,6 +14,9 @@ import pyarrow as pa
 Scalar: TypeAlias = bool | int | float | str | bytes | Decimal | dt.date | dt.datetime | dt.timedelta | None
 """What may stand as a value in an expression."""
 
+Setting: TypeAlias = bool | int | float | str | tuple[float, ...] | None
+"""What an aggregate is told beside its arguments, such as whether nulls are left out."""
+
 
 @dataclass(frozen=True, slots=True)
 class Expression:
@@ -177,10 +180,15 @@ class Generator(Expression):
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall(Expression):
-    """An aggregate of a group's rows, such as a count; no argument stands for all rows."""
+    """An aggregate of a group's rows, such as a count; no argument stands for all rows.
+
+    Without `named`, its text, which names its column, leaves out the settings.
+    """
 
     function: str
     arguments: tuple[Expression, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    named: bool = False
 
     @property
     def inner(self) -> tuple[Expression, ...]:
@@ -188,7 +196,17 @@ class AggregateCall(Expression):
         return self.arguments
 
     def __str__(self) -> str:
-        return f"{self.function}({', '.join(map(str, self.arguments)) or '*'})"
+        name, plain, _ = self.function.partition("_distinct")
+        of = [str(argument) for argument in self.arguments]
+        if self.named:
+            of[1:1] = map(_setting_text, self.settings)
+        return f"{name}({'DISTINCT ' if plain else ''}{', '.join(of) or '*'})"
+
+
+def _setting_text(setting: Setting) -> str:
+    if isinstance(setting, tuple):
+        return f"array({', '.join(map(str, setting))})"
+    return "NULL" if setting is None else str(setting)
 
 
 WindowKind: TypeAlias = OneOf["sliding", "cumulative", "session", "same"]

@@ -96,10 +96,10 @@ def aggregates_text(plan: Aggregation) -> str:
     computed = plan.child.columns if isinstance(plan.child, Project) else None
     made = []
     for each in plan.aggregates:
-        argument = each.argument
-        if argument is not None and computed is not None:
-            argument = substituted(argument, computed)
-        made.append(str(each._replace(argument=argument)))
+        arguments = each.arguments
+        if computed is not None:
+            arguments = tuple(substituted(argument, computed) for argument in arguments)
+        made.append(str(each._replace(arguments=arguments)))
     names = [plan.child.schema.names[place] for place in plan.keys]
     keys = ", ".join(name for name in names if name != ALL_ROWS)
     return f"{', '.join(made)}{f' by {keys}' if keys else ''} in windows of {_window_text(plan.window)}"

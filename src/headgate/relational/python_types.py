@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from types import GenericAlias
 from typing import Optional
 
 import pyarrow as pa
@@ -19,9 +20,28 @@ def hint_of(kind: pa.DataType) -> Hint:
     Example:
         >>> hint_of(pa.int64())
         typing.Optional[int]
+        >>> hint_of(pa.list_(pa.string()))
+        typing.Optional[list[typing.Optional[str]]]
     """
-    found: Hint = Optional[plain_type(kind)]  # type: ignore[assignment]  # noqa: UP045  # known at run time
+    inner: Hint = _list_hint(kind) if pa.types.is_list(kind) else plain_type(kind)
+    found: Hint = Optional[inner]  # type: ignore[assignment]  # noqa: UP045  # known at run time
     return found
+
+
+def _list_hint(kind: pa.DataType) -> Hint:
+    element = kind.value_field
+    inner = hint_of(element.type) if element.nullable else plain_type(element.type)
+    found: Hint = GenericAlias(list, (inner,))
+    return found
+
+
+def can_be_stored(kind: pa.DataType) -> bool:
+    """Return whether a column's values can be kept in state: there is a Python type for them."""
+    try:
+        hint_of(kind)
+    except PlanError:
+        return False
+    return True
 
 
 def can_be_key(kind: pa.DataType) -> bool:

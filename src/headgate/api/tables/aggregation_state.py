@@ -46,8 +46,8 @@ def accumulators_record(plan: Aggregation) -> type:
     """Return the record type in which an aggregation's accumulators are stored, a field for each."""
     fields: list[tuple[str, Hint]] = [("end", int)] if plan.window.kind == "session" else []
     for each in plan.aggregates:
-        for accumulator in each.parts.accumulators:
-            fields.append((stored_name(each.name, accumulator.name), hint_of(accumulator.type)))
+        for name, kind in each.parts.fields:
+            fields.append((stored_name(each.name, name), hint_of(kind)))
     names = [name for name, _ in fields]
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)

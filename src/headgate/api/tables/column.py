@@ -15,6 +15,7 @@ from headgate.relational.expressions import (
     Expression,
     Literal,
     Scalar,
+    Setting,
     name_of,
 )
 
@@ -180,9 +181,11 @@ def call(function: str, *arguments: ColumnLike) -> Column:
     return Column(Call(function, tuple(map(expression_of, arguments))))
 
 
-def aggregate(function: str, *arguments: Column) -> Column:
-    """Return an aggregate of a group's rows."""
-    return Column(AggregateCall(function, tuple(argument.expression for argument in arguments)))
+def aggregate(
+    function: str, *arguments: ColumnLike, settings: tuple[Setting, ...] = (), named: bool = False
+) -> Column:
+    """Return an aggregate of a group's rows; its column is called after the settings, too, if `named`."""
+    return Column(AggregateCall(function, tuple(map(expression_of, arguments)), settings, named))
 
 
 def shown_name(column: Column) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.api.tables.column import Column, ColumnLike, aggregate, call, expression_of
+from headgate.api.tables.column import Column, ColumnLike, call, expression_of
 from headgate.common.errors import PlanError
 from headgate.common.time import duration_ms
 from headgate.relational.expressions import (
@@ -188,38 +188,3 @@ def posexplode_outer(values: Column | str) -> Column:
 def _generator(values: Column | str, *, position: bool, outer: bool) -> Column:
     of = col(values) if isinstance(values, str) else values
     return Column(Generator(of.expression, position, outer))
-
-
-# -- aggregates
-
-
-def count(what: Column | str = "*") -> Column:
-    """Return how many rows a group has ("*"), or how many of them have a value in a column."""
-    return aggregate("count") if isinstance(what, str) and what == "*" else _aggregate("count", what)
-
-
-def sum(what: Column | str) -> Column:  # noqa: A001  # PySpark's name
-    """Return the sum of a column's values; null if there is none. Overflow is an error."""
-    return _aggregate("sum", what)
-
-
-def min(what: Column | str) -> Column:  # noqa: A001
-    """Return the least value of a column; null if there is none."""
-    return _aggregate("min", what)
-
-
-def max(what: Column | str) -> Column:  # noqa: A001
-    """Return the greatest value of a column; null if there is none."""
-    return _aggregate("max", what)
-
-
-def avg(what: Column | str) -> Column:
-    """Return the mean of a column's values; null if there is none."""
-    return _aggregate("avg", what)
-
-
-mean = avg
-
-
-def _aggregate(function: str, what: Column | str) -> Column:
-    return aggregate(function, col(what) if isinstance(what, str) else what)

@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 from headgate.api.site import user_site
 from headgate.api.streams.steps import ProgramContext
+from headgate.api.tables.aggregate_functions import plain_aggregate
 from headgate.api.tables.checked_columns import all_columns, projected, resolved
 from headgate.api.tables.column import Column, shown_name
 from headgate.api.tables.lowering import lowered_aggregation
@@ -24,7 +25,7 @@ from headgate.relational.relations import (
 )
 from headgate.relational.resolved import Column as ResolvedColumn
 from headgate.relational.resolved import Typed
-from headgate.relational.spark_types import WINDOW, text_of
+from headgate.relational.spark_types import WINDOW, is_numeric, text_of
 
 T = TypeVar("T")
 """The class of tables that results are."""
@@ -80,6 +81,73 @@ class GroupedTable(Generic[T]):
         number = lowered_aggregation(self._environment, plan)
         return self._table(Scan(plan.schema, number))
 
+    def count(self, *, uid: str | None = None) -> T:
+        """Return how many rows each group has, in the column ``count``; as ``agg(F.count("*"))``.
+
+        Args:
+            uid: names the state, as in :meth:`agg`.
+        """
+        return self.agg(plain_aggregate("count").alias("count"), uid=uid)
+
+    def sum(self, *columns: str, uid: str | None = None) -> T:
+        """Return the sums of columns for each group; that of ``x`` is called ``sum(x)``.
+
+        Args:
+            columns: names of columns of numbers; none: all of them but event time.
+            uid: names the state, as in :meth:`agg`.
+
+        Raises:
+            PlanError: a column is not there, or has no numbers.
+
+        Example:
+            >>> import pyarrow as pa
+            >>> import headgate as hg
+            >>> import headgate.functions as F
+            >>> from headgate.testing import MiniCluster
+            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
+            >>> rows = env.from_collection([{"at": 1, "price": 3}, {"at": 2, "price": 40}])
+            >>> bids = rows.with_event_time("at").to_table(pa.schema({"at": pa.int64(), "price": pa.int64()}))
+            >>> bids.group_by(F.window("at", "1s")).sum("price").select("sum(price)").collect()
+            [{'sum(price)': 43}]
+        """
+        return self._of_each("sum", columns, uid)
+
+    def min(self, *columns: str, uid: str | None = None) -> T:
+        """Return the least values of columns for each group; that of ``x`` is called ``min(x)``.
+
+        Arguments and errors are those of :meth:`sum`.
+        """
+        return self._of_each("min", columns, uid)
+
+    def max(self, *columns: str, uid: str | None = None) -> T:
+        """Return the greatest values of columns for each group; that of ``x`` is called ``max(x)``.
+
+        Arguments and errors are those of :meth:`sum`.
+        """
+        return self._of_each("max", columns, uid)
+
+    def avg(self, *columns: str, uid: str | None = None) -> T:
+        """Return the means of columns for each group; that of ``x`` is called ``avg(x)``.
+
+        Arguments and errors are those of :meth:`sum`.
+        """
+        return self._of_each("avg", columns, uid)
+
+    mean = avg
+
+    def _of_each(self, function: str, columns: tuple[str, ...], uid: str | None) -> T:
+        schema, where = self._child.schema, f"{function}() ({user_site()})"
+        found = {field.name for field in schema if is_numeric(field.type) and field.name != schema.event_time}
+        # In the order of the table: all of them, as PySpark does, keys among them.
+        named = columns or tuple(name for name in schema.names if name in found)
+        for name in named:
+            kind = resolved(self._child, function, Reference(name)).type
+            if not is_numeric(kind):
+                raise PlanError(f"{where}: {name!r} is {text_of(kind)}; expected a column of numbers")
+        if not named:
+            raise PlanError(f"{where} got no columns, and the table has none of numbers")
+        return self.agg(*(plain_aggregate(function, name) for name in named), uid=uid)
+
     def _key(self, key: Column) -> tuple[str, Typed]:
         found = resolved(self._child, "group_by", key.expression)
         if not can_be_key(found.type):
@@ -103,13 +171,12 @@ class GroupedTable(Generic[T]):
         """Return the plan whose child computes the keys and the aggregates' arguments, and nothing else."""
         chosen, moved = list(keys), []
         for each in found:
-            if each.argument is None:
-                moved.append(each)
-                continue
-            name = f"{each.name}/argument"
-            column = ResolvedColumn(each.argument.type, each.argument.nullable, len(chosen), name)
-            chosen.append((name, each.argument))
-            moved.append(each._replace(argument=column))
+            columns: list[Typed] = []
+            for place, argument in enumerate(each.arguments):
+                name = f"{each.name}/argument{place or ''}"
+                columns.append(ResolvedColumn(argument.type, argument.nullable, len(chosen), name))
+                chosen.append((name, argument))
+            moved.append(each._replace(arguments=tuple(columns)))
         if not chosen:
             # A batch needs a column to have rows.
             chosen.append((child.schema.names[0], all_columns(child)[0][1]))

@@ -6,14 +6,16 @@ import difflib
 from collections.abc import Callable
 from functools import partial
 
+from headgate.api.tables.aggregate_functions import plain_aggregate
 from headgate.api.tables.column import Column, ColumnLike, call
 from headgate.api.tables.column_functions import col
+from headgate.relational.aggregates import AGGREGATE_ALIASES, AGGREGATES, aggregate_names
 from headgate.relational.function_families import function_names
 from headgate.relational.text_arguments import PLACES
 
 
 def function_named(name: str) -> Callable[..., Column]:
-    """Return the function of the registry that is called `name`; it takes its arguments by place.
+    """Return the function or aggregate that is called `name`; it takes its arguments by place.
 
     Text stands for a column, but where PySpark takes it for itself, as for a pattern or a format.
 
@@ -24,10 +26,14 @@ def function_named(name: str) -> Callable[..., Column]:
         >>> import headgate.functions as F
         >>> F.lpad("name", 5, "*"), F.upper(F.col("name")), F.try_divide("a", "b")
         (Column<lpad(name, 5, *)>, Column<upper(name)>, Column<try_divide(a, b)>)
+        >>> F.stddev("price"), F.count_distinct("a", "b")
+        (Column<stddev(price)>, Column<count(DISTINCT a, b)>)
     """
     if name.startswith("_"):
         raise AttributeError(name)
-    known = function_names()
+    if name in AGGREGATES or name in AGGREGATE_ALIASES:
+        return partial(plain_aggregate, name)
+    known = [*function_names(), *aggregate_names()]
     if name not in known:
         near = difflib.get_close_matches(name, known, 1, 0.0)
         raise AttributeError(f"headgate.functions has no {name!r}; did you mean {near[0]!r}?")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-import headgate.api.tables.column_functions as columns
+import headgate.api.tables.aggregate_functions as columns
 from headgate.api.streams.steps import ProgramContext
 from headgate.api.tables.column import Column
+from headgate.api.tables.column_functions import window as window_of
 from headgate.api.tables.column_table import S, Table
 from headgate.api.tables.from_streams import table_of
 from headgate.api.windows.assigners import SlidingWindows
@@ -59,7 +60,7 @@ def aggregated_columns(
         return None
     # The columns have an exchange of their own, behind the accumulators: nothing reads the stream's.
     environment.program.looked_at([partition])
-    window = columns.window(time, assigner.size_ms, assigner.slide_ms, assigner.offset_ms)
+    window = window_of(time, assigner.size_ms, assigner.slide_ms, assigner.offset_ms)
     return table.group_by(*names, window).agg(*calls, uid=uid).to_stream()
 
 

@@ -58,9 +58,9 @@ def spark(open_spark: Callable[..., Any]) -> Iterator[Any]:
     return session
 
 
-def make_view(session: Any) -> None:
+def make_view(session: Any, table: pa.Table | None = None) -> None:
     """Give a session the odd table; it takes times without a zone for instants, unless told."""
-    table = odd_table()
+    table = odd_table() if table is None else table
     local = {field.name for field in table.schema if field.type == pa.timestamp("us")}
     columns = [
         f"cast({name} AS timestamp_ntz) AS {name}" if name in local else name for name in table.column_names

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from headgate.common.errors import UsageError
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
-from headgate.relational.aggregates import Accumulator, Grouping
+from headgate.relational.aggregating.accumulators import Accumulator, AnyAccumulator
+from headgate.relational.aggregating.grouping import Grouping, columns_of_parts, fields_of
 from headgate.relational.evaluation import evaluate, first_failing
 from headgate.relational.relations import Aggregation
 from headgate.relational.resolved import Typed
@@ -38,22 +39,15 @@ _TRIED_EVERY: Final = 32
 """Of batches that are not grouped, every so often one is, to see whether that has changed."""
 
 
-def accumulator_column(name: str, accumulator: str) -> str:
-    """Return the name of the column of one accumulator of the aggregate `name`."""
-    return f"{name}/{accumulator}"
-
-
 def keys_of(plan: Aggregation) -> tuple[str, ...]:
     """Return the names of the columns by which an aggregation groups."""
     return tuple(plan.child.schema.names[place] for place in plan.keys)
 
 
-def accumulators_of(plan: Aggregation) -> tuple[tuple[str, Accumulator], ...]:
-    """Return the accumulators of an aggregation, each with the name of its column; a session's end too."""
+def accumulators_of(plan: Aggregation) -> tuple[tuple[str, AnyAccumulator], ...]:
+    """Return the accumulators of an aggregation as a `Grouping` takes them; a session's end too."""
     columns = [
-        (accumulator_column(each.name, accumulator.name), accumulator)
-        for each in plan.aggregates
-        for accumulator in each.parts.accumulators
+        named for each in plan.aggregates for named in columns_of_parts(each.name, each.parts.accumulators)
     ]
     return (ENDS, *columns) if plan.window.kind == "session" else tuple(columns)
 
@@ -66,6 +60,9 @@ class AccumulatingOperator(Operator):
         self._plan, self._times = plan, times_of(plan.window)
         kind = SessionGrouping if isinstance(self._times, SessionTimes) else Grouping
         self._grouping = kind((PANE, *keys_of(plan)), (*accumulators_of(plan), _COUNTED))
+        self._made = [
+            (each, columns_of_parts(each.name, each.parts.accumulators)) for each in plan.aggregates
+        ]
         self._skipped = 0
         self._groups_per_row = 0.0
 
@@ -98,14 +95,15 @@ class AccumulatingOperator(Operator):
         self.next.process(ArrowBatch(columns, times, np.broadcast_to(marks, times.shape)))
 
     def _rows(self, columns: pa.RecordBatch, batch: Batch) -> pa.Table:
-        """Return keys and the aggregates' arguments, under the names of their accumulators."""
+        """Return keys, and of what accumulators are made, under the names of their columns."""
         arrays = {name: self._as_key(columns, name, batch) for name in self._grouping.keys[1:]}
-        for each in self._plan.aggregates:
-            if each.argument is not None:
-                timed = ArrowBatch(columns, batch.timestamps, batch.watermarks)
-                value = self._argument(each.argument, timed)
-                of_each = each.parts.accumulators
-                arrays |= {accumulator_column(each.name, one.name): one.prepared(value) for one in of_each}
+        timed = ArrowBatch(columns, batch.timestamps, batch.watermarks)
+        for each, accumulators in self._made:
+            values = [self._argument(argument, timed) for argument in each.arguments]
+            for name, one in accumulators:
+                names = [column for column, _ in fields_of(name, one)]
+                with failing_clearly(self.context, f"column {each.name!r} of a batch"):
+                    arrays |= zip(names, one.prepared(*values), strict=False)  # a count of rows needs none
         return pa.table(arrays)
 
     def _as_key(self, columns: pa.RecordBatch, name: str, batch: Batch) -> pa.Array:
@@ -143,9 +141,12 @@ class AccumulatingOperator(Operator):
     def _one_by_one(self, rows: pa.Table) -> pa.Table:
         arrays = {name: rows.column(name) for name in self._grouping.keys}
         for name, each in self._grouping.columns:
-            arrays[name] = _of_row(
-                each, None if each.of_rows == "count_all" else rows.column(name), rows.num_rows
-            )
+            if isinstance(each, Accumulator):
+                arrays[name] = _of_row(
+                    each, None if each.of_rows == "count_all" else rows.column(name), rows.num_rows
+                )
+            else:
+                arrays |= {column: rows.column(column) for column, _ in fields_of(name, each)}
         return pa.table(arrays)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.common.time import WATERMARK_MAX
-from headgate.relational.aggregates import Grouping
+from headgate.relational.aggregating.grouping import Grouping
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, ROWS, Ended, Restoring, WindowsView
 from headgate.runtime.worker.operators.columns.panes_of_groups import PanesOfGroups
 from headgate.runtime.worker.operators.columns.window_times import PanedTimes

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.common.keys.keygroups_vectorised import groups_of_hashes, hashes_of_arrow, hashes_of_columns
-from headgate.relational.aggregates import Grouping
+from headgate.relational.aggregating.grouping import Grouping
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from headgate.relational.aggregates import Grouping
+from headgate.relational.aggregating.grouping import Grouping
 from headgate.runtime.worker.operators.columns.groups_ahead import GroupsAhead
 from headgate.runtime.worker.operators.columns.kept_windows import WindowsView
 from headgate.runtime.worker.operators.columns.panes import Panes

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.relational.aggregates import Accumulator, Grouping
+from headgate.relational.aggregating.accumulators import Accumulator, AnyAccumulator, Fields
+from headgate.relational.aggregating.grouping import Grouping, fields_of
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
 
 if TYPE_CHECKING:
@@ -26,11 +27,17 @@ _FITS: Final = 2**62
 class SessionGrouping(NamedTuple):
     """How rows, or sessions, of equal keys become sessions; `columns` has the accumulator `ENDS`.
 
-    The interface is that of :class:`~headgate.relational.aggregates.Grouping`; `keys` begin with `PANE`.
+    The interface is that of :class:`~headgate.relational.aggregating.grouping.Grouping`; `keys` begin with
+    `PANE`.
     """
 
     keys: tuple[str, ...]
-    columns: tuple[tuple[str, Accumulator], ...]
+    columns: tuple[tuple[str, AnyAccumulator], ...]
+
+    @property
+    def fields(self) -> Fields:
+        """Names and types of the columns of accumulators, in order."""
+        return tuple(field for name, each in self.columns for field in fields_of(name, each))
 
     def of_rows(self, table: pa.Table) -> pa.Table:
         """Return sessions of rows, each with its time in `PANE` and that and the gap in `END`."""
@@ -46,7 +53,7 @@ class SessionGrouping(NamedTuple):
         numbers = pa.array(_numbered(table, keys))
         numbered = table.append_column(_SESSION, numbers)
         found = inner.of_rows(numbered) if of_rows else inner.merged(numbered)
-        return found.select([*self.keys, *(name for name, _ in self.columns)])
+        return found.select([*self.keys, *(name for name, _ in self.fields)])
 
 
 def _numbered(table: pa.Table, keys: tuple[str, ...]) -> Int64s:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.common.time import WATERMARK_MAX
-from headgate.relational.aggregates import Accumulator
+from headgate.relational.aggregating.accumulators import Accumulator
 from headgate.runtime.worker.operators.columns.groups_ahead import GroupsAhead
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, ROWS, Ended, Restoring, WindowsView
 from headgate.runtime.worker.operators.columns.panes import hashes_of_rows

@@ -10,14 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.api.functions import KeyedProcessFunction
-from headgate.relational.aggregates import Grouping
+from headgate.relational.aggregating.grouping import Grouping, accumulator_column
 from headgate.relational.relations import HIDDEN, WINDOW_START, Aggregation
 from headgate.runtime.job.operator_context import OperatorContext
-from headgate.runtime.worker.operators.columns.accumulating import (
-    accumulator_column,
-    accumulators_of,
-    keys_of,
-)
+from headgate.runtime.worker.operators.columns.accumulating import accumulators_of, keys_of
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, ROWS, Ended, KeptWindows, Restoring
 from headgate.runtime.worker.operators.columns.paned_windows import PanedWindows
@@ -42,7 +38,8 @@ class WindowAggregateOperator(WindowsOperator):
         self._plan, self._times = plan, times_of(plan.window)
         self._keys, self._columns = keys_of(plan), accumulators_of(plan)
         keys = pa.schema([pa.field(each.name, each.type) for each in self._key_fields])
-        values = pa.schema([pa.field(name, each.type) for name, each in self._columns])
+        self._fields = Grouping(self._keys, self._columns).fields
+        values = pa.schema([pa.field(name, kind) for name, kind in self._fields])
         self._restored = RestoredWindows(keys, values)
 
     def _windows_from(self, mark: int) -> KeptWindows:
@@ -57,7 +54,7 @@ class WindowAggregateOperator(WindowsOperator):
         return pairwise([*starts, len(marks)])
 
     def _received(self, batch: pa.RecordBatch) -> pa.Table:
-        return pa.table(batch).select([PANE, *self._keys, *(name for name, _ in self._columns), ROWS])
+        return pa.table(batch).select([PANE, *self._keys, *(name for name, _ in self._fields), ROWS])
 
     def _results(self, ended: Ended) -> tuple[pa.RecordBatch, Int64s]:
         """Return the rows of windows that have ended: keys, window, results."""
@@ -66,7 +63,8 @@ class WindowAggregateOperator(WindowsOperator):
         arrays = [*(_plain(whole.column(name)) for name in shown), self._windows(ended)]
         for each in self._plan.aggregates:
             parts = each.parts
-            inputs = [_plain(whole.column(accumulator_column(each.name, a.name))) for a in parts.accumulators]
+            names = [accumulator_column(each.name, name) for name, _ in parts.fields]
+            inputs = [_plain(whole.column(name)) for name in names]
             with failing_clearly(self.context, f"column {each.name!r} of a window"):
                 arrays.append(parts.finish(parts.result, *inputs))
         return pa.RecordBatch.from_arrays(arrays, schema=self._plan.schema.to_arrow()), ended.ends - 1

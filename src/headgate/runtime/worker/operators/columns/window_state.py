@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.common.keys.key_hashes import key_hash
-from headgate.relational.aggregates import Grouping
+from headgate.relational.aggregating.grouping import Grouping
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, WindowsView
 from headgate.runtime.worker.operators.columns.panes import (
     groups_of_rows,

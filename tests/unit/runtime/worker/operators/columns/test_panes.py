@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.relational.aggregates import Accumulator, Grouping
+from headgate.relational.aggregating.accumulators import Accumulator
+from headgate.relational.aggregating.grouping import Grouping
 from headgate.relational.rules import RowsFailed
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
 from headgate.runtime.worker.operators.columns.panes import Panes

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from headgate.relational.aggregates import Accumulator, Grouping
+from headgate.relational.aggregating.accumulators import Accumulator
+from headgate.relational.aggregating.grouping import Grouping
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
 from headgate.runtime.worker.operators.columns.panes import groups_of_rows
 from headgate.runtime.worker.operators.columns.panes_of_groups import PanesOfGroups

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
-from headgate.relational.aggregates import Accumulator
+from headgate.relational.aggregating.accumulators import Accumulator
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, ROWS, Ended
 from headgate.runtime.worker.operators.columns.panes import groups_of_rows
 from headgate.runtime.worker.operators.columns.session_grouping import END, ENDS, SessionGrouping
