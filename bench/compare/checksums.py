@@ -139,6 +139,7 @@ class ChecksumWriter(SinkWriter[Any]):
     @override
     def write(self, records: Any) -> None:
         if not isinstance(records, pa.RecordBatch):
+            assert all(type(row) is tuple for row in records), f"expected tuples, got {records[0]!r}"
             columns = [pa.array(column) for column in zip(*records, strict=True)]
             self._sums.add(len(records), checksums(columns, self._names))
         else:

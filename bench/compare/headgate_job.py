@@ -76,22 +76,22 @@ def j3(env: hg.Environment, order: Order) -> Stream:
     return found.select("auction", F.col("window.start").alias("starttime"), "number", "highest").to_stream()
 
 
-class HighestCount(hg.KeyedProcessFunction[Any, Any, dict[str, Any]]):
+class HighestCount(hg.KeyedProcessFunction[Any, Any, tuple[Any, int, int]]):
     """Keeps the auction with most bids of a window until event time has passed its end."""
 
     best: hg.ValueState[tuple[int, int]] = hg.value_state(default=(0, 0))
 
-    def process(self, count: Any, ctx: Any) -> Iterator[dict[str, Any]]:
+    def process(self, count: Any, ctx: Any) -> Iterator[tuple[Any, int, int]]:
         """Compare a count with the best one so far."""
         self.best.value = max(self.best.value, (count.number, count.auction))
         ctx.timers.register_event_time(ctx.timestamp)
         yield from ()
 
-    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[dict[str, Any]]:
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[tuple[Any, int, int]]:
         """All counts of the window have come."""
         number, auction = self.best.value
         self.best.clear()
-        yield {"starttime": ctx.key, "auction": auction, "number": number}
+        yield ctx.key, auction, number
 
 
 def j4(env: hg.Environment, order: Order) -> Stream:
@@ -99,11 +99,14 @@ def j4(env: hg.Environment, order: Order) -> Stream:
     counted = table_of_bids(env, order).group_by("auction", F.window("dateTime", "10s", "2s"))
     found = counted.agg(F.count("*").alias("number"), uid="windows")
     counts = found.select("auction", F.col("window.start").alias("starttime"), "number").to_stream()
-    schema = pa.schema(
-        {"starttime": BIDS.field("dateTime").type, "auction": pa.int64(), "number": pa.int64()}
-    )
-    return counts.key_by("starttime").process(HighestCount(), uid="highest").to_table(schema).to_stream()
+    return counts.key_by("starttime").process(HighestCount(), uid="highest")
 
+
+TUPLES: Final = {
+    "J2": pa.schema({"auction": pa.int64(), "number": pa.int64()}),
+    "J4": pa.schema({"starttime": BIDS.field("dateTime").type, "auction": pa.int64(), "number": pa.int64()}),
+}
+"""The columns of answers whose rows are tuples."""
 
 JOBS: Final[dict[str, Program]] = {"J1": j1, "J2": j2, "J3": j3, "J4": j4}
 
@@ -122,9 +125,9 @@ def stream_of(env: hg.Environment, order: Order) -> Stream:
 
 def _write(stream: Stream, order: Order) -> None:
     """Send the answer into Parquet files, to be compared row by row."""
-    if order.query == "J2":
-        schema = pa.schema({"auction": pa.int64(), "number": pa.int64()})
-        stream = stream.map(lambda row: {"auction": row[0], "number": row[1]}).to_table(schema).to_stream()
+    if order.query in TUPLES:
+        schema, names = TUPLES[order.query], TUPLES[order.query].names
+        stream = stream.map(lambda row: dict(zip(names, row, strict=True))).to_table(schema).to_stream()
     stream.write_parquet(order.out, uid="out")
 
 
