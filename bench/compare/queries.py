@@ -124,6 +124,72 @@ ALL: Final = (
         timed=True,
     ),
     Query(
+        "q7",
+        "bids with the highest price of a window",
+        flink=f"""
+            SELECT bid.auction, bid.price, bid.bidder, bid.`dateTime`, bid.extra FROM bid
+            JOIN (
+                SELECT MAX(price) AS highest, window_end FROM {TUMBLING} GROUP BY window_start, window_end
+            ) AS best
+            ON bid.price = best.highest
+            WHERE bid.event_time BETWEEN best.window_end - INTERVAL '10' SECOND AND best.window_end
+        """,
+        spark=NOT_WRITTEN,
+        bytewax=NO_TOP,
+        pathway=NOT_WRITTEN,
+        timed=True,
+        window_end='"dateTime" - "dateTime" % 10000000 + 10000000',
+    ),
+    Query(
+        "q8",
+        "new persons who open an auction in the same window",
+        flink=f"""
+            SELECT registered.id, registered.name, CAST(registered.window_start AS TIMESTAMP_LTZ(3)) FROM (
+                SELECT id, name, window_start, window_end FROM {TUMBLING.replace("bid", "person")}
+                GROUP BY id, name, window_start, window_end
+            ) AS registered JOIN (
+                SELECT seller, window_start, window_end FROM {TUMBLING.replace("bid", "auction")}
+                GROUP BY seller, window_start, window_end
+            ) AS opened
+            ON registered.id = opened.seller AND registered.window_start = opened.window_start
+                AND registered.window_end = opened.window_end
+        """,
+        spark="""
+            SELECT id, name, registered.window.start FROM (
+                SELECT id, name, window, count(*) AS times FROM person
+                GROUP BY id, name, window(`dateTime`, '10 seconds')
+            ) AS registered JOIN (
+                SELECT seller, window, count(*) AS auctions FROM auction
+                GROUP BY seller, window(`dateTime`, '10 seconds')
+            ) AS opened ON id = seller AND registered.window = opened.window
+        """,
+        bytewax=NOT_WRITTEN,
+        pathway=NOT_WRITTEN,
+        tables=("person", "auction"),
+        timed=True,
+        window_end="starttime + 10000000",
+    ),
+    Query(
+        "q11",
+        "sessions of bidders",
+        flink=f"""
+            SELECT bidder, COUNT(*), {START}, {END} FROM TABLE(
+                SESSION(TABLE bid PARTITION BY bidder, DESCRIPTOR(event_time), INTERVAL '10' SECOND)
+            ) GROUP BY window_start, window_end, bidder
+        """,
+        spark="""
+            SELECT bidder, n, window.start, window.end FROM (
+                SELECT bidder, session_window(`dateTime`, '10 seconds') AS window, count(*) AS n
+                FROM bid GROUP BY bidder, session_window(`dateTime`, '10 seconds')
+            )
+        """,
+        bytewax=NOT_WRITTEN,
+        pathway=NOT_WRITTEN,
+        timed=True,
+        window_end="endtime",
+        counted="bid_count",
+    ),
+    Query(
         "q12",
         "bids per bidder in windows of event time",
         flink=f"""
