@@ -1,0 +1,181 @@
+"""Random pieces of tables as data: windows of a stream, windows of windows, and joins in windows.
+
+They are steps of a topology, behind its sources and filters. `sim.tables_job` makes Headgate tables of them,
+`sim.tables_answer` computes their rows by plain means.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from sim.topology import WIDTHS, Feed, Item, Step, Topology
+
+TICK_MS: Final = 10
+"""Event times are multiples of it, so that sessions often touch, and windows begin at a record."""
+TOLERANCES_MS: Final = (0, 10, 30)
+"""What sources of jobs with late records allow; their events are out of order by more."""
+OUT_OF_ORDER_MS: Final = 60
+"""How much earlier than a predecessor an event may be, of which none is late."""
+KINDS: Final = ("tumbling", "sliding", "cumulative", "session")
+HOWS: Final = ("inner", "left", "right", "full", "semi", "anti")
+
+Kind = Literal["tumbling", "sliding", "cumulative", "session"]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """What a step of windows computes of a stream.
+
+    Attributes:
+        kind: of windows.
+        size_ms: how long windows are; of sessions the longest pause.
+        slide_ms: how often one begins, or by how much they grow.
+        keys: the key is the value modulo this; 0: there is no key.
+        keeps: values that are a multiple of it are filtered out; 0: none are.
+        times: what is summed up is the value so many times, and one.
+    """
+
+    kind: Kind = "tumbling"
+    size_ms: int = 100
+    slide_ms: int = 100
+    keys: int = 3
+    keeps: int = 0
+    times: int = 1
+
+
+def draw_tables(seed: int, late: bool = False) -> Topology:
+    """The topology with tables of a seed.
+
+    Args:
+        seed: which.
+        late: whether some records come behind the watermark; then there is one table, directly in a sink.
+    """
+    rng = random.Random(f"{seed} tables")
+    sources = [
+        Step(uid, "source", parallelism=rng.choice(WIDTHS)) for uid in ("in", "also")[: rng.choice((1, 1, 2))]
+    ]
+    events = {step.uid: ticking_events(step.uid, rng.randrange(40, 80), rng) for step in sources}
+    drawing = _Drawing(rng, sources)
+    drawing.add_windows(late)
+    if not late and rng.random() < 0.5:
+        drawing.add_join()
+    if not late and rng.random() < 0.4:
+        drawing.add_windows_of_windows()
+    drawing.add_sinks()
+    settings: dict[str, str | int] = {
+        "taskmanager.network.credit-initial": rng.choice((1, 1, 2, 4)),
+        "execution.buffer-timeout": rng.choice(("0ms", "2ms", "5ms", "20ms")),
+        "execution.checkpointing.interval": rng.choice(("10ms", "25ms", "60ms")),
+        "execution.checkpointing.data-inline-threshold": rng.choice(("0b", "20kb")),
+    }
+    read = {feed.step for step in drawing.steps for feed in step.feeds}
+    steps = tuple(step for step in drawing.steps if step.verb != "source" or step.uid in read)
+    tolerance = rng.choice(TOLERANCES_MS) if late else OUT_OF_ORDER_MS
+    split_size, width = rng.choice((5, 9, 20)), rng.choice((1, 2, 2, 3))
+    return Topology(steps, events, split_size, settings, tolerance, width)
+
+
+def ticking_events(uid: str, count: int, rng: random.Random) -> list[Item]:
+    """Events in arrival order, out of order by less than `OUT_OF_ORDER_MS`, at multiples of `TICK_MS`."""
+    at, events = 1_000_000, []
+    for index in range(count):
+        at += rng.choice((0, 1, 1, 2, 6)) * TICK_MS
+        back = rng.randrange(OUT_OF_ORDER_MS // TICK_MS) * TICK_MS
+        events.append(Item(f"{uid}:{index:04d}", "", rng.randrange(1000), at - back))
+    return events
+
+
+def draw_windows(rng: random.Random) -> Windows:
+    """Windows of any kind."""
+    kind = rng.choice(KINDS)
+    slide = rng.choice((30, 50, 80, 150))
+    more = {"tumbling": 0, "sliding": rng.choice((20, slide, 2 * slide)), "cumulative": slide, "session": 0}
+    size = slide + more[kind]
+    return Windows(
+        kind,  # type: ignore[arg-type]  # one of KINDS
+        size,
+        slide,
+        keys=rng.choice((0, 2, 5, 11)),
+        keeps=rng.choice((0, 0, 2, 7)),
+        times=rng.choice((1, 2, 5)),
+    )
+
+
+class _Drawing:
+    """A topology with tables while it is drawn."""
+
+    def __init__(self, rng: random.Random, sources: list[Step]) -> None:
+        self._rng, self.steps = rng, list(sources)
+        self._tables: list[Step] = []
+
+    def add_windows(self, late: bool = False) -> None:
+        """One or two tables of windows, each over a source or a filter."""
+        for number in range(1 if late else self._rng.choice((1, 1, 2))):
+            windows = draw_windows(self._rng)
+            if late and windows.kind not in ("tumbling", "session"):
+                windows = replace(windows, kind="tumbling", size_ms=windows.slide_ms)
+            self._add_table(f"win{number}", windows)
+
+    def add_join(self) -> None:
+        """A join of a table with another one in the same windows."""
+        rng, left = self._rng, self._tables[0]
+        assert left.windows is not None
+        keys = rng.choice((2, 5, 11)) if left.windows.keys else 0
+        windows = replace(left.windows, keys=keys, keeps=rng.choice((0, 2, 3)), times=rng.choice((1, 3)))
+        right = self._add_table("other", windows)
+        feeds = (Feed(left.uid), Feed(right.uid))
+        self._tables.append(
+            Step("join", "join", feeds, self._width(), how=rng.choice(HOWS), windows=left.windows)
+        )
+        self.steps.append(self._tables[-1])
+
+    def add_windows_of_windows(self) -> None:
+        """Rows of a table by their window."""
+        tables = [step for step in self._tables if step.verb == "windows"]
+        chosen = self._rng.choice(tables)
+        step = Step(
+            "again",
+            "again",
+            (Feed(chosen.uid),),
+            self._width(),
+            number=self._rng.choice((0, 2)),
+            windows=chosen.windows,
+        )
+        self._tables.append(step)
+        self.steps.append(step)
+
+    def add_sinks(self) -> None:
+        """A sink for every table that nobody reads, and for some that somebody reads."""
+        rng = self._rng
+        used = {feed.step for step in self._tables for feed in step.feeds}
+        for step in self._tables:
+            if step.uid in used and rng.random() < 0.7:
+                continue
+            width = rng.choice((0, rng.choice(WIDTHS)))
+            slow = rng.choice((0, 0.5, 4, 15))
+            self.steps.append(Step(f"out-{step.uid}", "rows", (Feed(step.uid),), width, cost_ms=slow))
+
+    def _add_table(self, uid: str, windows: Windows) -> Step:
+        travel = self._rng.choice(("", "", "rebalance"))
+        feed = Feed(self._some_stream(uid), None, travel)
+        self._tables.append(Step(uid, "windows", (feed,), self._width(), windows=windows))
+        self.steps.append(self._tables[-1])
+        return self._tables[-1]
+
+    def _some_stream(self, uid: str) -> str:
+        """A source, or a filter behind it, which may be slow."""
+        rng = self._rng
+        source = rng.choice([step for step in self.steps if step.verb == "source"])
+        if rng.random() < 0.6:
+            return source.uid
+        width = rng.choice((source.parallelism, rng.choice(WIDTHS)))
+        feed = Feed(source.uid, None, rng.choice(("", "rebalance")))
+        cost = rng.choice((0, 0.5, 4))
+        self.steps.append(Step(f"some-{uid}", "filter", (feed,), width, rng.randint(4, 9), cost))
+        return f"some-{uid}"
+
+    def _width(self) -> int:
+        """Mostly the job's, so that another parallelism of the job changes it."""
+        return self._rng.choice((0, 0, 0, self._rng.choice(WIDTHS)))
