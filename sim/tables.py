@@ -10,14 +10,17 @@ import random
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from sim.topology import WIDTHS, Feed, Item, Step, Topology
+from sim.topology import Feed, Item, Step, Topology
 
 TICK_MS: Final = 10
 """Event times are multiples of it, so that sessions often touch, and windows begin at a record."""
-TOLERANCES_MS: Final = (0, 10, 30)
-"""What sources of jobs with late records allow; their events are out of order by more."""
 OUT_OF_ORDER_MS: Final = 60
-"""How much earlier than a predecessor an event may be, of which none is late."""
+"""How much earlier than a predecessor an event may be, and how much the job allows: none is late."""
+FAR_OUT_OF_ORDER_MS: Final = 300
+"""How much earlier an event may be in jobs with late records."""
+TOLERANCES_MS: Final = (0, 0, 50)
+"""How much of that such a job allows."""
+WIDTHS: Final = (1, 1, 2, 2, 3)
 KINDS: Final = ("tumbling", "sliding", "cumulative", "session")
 HOWS: Final = ("inner", "left", "right", "full", "semi", "anti")
 
@@ -56,12 +59,17 @@ def draw_tables(seed: int, late: bool = False) -> Topology:
     sources = [
         Step(uid, "source", parallelism=rng.choice(WIDTHS)) for uid in ("in", "also")[: rng.choice((1, 1, 2))]
     ]
-    events = {step.uid: ticking_events(step.uid, rng.randrange(40, 80), rng) for step in sources}
+    back = FAR_OUT_OF_ORDER_MS if late else OUT_OF_ORDER_MS
+    events = {step.uid: ticking_events(step.uid, rng.randrange(30, 60), back, rng) for step in sources}
     drawing = _Drawing(rng, sources)
+    # One table more at most: a seed's time goes to operators.
+    more = None if late else rng.choice((None, "join", "join", "again", "windows"))
     drawing.add_windows(late)
-    if not late and rng.random() < 0.5:
+    if more == "windows":
+        drawing.add_windows()
+    elif more == "join":
         drawing.add_join()
-    if not late and rng.random() < 0.4:
+    elif more == "again":
         drawing.add_windows_of_windows()
     drawing.add_sinks()
     settings: dict[str, str | int] = {
@@ -77,12 +85,12 @@ def draw_tables(seed: int, late: bool = False) -> Topology:
     return Topology(steps, events, split_size, settings, tolerance, width)
 
 
-def ticking_events(uid: str, count: int, rng: random.Random) -> list[Item]:
-    """Events in arrival order, out of order by less than `OUT_OF_ORDER_MS`, at multiples of `TICK_MS`."""
+def ticking_events(uid: str, count: int, back_ms: int, rng: random.Random) -> list[Item]:
+    """Events in arrival order, out of order by less than `back_ms`, at multiples of `TICK_MS`."""
     at, events = 1_000_000, []
     for index in range(count):
         at += rng.choice((0, 1, 1, 2, 6)) * TICK_MS
-        back = rng.randrange(OUT_OF_ORDER_MS // TICK_MS) * TICK_MS
+        back = rng.randrange(back_ms // TICK_MS) * TICK_MS
         events.append(Item(f"{uid}:{index:04d}", "", rng.randrange(1000), at - back))
     return events
 
@@ -111,12 +119,11 @@ class _Drawing:
         self._tables: list[Step] = []
 
     def add_windows(self, late: bool = False) -> None:
-        """One or two tables of windows, each over a source or a filter."""
-        for number in range(1 if late else self._rng.choice((1, 1, 2))):
-            windows = draw_windows(self._rng)
-            if late and windows.kind not in ("tumbling", "session"):
-                windows = replace(windows, kind="tumbling", size_ms=windows.slide_ms)
-            self._add_table(f"win{number}", windows)
+        """A table of windows, over a source or a filter; of `late`, windows that have each record once."""
+        windows = draw_windows(self._rng)
+        if late and windows.kind not in ("tumbling", "session"):
+            windows = replace(windows, kind="tumbling", size_ms=windows.slide_ms)
+        self._add_table(f"win{len(self._tables)}", windows)
 
     def add_join(self) -> None:
         """A join of a table with another one in the same windows."""
@@ -133,8 +140,7 @@ class _Drawing:
 
     def add_windows_of_windows(self) -> None:
         """Rows of a table by their window."""
-        tables = [step for step in self._tables if step.verb == "windows"]
-        chosen = self._rng.choice(tables)
+        chosen = self._tables[0]
         step = Step(
             "again",
             "again",
@@ -154,7 +160,7 @@ class _Drawing:
             if step.uid in used and rng.random() < 0.7:
                 continue
             width = rng.choice((0, rng.choice(WIDTHS)))
-            slow = rng.choice((0, 0.5, 4, 15))
+            slow = rng.choice((0, 0.5, 4, 12))
             self.steps.append(Step(f"out-{step.uid}", "rows", (Feed(step.uid),), width, cost_ms=slow))
 
     def _add_table(self, uid: str, windows: Windows) -> Step:

@@ -157,13 +157,11 @@ def demand_consistent(
 
 
 def _demand_once(uid: str, got: Iterable[TableRow]) -> None:
-    """Windows of a key neither come twice nor overlap: they are tumbling ones, or sessions."""
-    ends: dict[int | None, Fixed] = {}
-    for row in sorted(got, key=lambda row: row.fixed[1:3]):
-        before = ends.get(row.fixed.key)
-        if before is not None and row.fixed.start < before.end:
-            raise Violation(f"sink {uid!r} has windows of one key that overlap: {before} and {row.fixed}")
-        ends[row.fixed.key] = row.fixed
+    """No two windows of a key end at one time; sessions may overlap, as what is sent out grows no longer."""
+    ends = Counter((row.fixed.key, row.fixed.end) for row in got)
+    twice = [where for where, times in ends.items() if times > 1]
+    if twice:
+        raise Violation(f"sink {uid!r} has several windows of a key with one end: {sorted(twice, key=repr)[:4]}")
 
 
 def _within(part: TableRow, whole: TableRow, exact: bool) -> bool:
