@@ -21,7 +21,7 @@ FAR_OUT_OF_ORDER_MS: Final = 300
 TOLERANCES_MS: Final = (0, 0, 50)
 """How much of that such a job allows."""
 WIDTHS: Final = (1, 1, 2, 2, 3)
-KINDS: Final = ("tumbling", "sliding", "cumulative", "session")
+KINDS: Final = ("tumbling", "sliding", "sliding", "cumulative", "session", "session")
 HOWS: Final = ("inner", "left", "right", "full", "semi", "anti")
 
 Kind = Literal["tumbling", "sliding", "cumulative", "session"]
@@ -81,7 +81,7 @@ def draw_tables(seed: int, late: bool = False) -> Topology:
     read = {feed.step for step in drawing.steps for feed in step.feeds}
     steps = tuple(step for step in drawing.steps if step.verb != "source" or step.uid in read)
     tolerance = rng.choice(TOLERANCES_MS) if late else OUT_OF_ORDER_MS
-    split_size, width = rng.choice((5, 9, 20)), rng.choice((1, 2, 2, 3))
+    split_size, width = rng.choice((5, 9, 20)), rng.choice((1, 2, 3, 3))
     return Topology(steps, events, split_size, settings, tolerance, width)
 
 
@@ -98,9 +98,9 @@ def ticking_events(uid: str, count: int, back_ms: int, rng: random.Random) -> li
 def draw_windows(rng: random.Random) -> Windows:
     """Windows of any kind."""
     kind = rng.choice(KINDS)
-    slide = rng.choice((30, 50, 80, 150))
-    more = {"tumbling": 0, "sliding": rng.choice((20, slide, 2 * slide)), "cumulative": slide, "session": 0}
-    size = slide + more[kind]
+    slide = rng.choice((20, 20, 50, 100))
+    longer = {"sliding": (10, slide, 3 * slide), "cumulative": (slide, 3 * slide)}
+    size = slide + rng.choice(longer.get(kind, (0,)))
     return Windows(
         kind,  # type: ignore[arg-type]  # one of KINDS
         size,
@@ -159,8 +159,9 @@ class _Drawing:
         for step in self._tables:
             if step.uid in used and rng.random() < 0.7:
                 continue
-            width = rng.choice((0, rng.choice(WIDTHS)))
-            slow = rng.choice((0, 0.5, 4, 12))
+            # As wide as the windows it is called by them, and holds up one subtask and not the others.
+            width = rng.choice((0, 0, rng.choice(WIDTHS)))
+            slow = rng.choice((0, 0.5, 4, 20))
             self.steps.append(Step(f"out-{step.uid}", "rows", (Feed(step.uid),), width, cost_ms=slow))
 
     def _add_table(self, uid: str, windows: Windows) -> Step:
