@@ -1,4 +1,4 @@
-"""How many records the windows of a simulated job dropped as late, exactly once: over restarts and savepoints.
+"""How many records the windows of a simulated job dropped as late, each once, over restarts and savepoints.
 
 The product counts them in a metric, which begins anew with each deployment. Here the count of each subtask is
 noted at its snapshots, so that the count of a checkpoint is that of its deployment up to there, and that of
@@ -54,5 +54,7 @@ class LateCounts:
         found = Counter(self._begun[deployment])
         for (uid, _), counts in self._noted[deployment].items():
             # A subtask that had ended takes no further snapshots.
-            found[uid] += max((late for checkpoint, late in counts if checkpoint <= cut.checkpoint), default=0)
+            found[uid] += max(
+                (late for checkpoint, late in counts if checkpoint <= cut.checkpoint), default=0
+            )
         return found

@@ -309,13 +309,16 @@ TABLE_BUGS: dict[str, Bug] = {
     "all groups are restored at the least watermark": Bug(
         ((assignment, "share_operator", _share_at_the_least_watermark),), "rescales", 19, "unaligned"
     ),
-    "sessions that touch are not merged": Bug(((session_grouping, "_runs", _never_touching),)),
-    "a join forgets the rows that are restored": Bug(((WindowJoinOperator, "_load", _load_nothing),)),
+    "sessions that touch are not merged": Bug(((session_grouping, "_runs", _never_touching),), first=5),
+    "a join forgets the rows that are restored": Bug(
+        ((WindowJoinOperator, "_load", _load_nothing),), first=7
+    ),
     "windows are stored while a batch is half added": Bug(
         (
             (WindowsOperator, "process", _add_half),
             (WindowsOperator, "watermark", _watermark_of_whole_batches),
         ),
+        first=1,
     ),
 }
 """The same for windows of tables."""

@@ -12,6 +12,8 @@ from typing import Final, Literal
 
 from sim.topology import Feed, Item, Step, Topology
 
+Kind = Literal["tumbling", "sliding", "cumulative", "session"]
+
 TICK_MS: Final = 10
 """Event times are multiples of it, so that sessions often touch, and windows begin at a record."""
 OUT_OF_ORDER_MS: Final = 60
@@ -21,10 +23,8 @@ FAR_OUT_OF_ORDER_MS: Final = 300
 TOLERANCES_MS: Final = (0, 0, 50)
 """How much of that such a job allows."""
 WIDTHS: Final = (1, 1, 2, 2, 3)
-KINDS: Final = ("tumbling", "sliding", "sliding", "cumulative", "session", "session")
+KINDS: Final[tuple[Kind, ...]] = ("tumbling", "sliding", "sliding", "cumulative", "session", "session")
 HOWS: Final = ("inner", "left", "right", "full", "semi", "anti")
-
-Kind = Literal["tumbling", "sliding", "cumulative", "session"]
 
 
 @dataclass(frozen=True)
@@ -62,27 +62,21 @@ def draw_tables(seed: int, late: bool = False) -> Topology:
     back = FAR_OUT_OF_ORDER_MS if late else OUT_OF_ORDER_MS
     events = {step.uid: ticking_events(step.uid, rng.randrange(30, 60), back, rng) for step in sources}
     drawing = _Drawing(rng, sources)
-    # One table more at most: a seed's time goes to operators.
-    more = None if late else rng.choice((None, "join", "join", "again", "windows"))
-    drawing.add_windows(late)
-    if more == "windows":
-        drawing.add_windows()
-    elif more == "join":
-        drawing.add_join()
-    elif more == "again":
-        drawing.add_windows_of_windows()
+    drawing.add_tables(late)
     drawing.add_sinks()
-    settings: dict[str, str | int] = {
+    settings = _settings(rng)
+    tolerance = rng.choice(TOLERANCES_MS) if late else OUT_OF_ORDER_MS
+    split_size, width = rng.choice((5, 9, 20)), rng.choice((1, 2, 3, 3))
+    return Topology(drawing.used(), events, split_size, settings, tolerance, width)
+
+
+def _settings(rng: random.Random) -> dict[str, str | int]:
+    return {
         "taskmanager.network.credit-initial": rng.choice((1, 1, 2, 4)),
         "execution.buffer-timeout": rng.choice(("0ms", "2ms", "5ms", "20ms")),
         "execution.checkpointing.interval": rng.choice(("10ms", "25ms", "60ms")),
         "execution.checkpointing.data-inline-threshold": rng.choice(("0b", "20kb")),
     }
-    read = {feed.step for step in drawing.steps for feed in step.feeds}
-    steps = tuple(step for step in drawing.steps if step.verb != "source" or step.uid in read)
-    tolerance = rng.choice(TOLERANCES_MS) if late else OUT_OF_ORDER_MS
-    split_size, width = rng.choice((5, 9, 20)), rng.choice((1, 2, 3, 3))
-    return Topology(steps, events, split_size, settings, tolerance, width)
 
 
 def ticking_events(uid: str, count: int, back_ms: int, rng: random.Random) -> list[Item]:
@@ -102,7 +96,7 @@ def draw_windows(rng: random.Random) -> Windows:
     longer = {"sliding": (10, slide, 3 * slide), "cumulative": (slide, 3 * slide)}
     size = slide + rng.choice(longer.get(kind, (0,)))
     return Windows(
-        kind,  # type: ignore[arg-type]  # one of KINDS
+        kind,
         size,
         slide,
         keys=rng.choice((0, 2, 5, 11)),
@@ -118,6 +112,22 @@ class _Drawing:
         self._rng, self.steps = rng, list(sources)
         self._tables: list[Step] = []
 
+    def add_tables(self, late: bool) -> None:
+        """A table, and one more step at most, as a seed's time goes to operators."""
+        more = None if late else self._rng.choice((None, "join", "join", "again", "windows"))
+        self.add_windows(late)
+        if more == "windows":
+            self.add_windows()
+        elif more == "join":
+            self.add_join()
+        elif more == "again":
+            self.add_windows_of_windows()
+
+    def used(self) -> tuple[Step, ...]:
+        """All steps but sources that nobody reads."""
+        read = {feed.step for step in self.steps for feed in step.feeds}
+        return tuple(step for step in self.steps if step.verb != "source" or step.uid in read)
+
     def add_windows(self, late: bool = False) -> None:
         """A table of windows, over a source or a filter; of `late`, windows that have each record once."""
         windows = draw_windows(self._rng)
@@ -131,7 +141,8 @@ class _Drawing:
         assert left.windows is not None
         keys = rng.choice((2, 5, 11)) if left.windows.keys else 0
         windows = replace(left.windows, keys=keys, keeps=rng.choice((0, 2, 3)), times=rng.choice((1, 3)))
-        right = self._add_table("other", windows)
+        # Mostly later than the other one, whose rows wait for it.
+        right = self._add_table("other", windows, straight=0.2)
         feeds = (Feed(left.uid), Feed(right.uid))
         self._tables.append(
             Step("join", "join", feeds, self._width(), how=rng.choice(HOWS), windows=left.windows)
@@ -164,18 +175,18 @@ class _Drawing:
             slow = rng.choice((0, 0.5, 4, 20))
             self.steps.append(Step(f"out-{step.uid}", "rows", (Feed(step.uid),), width, cost_ms=slow))
 
-    def _add_table(self, uid: str, windows: Windows) -> Step:
+    def _add_table(self, uid: str, windows: Windows, straight: float = 0.6) -> Step:
         travel = self._rng.choice(("", "", "rebalance"))
-        feed = Feed(self._some_stream(uid), None, travel)
+        feed = Feed(self._some_stream(uid, straight), None, travel)
         self._tables.append(Step(uid, "windows", (feed,), self._width(), windows=windows))
         self.steps.append(self._tables[-1])
         return self._tables[-1]
 
-    def _some_stream(self, uid: str) -> str:
-        """A source, or a filter behind it, which may be slow."""
+    def _some_stream(self, uid: str, straight: float) -> str:
+        """A source, with this probability, or a filter behind it, which may be slow."""
         rng = self._rng
         source = rng.choice([step for step in self.steps if step.verb == "source"])
-        if rng.random() < 0.6:
+        if rng.random() < straight:
             return source.uid
         width = rng.choice((source.parallelism, rng.choice(WIDTHS)))
         feed = Feed(source.uid, None, rng.choice(("", "rebalance")))

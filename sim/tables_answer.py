@@ -47,7 +47,7 @@ class TablesAnswer:
     """What must come out.
 
     Attributes:
-        tables: uid of a step -> the rows of its table; no two have the same fixed part, in windows of records.
+        tables: uid of a step -> the rows of its table; no two have the same fixed part.
         sinks: uid of a sink -> uid of the table whose rows it gets.
         read: uid of a step of windows of records -> how many records are in its windows.
     """
@@ -93,9 +93,7 @@ def rows_of(windows: Windows, records: Iterable[tuple[int, int]]) -> list[TableR
     found: dict[tuple[Number, int, int], list[int]] = defaultdict(list)
     for key, timed in by_key.items():
         spans = (
-            _sessions(sorted(timed), windows.size_ms)
-            if windows.kind == "session"
-            else _spans(timed, windows)
+            _sessions(sorted(timed), windows.size_ms) if windows.kind == "session" else _spans(timed, windows)
         )
         for start, end, amount in spans:
             found[key, start, end].append(amount)
@@ -136,20 +134,14 @@ def by_window(rows: Iterable[TableRow], keys: int) -> list[TableRow]:
         key = (row.fixed.key or 0) % keys if keys else None
         found[key, row.fixed.start, row.fixed.end].append(row)
     return [
-        TableRow(
-            Fixed(*where, (_least(row.fixed.extremes for row in same), _most(row.fixed.extremes for row in same))),
-            (len(same), sum(row.sums[0] or 0 for row in same)),
-        )
+        TableRow(Fixed(*where, _extremes(same)), (len(same), sum(row.sums[0] or 0 for row in same)))
         for where, same in found.items()
-    ]  # fmt: skip
+    ]
 
 
-def _least(extremes: Iterable[tuple[Number, ...]]) -> int:
-    return min(least for least, _ in extremes if least is not None)
-
-
-def _most(extremes: Iterable[tuple[Number, ...]]) -> int:
-    return max(most for _, most in extremes if most is not None)
+def _extremes(rows: Iterable[TableRow]) -> tuple[int, int]:
+    extremes = [value for row in rows for value in row.fixed.extremes if value is not None]
+    return min(extremes), max(extremes)
 
 
 def joined(step: Step, left: Iterable[TableRow], right: Iterable[TableRow]) -> Iterator[TableRow]:
@@ -176,5 +168,3 @@ def _pair(
     where: Fixed, left: tuple[Number, ...], right: tuple[Number, ...], sums: tuple[Number, ...]
 ) -> TableRow:
     return TableRow(Fixed(*where[:3], (*left, *right)), sums)
-
-

@@ -161,7 +161,9 @@ def _demand_once(uid: str, got: Iterable[TableRow]) -> None:
     ends = Counter((row.fixed.key, row.fixed.end) for row in got)
     twice = [where for where, times in ends.items() if times > 1]
     if twice:
-        raise Violation(f"sink {uid!r} has several windows of a key with one end: {sorted(twice, key=repr)[:4]}")
+        raise Violation(
+            f"sink {uid!r} has several windows of a key with one end: {sorted(twice, key=repr)[:4]}"
+        )
 
 
 def _within(part: TableRow, whole: TableRow, exact: bool) -> bool:
@@ -173,11 +175,7 @@ def _within(part: TableRow, whole: TableRow, exact: bool) -> bool:
 
 
 def _near(row: TableRow, whole: dict[int | None, list[TableRow]]) -> list[TableRow]:
-    return [
-        other
-        for other in whole[row.fixed.key]
-        if other.fixed.start <= row.fixed.start < other.fixed.end
-    ]
+    return [other for other in whole[row.fixed.key] if other.fixed.start <= row.fixed.start < other.fixed.end]
 
 
 def _some(rows: Counter[TableRow] | Counter[Fixed]) -> str:

@@ -49,6 +49,8 @@ def run_tables(
     return TopologyOutcome(mode, topology, outcome, checks.in_flight, "tables", checks.dropped)
 
 
-def run_tables_without_faults(seed: int, mode: str | None = None, late: bool | None = None) -> TopologyOutcome:
+def run_tables_without_faults(
+    seed: int, mode: str | None = None, late: bool | None = None
+) -> TopologyOutcome:
     """The same, undisturbed but for the order of events."""
     return run_tables(seed, mode, NO_FAULTS, late=late)
