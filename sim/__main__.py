@@ -2,7 +2,8 @@
 """Command line of the simulator: `python -m sim --seeds 500`, or one seed with its story.
 
 Each seed stands for two simulations: one of the known jobs, whose every cut is checked record by record,
-and one of a random topology under one of the ways of taking checkpoints. `docs/simulator.md` has the rest.
+and one of a random topology under one of the ways of taking checkpoints. Every other seed also stands for one
+of a random topology with tables. `docs/simulator.md` has the rest.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from sim.exhaustive import driver_crashes
 from sim.ledger import Ledger, fingerprint
 from sim.topology_runs import MODES
 
+JOBS: Final = ("all", "known", "random", "tables")
 TELL_S: Final = 10.0
 """How often the progress of a long run is told."""
 
@@ -42,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="only this one")
-    parser.add_argument("--jobs", choices=("all", "known", "random"), default="all", help="which jobs")
+    parser.add_argument("--jobs", choices=JOBS, default="all", help="which jobs")
     parser.add_argument("--mode", choices=list(MODES), help="how random jobs take checkpoints; else by seed")
     parser.add_argument("--mix", choices=list(MIXES), help="what goes wrong mostly; else by seed")
     parser.add_argument("--story", action="store_true", help="with --seed: tell everything that happened")

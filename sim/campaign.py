@@ -1,7 +1,8 @@
 """Many seeds in several processes: what each part gave, added up, and the stories of those that failed.
 
 Each seed stands for two simulations: one of the known jobs, whose every cut is checked record by record,
-and one of a random topology under one of the ways of taking checkpoints.
+and one of a random topology under one of the ways of taking checkpoints. Every other seed also stands for one
+of a random topology with tables.
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ from typing import Any, Final
 from headgate.testing.simulation.faults import MIXES
 from headgate.testing.simulation.world import Outcome
 from sim.runs import run_seed
-from sim.topology_runs import run_topology
+from sim.tables_runs import run_tables
+from sim.topology_runs import TopologyOutcome, run_topology
 
 PART: Final = 10
 """Seeds that a process takes at a time."""
+TABLES_EVERY: Final = 2
+"""Of all seeds, every so many-th also stands for a topology with tables."""
 STORY: Final = 60
 """Last lines of a simulation that failed."""
 _DRAWN: Final = ("default", "default", "coordinator", "storage", "messages")
@@ -35,7 +39,7 @@ class Wanted:
     """Which simulations.
 
     Attributes:
-        jobs: "known", "random" or "all".
+        jobs: "known", "random", "tables" or "all".
         mode: how random topologies take checkpoints; None: as the seed draws.
         mix: name of the mix of faults; None: as the seed draws.
     """
@@ -129,13 +133,19 @@ def runs_of(seed: int, wanted: Wanted, story_max: int | None = STORY) -> Iterato
     """The simulations that a seed stands for."""
     name = wanted.mix or mix_of(seed)
     mix = MIXES[name]
-    if wanted.jobs != "random":
+    if wanted.jobs in ("known", "all"):
         again = f"python -m sim --jobs known --mix {name} --seed {seed} --story"
         yield Run(run_seed(seed, mix, story_max), again, name)
-    if wanted.jobs != "known":
-        drawn = run_topology(seed, wanted.mode, mix, story_max)
-        again = f"python -m sim --jobs random --mode {drawn.mode} --mix {name} --seed {seed} --story"
-        yield Run(drawn.outcome, again, name, drawn.topology.describe(), drawn.mode)
+    if wanted.jobs in ("random", "all"):
+        yield _drawn(run_topology(seed, wanted.mode, mix, story_max), name)
+    if wanted.jobs == "tables" or (wanted.jobs == "all" and seed % TABLES_EVERY == 0):
+        yield _drawn(run_tables(seed, wanted.mode, mix, story_max), name)
+
+
+def _drawn(drawn: TopologyOutcome, mix: str) -> Run:
+    seed = f"--seed {drawn.outcome.seed}"
+    again = f"python -m sim --jobs {drawn.jobs} --mode {drawn.mode} --mix {mix} {seed} --story"
+    return Run(drawn.outcome, again, mix, drawn.topology.describe(), drawn.mode)
 
 
 def run_part(seeds: range, wanted: Wanted) -> Tally:

@@ -7,6 +7,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
+from weakref import WeakKeyDictionary
+
+from msgspec import structs
 
 from headgate.api.sink import SinkWriterContext
 from headgate.api.source import Split
@@ -21,13 +24,16 @@ from headgate.core.alignment.handler_contract import TriggerSnapshot
 from headgate.core.checkpoint.coordinator import CheckpointCoordinator
 from headgate.core.execution import JobState
 from headgate.ha.leading import Leadership
-from headgate.restore import latest
+from headgate.restore import assignment, latest
 from headgate.runtime.master.attempt import deployment
 from headgate.runtime.master.checkpoints import checkpoint_master
 from headgate.runtime.master.checkpoints.committers import Committers
 from headgate.runtime.master.checkpoints.restore_points import RestorePoints
 from headgate.runtime.master.job_master import JobMaster
 from headgate.runtime.protocol import messages as m
+from headgate.runtime.worker.operators.columns import session_grouping
+from headgate.runtime.worker.operators.columns.window_join import WindowJoinOperator
+from headgate.runtime.worker.operators.columns.windows_operator import WindowsOperator
 from headgate.runtime.worker.operators.stateless import SinkOperator
 from headgate.runtime.worker.snapshot.snapshot_taker import SnapshotTaker
 from headgate.runtime.worker.task.gate_task import GateTask
@@ -165,11 +171,13 @@ class Bug:
         patches: what makes it.
         mix: the mix of faults that finds it best.
         first: the first seed of that mix that shows it, as measured; a search begins there.
+        mode: how topologies take checkpoints that show it; None: as seeds draw.
     """
 
     patches: tuple[Patch, ...]
     mix: str = "default"
     first: int = 0
+    mode: str | None = None
 
 
 BUGS: dict[str, Bug] = {
@@ -253,10 +261,73 @@ IN_FLIGHT_BUGS: dict[str, Bug] = {
 """The same for barriers that overtake records."""
 
 
+_share_operator = assignment.share_operator
+_process_rows = WindowsOperator.process
+_watermark = WindowsOperator.watermark
+_runs = session_grouping._runs
+
+
+def _share_at_the_least_watermark(old: Any, parallelism: int, *rest: Any) -> list[list[Any]]:
+    shares = _share_operator(old, parallelism, *rest)
+    if len(old) == parallelism:
+        return shares
+    return [[structs.replace(state, watermark=share[0].watermark) for state in share] for share in shares]
+
+
+def _never_touching(key: Any, start: Any, end: Any) -> Any:
+    return _runs(key, start, end - 1)
+
+
+def _load_nothing(_self: WindowJoinOperator, _into: Any, _keys: Any, _values: Any) -> None:
+    """Rows that waited for their window's end are in the checkpoint, and stay there."""
+
+
+_HALVES: WeakKeyDictionary[WindowsOperator, Any] = WeakKeyDictionary()
+"""What operators have not added yet of the batch that came last."""
+
+
+def _add_the_rest(self: WindowsOperator) -> None:
+    rest = _HALVES.pop(self, None)
+    if rest is not None:
+        _process_rows(self, rest)
+
+
+def _add_half(self: WindowsOperator, batch: Any) -> None:
+    _add_the_rest(self)
+    half = len(batch) // 2
+    if half:
+        _process_rows(self, batch.slice(0, half))
+    _HALVES[self] = batch.slice(half, len(batch))
+
+
+def _watermark_of_whole_batches(self: WindowsOperator, timestamp: int) -> None:
+    _add_the_rest(self)
+    _watermark(self, timestamp)
+
+
+TABLE_BUGS: dict[str, Bug] = {
+    "all groups are restored at the least watermark": Bug(
+        ((assignment, "share_operator", _share_at_the_least_watermark),), "rescales", 19, "unaligned"
+    ),
+    "sessions that touch are not merged": Bug(((session_grouping, "_runs", _never_touching),), first=5),
+    "a join forgets the rows that are restored": Bug(
+        ((WindowJoinOperator, "_load", _load_nothing),), first=7
+    ),
+    "windows are stored while a batch is half added": Bug(
+        (
+            (WindowsOperator, "process", _add_half),
+            (WindowsOperator, "watermark", _watermark_of_whole_batches),
+        ),
+        first=1,
+    ),
+}
+"""The same for windows of tables."""
+
+
 @contextmanager
 def planted(bug: str) -> Iterator[None]:
-    """The product with one of `BUGS` or `IN_FLIGHT_BUGS` in it."""
+    """The product with one of `BUGS`, `IN_FLIGHT_BUGS` or `TABLE_BUGS` in it."""
     with ExitStack() as patched:
-        for owner, name, wrong in (BUGS | IN_FLIGHT_BUGS)[bug].patches:
+        for owner, name, wrong in (BUGS | IN_FLIGHT_BUGS | TABLE_BUGS)[bug].patches:
             patched.enter_context(patch.object(owner, name, wrong))
         yield

@@ -9,7 +9,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from sim.tables import Windows
 
 LATENESS_MS = 60
 """How much earlier than a predecessor an event may be."""
@@ -20,6 +23,10 @@ SUMS = "sums"
 KEYED = ("count", "quiet")
 JUDGE = "judge"
 """As a count, but records wait until the broadcast feed has told `number` rules, which are passed on, too."""
+TABLES = ("windows", "again", "join")
+"""Tables of windows: of a stream, of the rows of another such table, and of two of them."""
+ROWS = "rows"
+"""A sink of a table."""
 WIDTHS = (1, 1, 2, 2, 3, 4)
 
 
@@ -60,13 +67,15 @@ class Step:
 
     Attributes:
         uid: its name.
-        verb: source, map, plain, filter, flat_map, split, count, judge, quiet or sink.
-        feeds: its inputs; several are a union.
-        parallelism: subtasks.
+        verb: source, map, plain, filter, flat_map, split, count, judge, quiet or sink; one of `TABLES`; rows.
+        feeds: its inputs; several are a union, or what is joined.
+        parallelism: subtasks; 0: as many as the job has, of what has to do with tables.
         number: what its function calculates with.
         cost_ms: virtual time that one record costs.
         tells: of a count, whether running sums go to a side output.
         notes: of a map, whether it keeps the idents of its records in operator state.
+        windows: of a table, what it computes; of one that reads tables, in which windows their rows lie.
+        how: of a join, its kind.
     """
 
     uid: str
@@ -77,6 +86,8 @@ class Step:
     cost_ms: float = 0.0
     tells: bool = False
     notes: bool = False
+    windows: Windows | None = None
+    how: str = ""
 
     @property
     def keyed(self) -> bool:
@@ -93,12 +104,16 @@ class Topology:
         events: source uid -> its events in arrival order.
         split_size: events of one split.
         settings: options that the seed drew.
+        lateness_ms: by how much events may be out of order without being late.
+        width: the job's parallelism, of what has none of its own.
     """
 
     steps: tuple[Step, ...]
     events: dict[str, list[Item]]
     split_size: int = 9
     settings: dict[str, str | int] = field(default_factory=dict)
+    lateness_ms: int = LATENESS_MS
+    width: int = 1
 
     def step(self, uid: str) -> Step:
         """The step called `uid`."""
@@ -110,7 +125,9 @@ class Topology:
 
     def describe(self) -> str:
         """One line per step, for whoever looks at a failure."""
-        return "\n".join(_line(step) for step in self.steps) + f"\n{self.settings}"
+        return "\n".join(_line(step) for step in self.steps) + (
+            f"\n{self.settings}, parallelism {self.width}, out of order by {self.lateness_ms} ms"
+        )
 
 
 def key_of(step: Step, value: int) -> str:
@@ -242,5 +259,6 @@ def _line(step: Step) -> str:
         feed.step + (f"/{feed.tag}" if feed.tag else "") + (f" by {feed.travel}" if feed.travel else "")
         for feed in step.feeds
     )
-    what = f"{'noting ' if step.notes else ''}{step.verb}({step.number}) x{step.parallelism}"
-    return f"  {step.uid}: {what} from {feeds or 'events'}, {step.cost_ms} ms"
+    what = f"{'noting ' if step.notes else ''}{step.how}{step.verb}({step.number}) x{step.parallelism}"
+    windows = f", {step.windows}" if step.windows is not None and step.verb == "windows" else ""
+    return f"  {step.uid}: {what} from {feeds or 'events'}, {step.cost_ms} ms{windows}"

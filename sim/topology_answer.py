@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sim.topology import ASIDE, GAP_MS, JUDGE, SUMS, Feed, Item, Step, Topology, key_of
+from sim.topology import ASIDE, GAP_MS, JUDGE, ROWS, SUMS, TABLES, Feed, Item, Step, Topology, key_of
 
 Lane = tuple[object, ...]
 Fact = tuple[str, str, int]
@@ -67,6 +67,7 @@ class Answer:
         noted: uid of a noting map -> the idents of the records that it takes.
         sums: uid of a sink of running sums -> uid of the counting step.
         free: steps with state that no alignment happens before.
+        streams: all streams, of which tables read some.
     """
 
     sinks: dict[str, Stream] = field(default_factory=dict)
@@ -74,12 +75,16 @@ class Answer:
     noted: dict[str, Counter[str]] = field(default_factory=dict)
     sums: dict[str, str] = field(default_factory=dict)
     free: set[str] = field(default_factory=set)
+    streams: dict[Feed, Stream] = field(default_factory=dict)
 
 
 def answer_of(topology: Topology) -> Answer:
-    """The answer to a topology."""
-    answer, streams = Answer(), {}
+    """The answer to a topology, but for its tables."""
+    answer = Answer()
+    streams = answer.streams
     for step in topology.steps:
+        if step.verb in (*TABLES, ROWS):
+            continue
         if step.verb == "source":
             told = [
                 Told(item, (step.uid, index // topology.split_size), (index,))

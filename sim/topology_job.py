@@ -30,7 +30,7 @@ from headgate.api.source import (
 )
 from headgate.api.streams.stream_classes import DataStream
 from sim.store import EventReader, EventSource, StoreCommitter, StoreWriter
-from sim.topology import ASIDE, GAP_MS, JUDGE, LATENESS_MS, SUMS, Feed, Item, Step, Topology, key_of
+from sim.topology import ASIDE, GAP_MS, JUDGE, SUMS, Feed, Item, Step, Topology, key_of
 from sim.worlds import cost
 
 LATE: list[tuple[str, str]] = []
@@ -277,20 +277,24 @@ def build(topology: Topology, env: Environment, run: str = "", spend: Callable[[
     streams: Streams = {}
     for step in topology.steps:
         if step.verb == "source":
-            source = ItemSource(topology.events[step.uid], topology.split_size)
-            streams[step.uid] = env.from_source(
-                source, uid=step.uid, parallelism=step.parallelism
-            ).with_event_time("at_ms", LATENESS_MS)
+            streams[step.uid] = source_of(topology, env, step)
         elif step.verb == "sink":
-            _fed(streams, step).sink_to(SlowSink(step, run, spend), uid=step.uid).set_parallelism(
+            fed(streams, step).sink_to(SlowSink(step, run, spend), uid=step.uid).set_parallelism(
                 step.parallelism
             )
         else:
-            made = _judged if step.verb == JUDGE else _applied
-            streams[step.uid] = made(streams, step, spend).set_parallelism(step.parallelism)
+            streams[step.uid] = applied(streams, step, spend).set_parallelism(step.parallelism)
 
 
-def _fed(streams: Mapping[str, DataStream[Any]], step: Step) -> DataStream[Any]:
+def source_of(topology: Topology, env: Environment, step: Step) -> DataStream[Any]:
+    """The stream of a source, with event time."""
+    source = ItemSource(topology.events[step.uid], topology.split_size)
+    stream = env.from_source(source, uid=step.uid, parallelism=step.parallelism)
+    return stream.with_event_time("at_ms", topology.lateness_ms)
+
+
+def fed(streams: Mapping[str, DataStream[Any]], step: Step) -> DataStream[Any]:
+    """What a step reads: one stream, or the union of several."""
     first, *others = (_travelling(streams, feed) for feed in step.feeds)
     return first.union(*others) if others else first
 
@@ -307,12 +311,15 @@ def _travelling(streams: Mapping[str, DataStream[Any]], feed: Feed) -> DataStrea
 def _judged(streams: Streams, step: Step, spend: Callable[[float], None]) -> DataStream[Any]:
     main = replace(step, feeds=tuple(feed for feed in step.feeds if feed.travel != "broadcast"))
     (rules,) = (streams[feed.step] for feed in step.feeds if feed.travel == "broadcast")
-    keyed = _fed(streams, main).key_by(KeyOf(step)).connect(rules.broadcast())
+    keyed = fed(streams, main).key_by(KeyOf(step)).connect(rules.broadcast())
     return keyed.process(Judging(step, spend), uid=step.uid)
 
 
-def _applied(streams: Streams, step: Step, spend: Callable[[float], None]) -> DataStream[Any]:
-    stream = _fed(streams, step)
+def applied(streams: Streams, step: Step, spend: Callable[[float], None]) -> DataStream[Any]:
+    """The stream that an operator of records gives."""
+    if step.verb == JUDGE:
+        return _judged(streams, step, spend)
+    stream = fed(streams, step)
     if step.notes:
         return stream.process(Noting(step, spend), uid=step.uid)
     if step.verb == "map":

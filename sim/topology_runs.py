@@ -44,17 +44,21 @@ class TopologyOutcome:
         topology: what ran.
         outcome: of the simulation.
         in_flight: records that completed checkpoints held beside state.
+        jobs: "random", or "tables".
+        dropped: records that windows of tables dropped as late.
     """
 
     mode: str
     topology: Topology
     outcome: Outcome
     in_flight: int
+    jobs: str = "random"
+    dropped: int = 0
 
     @property
     def again(self) -> str:
         """The command that shows it again."""
-        return f"python -m sim --jobs random --mode {self.mode} --seed {self.outcome.seed} --story"
+        return f"python -m sim --jobs {self.jobs} --mode {self.mode} --seed {self.outcome.seed} --story"
 
     def tell(self) -> str:
         """A failure with everything that is needed to look into it."""

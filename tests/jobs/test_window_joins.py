@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -83,13 +83,17 @@ class Job:
         parallelism: int,
         limit: float = float("inf"),
         step: Any = None,
+        limit_right: float | None = None,
+        inputs: tuple[list[list[Row]], list[list[Row]]] = (SPLITS, PAGES),
+        delay: str = "12s",
         **more: Any,
     ) -> None:
-        self.valves = [Valve(next(NUMBERS), limit, *SPLITS), Valve(next(NUMBERS), limit, *PAGES)]
+        limits = (limit, limit if limit_right is None else limit_right)
+        self.valves = [Valve(next(NUMBERS), most, *rows) for most, rows in zip(limits, inputs, strict=True)]
         self.env = environment(parallelism, {**TINY, "restart-strategy.type": "none", **more})
         self.env.checkpoints(every="10ms", storage=str(folder / "checkpoints"))
         orders, visits = (
-            self.env.from_source(valve, uid=uid).to_table(schema).with_watermark("at", "12s")
+            self.env.from_source(valve, uid=uid).to_table(schema).with_watermark("at", delay)
             for valve, uid, schema in zip(self.valves, ("orders", "visits"), (ORDERS, VISITS), strict=True)
         )
         window = F.window("at", SIZE)
@@ -117,6 +121,25 @@ def test_rows_that_wait_are_in_a_savepoint(tmp_path: Path, form: str, parallelis
         handle.result()
     Job(tmp_path, "full", parallelism).env.execute("join", restore_from=unquote(urlsplit(uri).path))
     assert published(tmp_path) == answer("full")
+
+
+@pytest.mark.parametrize("how", ["full", "semi"])
+def test_rows_come_to_restored_ones(tmp_path: Path, how: str) -> None:
+    """The left input is far ahead at the savepoint: its rows wait, and the right ones come to them."""
+    ordered = ([sorted(chain(*SPLITS), key=_at)], [sorted(chain(*PAGES), key=_at)])
+    job = Job(tmp_path, how, 1, 120, limit_right=20, inputs=ordered, delay="10ms")
+    with job.env.execute_async("join") as handle:
+        wait_until(lambda: handle.done or _read(handle) == 120 + 20, "the valves' records came")
+        uri = handle.stop(str(tmp_path / "savepoints"))
+        handle.result()
+    again = Job(tmp_path, how, 1, inputs=ordered, delay="10ms")
+    again.env.execute("join", restore_from=unquote(urlsplit(uri).path))
+    assert published(tmp_path) == answer(how)
+
+
+def _at(row: Row) -> int:
+    at: int = row["at"]
+    return at
 
 
 def _read(handle: Any) -> int:

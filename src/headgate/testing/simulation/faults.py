@@ -49,8 +49,10 @@ MIXES: Final[Mapping[str, FaultMix]] = {
     "coordinator": FaultMix((*DRIVER_KINDS, "fail_commit", "hang_disk", "kill", "repeat_messages"), 12),
     "storage": FaultMix((*STORAGE_KINDS, *DRIVER_KINDS[:3], "kill_while_writing", "kill", "ask_stop"), 12),
     "messages": FaultMix((*MESSAGE_KINDS, "kill", "raise_at_place", "cut_control", "pause"), 12),
+    # Several times the same: each is picked by itself.
+    "rescales": FaultMix((*["rescale"] * 5, "kill", "raise_at_place", "cancel"), 12),
 }
-"""Name -> mix of faults: all kinds, or mostly faults of drivers, of storage, or of control messages."""
+"""Name -> mix of faults: all kinds; mostly those of drivers, storage or messages; or other parallelisms."""
 
 SAVEPOINTS: Final = f"{URI}/savepoints"
 WIDTHS: Final = (1, 2, 3, 4)

@@ -42,18 +42,20 @@ class WindowJoinOperator(WindowsOperator):
         self._plan, self._keys = plan, plan.keys
         values = [each for each in schema if each.name not in (WINDOW_LAST, *plan.keys)]
         self._values = [each.name for each in values]
-        self._restored = RestoredWindows(
-            pa.schema([pa.field(each.name, each.type) for each in self._key_fields]),
-            pa.schema([pa.field(each.name, each.type) for each in values]),
-            numbered=True,
+        stored_keys, stored_values = (
+            pa.schema([pa.field(each.name, each.type) for each in fields])
+            for fields in (self._key_fields, values)
         )
+        # Rows that come have columns without nulls, restored ones do not say so; both lie in one table.
+        self._rows = pa.schema([pa.field(PANE, pa.int64()), *stored_keys, *stored_values])
+        self._restored = RestoredWindows(stored_keys, stored_values, numbered=True)
 
     def _windows_from(self, mark: int) -> KeptWindows:
         return KeptRows(self._keys, mark, self.context.max_parallelism)
 
     def _received(self, batch: pa.RecordBatch) -> pa.Table:
         columns = [WINDOW_LAST, *self._keys, *self._values]
-        return pa.table(batch).select(columns).rename_columns([PANE, *columns[1:]])
+        return pa.Table.from_arrays(pa.table(batch).select(columns).columns, schema=self._rows)
 
     def _results(self, ended: Ended) -> tuple[pa.RecordBatch, Int64s]:
         """Return the rows that have a partner, or need none."""
