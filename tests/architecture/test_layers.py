@@ -65,7 +65,7 @@ OURS = {
         "runtime.job",
 ],
     "runtime.worker.operators.columns": [
-        "common", "metrics", "records", "graph.table_nodes", "api.declared", "api.functions", "state",
+        "common", "metrics", "serde", "records", "graph.table_nodes", "api.declared", "api.functions", "state",
         "relational", "runtime.job", "runtime.worker.operators",
     ],
     "runtime.worker.exchange": [

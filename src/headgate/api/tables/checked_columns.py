@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from headgate.api.site import user_site
 from headgate.common.errors import PlanError
@@ -58,3 +58,19 @@ def projected(verb: str, child: Relation, chosen: list[tuple[str, Typed]]) -> Pr
     kept = next((n for n, e in chosen if isinstance(e, Column) and e.name == time), None)
     fields = tuple(Field(name, each.type, each.nullable) for name, each in chosen)
     return Project(Schema(fields, kept), child, tuple(each for _, each in chosen))
+
+
+def check_partitions(relation: Relation, verb: str, options: dict[str, Any]) -> None:
+    """Give the columns of the option `partition_by` the names that the plan's result has.
+
+    Raises:
+        PlanError: there is no such column, or none is left for the files.
+    """
+    given = options.get("partition_by", ())
+    names = [given] if isinstance(given, str) else list(given)
+    if not all(isinstance(name, str) and name for name in names):
+        return  # the sink refuses it
+    places = [place_of(relation, verb, name) for name in names]
+    if places and len(set(places)) == len(relation.schema):
+        raise PlanError(f"{verb}() ({user_site()}): partition_by has every column; leave one out")
+    options["partition_by"] = [relation.schema.names[place] for place in places]

@@ -15,7 +15,7 @@ from headgate.api.site import user_site
 from headgate.api.streams.event_time import WatermarkStrategy
 from headgate.api.streams.steps import ProgramContext
 from headgate.api.streams.stream_outputs import Outputs, StreamSink
-from headgate.api.tables.checked_columns import all_columns, place_of, projected, resolved
+from headgate.api.tables.checked_columns import all_columns, check_partitions, place_of, projected, resolved
 from headgate.api.tables.column import Column, ColumnLike, expression_of
 from headgate.api.tables.grouped_table import GroupedTable
 from headgate.api.tables.lowering import lowered, lowered_join
@@ -407,12 +407,12 @@ class Table(Generic[S]):
 
     def write_parquet(self, path: str | PathLike[str], uid: str | None = None, **options: Any) -> StreamSink:
         """Write Parquet files, as :meth:`DataStream.write_parquet`."""
-        self._check_partitions("write_parquet", options)
+        check_partitions(self._relation, "write_parquet", options)
         return self.to_stream().write_parquet(path, uid, **options)
 
     def write_json(self, path: str | PathLike[str], uid: str | None = None, **options: Any) -> StreamSink:
         """Write JSON lines, as :meth:`DataStream.write_json`."""
-        self._check_partitions("write_json", options)
+        check_partitions(self._relation, "write_json", options)
         return self.to_stream().write_json(path, uid, **options)
 
     def to_dataframe(self, job_name: str = "to_dataframe") -> DataFrame:
@@ -427,17 +427,6 @@ class Table(Generic[S]):
 
     def _of(self, relation: Relation) -> Table[S]:
         return Table(self._environment, relation, self._stream)
-
-    def _check_partitions(self, verb: str, options: dict[str, Any]) -> None:
-        """Raise PlanError for a column of `partition_by` that the table does not have, or if none is left."""
-        given = options.get("partition_by", ())
-        names = [given] if isinstance(given, str) else list(given)
-        if not all(isinstance(name, str) and name for name in names):
-            return  # the sink refuses it
-        places = [place_of(self._relation, verb, name) for name in names]
-        if places and len(set(places)) == len(self._relation.schema):
-            raise PlanError(f"{verb}() ({user_site()}): partition_by has every column; leave one out")
-        options["partition_by"] = [self.columns[place] for place in places]
 
     def _united(self, verb: str, other: Table[S], pairs: Callable[[Schema, Schema], list[Pair]]) -> Table[S]:
         where = f"{verb}() ({user_site()})"
