@@ -65,8 +65,8 @@ OURS = {
         "runtime.job",
 ],
     "runtime.worker.operators.columns": [
-        "common", "metrics", "serde", "records", "graph.table_nodes", "api.declared", "api.functions", "state",
-        "relational", "runtime.job", "runtime.worker.operators",
+        "common", "metrics", "serde", "records", "graph.table_nodes", "api.declared", "api.functions",
+        "state", "relational", "runtime.job", "runtime.worker.operators",
     ],
     "runtime.worker.exchange": [
         "common", "records", "graph", "core.credit", "runtime.job", "runtime.protocol",

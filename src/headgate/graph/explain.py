@@ -263,7 +263,7 @@ def _logical_line(node: Mapping[str, Any]) -> str:
     return "  ".join(words)
 
 
-def _inputs_text(node: Mapping[str, Any]) -> str:
+def _inputs_text(node: Mapping[str, list[str]]) -> str:
     if "broadcast_input" in node:
         return f"{node['inputs'][0]} and broadcast side {node['broadcast_input']}"
     return ", ".join(str(source) for source in node["inputs"])

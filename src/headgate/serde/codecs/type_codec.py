@@ -24,6 +24,7 @@ from headgate.serde.described_snapshot import DescribedSnapshot
 from headgate.serde.serializer import Buffer, TypeSerializer, TypeSerializerSnapshot
 
 T = TypeVar("T")
+P = TypeVar("P")
 
 _MODE_TYPED: Final = 0
 _MODE_TAGGED: Final = 1
@@ -126,7 +127,7 @@ class FormSerializer(TypeSerializer[T]):
                 f"a value does not fit its type {self.name} ({type(error).__name__}: {error})"
             ) from None
 
-    def encode_plain(self, plain: list[Any]) -> bytes:
+    def encode_plain(self, plain: list[P]) -> bytes:
         """Return the bytes of a batch of values that have been converted as `form.to_plain` does."""
         return plain_bytes(plain)
 
@@ -175,7 +176,7 @@ class FormSerializer(TypeSerializer[T]):
         return self.form.copy(value)  # type: ignore[no-any-return]
 
 
-def plain_bytes(plain: list[Any]) -> bytes:
+def plain_bytes(plain: list[P]) -> bytes:
     """Return the bytes of a batch of any codec's values, converted as its `to_plain` does."""
     try:
         return with_mode(_MODE_TYPED, plain)
