@@ -320,4 +320,9 @@ def after_watermark(
 def _part(name: str, given: Trigger | str | int | None) -> Trigger | None:
     if given is None or isinstance(given, Trigger):
         return given
+    if not isinstance(given, str | int):
+        raise PlanError(
+            f"after_watermark() ({user_site()}) got {given!r} of type {type(given).__name__} for {name!r}; "
+            "expected a trigger, a duration or None"
+        )
     return _Interval(checked_duration("after_watermark", name, given), TimeDomain.PROCESSING)

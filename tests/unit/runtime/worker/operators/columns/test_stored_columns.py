@@ -14,7 +14,7 @@ import pytest
 from headgate.api.declared.keyed_states import MapState, declared_state
 from headgate.api.tables.aggregation_state import windows_function
 from headgate.common.errors import StorageError
-from headgate.relational.aggregates import Grouping
+from headgate.relational.aggregating.grouping import Grouping
 from headgate.runtime.worker.operators.columns import window_state
 from headgate.runtime.worker.operators.columns.kept_rows import RowsView
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
