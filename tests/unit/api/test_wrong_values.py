@@ -12,6 +12,7 @@ from test_wrong_calls import ALL, stream
 import headgate as hg
 from headgate import spark, testing
 from headgate.api import functions
+from headgate.api.windows.windowed_stream import WindowRules
 from headgate.common.settings.config import Config
 from headgate.graph.partitioners import Forward
 from headgate.serde.verdicts import AsIs
@@ -44,6 +45,7 @@ SAMPLES: dict[str, Any] = {
     "frozenset": frozenset(),
     "VertexId": 1, "EdgeId": 1, "KeySelector": "k", "Literal": "text", "OnError": "fail", "Schema": "x",
     "None": None, "Query": print, "Partitioner": Forward(), "Compatibility": AsIs(), "Config": Config(),
+    "Window": hg.Window(0, 1), "WindowRules": WindowRules(hg.tumbling(1)),
 }  # fmt: skip
 
 ANYTHING = {

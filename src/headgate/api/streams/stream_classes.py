@@ -337,7 +337,7 @@ class KeyedStream(ShownAsLine, Looks[T], Generic[K, T]):
         """
         from headgate.api.windows.windowed_stream import windowed
 
-        return windowed(self._environment, self._number, self._key, windows, DataStream)
+        return windowed(self._environment, self._number, lambda: self._key, windows, DataStream)
 
 
 class BroadcastStream(DataStream[B]):

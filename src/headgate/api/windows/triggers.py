@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from headgate.api.site import user_site
 from headgate.api.windows.trigger import (
     CONTINUE,
     FIRE,
@@ -22,6 +23,7 @@ from headgate.api.windows.window import (
     checked_domain,
     checked_duration,
 )
+from headgate.common.errors import PlanError
 
 
 class EndOfWindow(Trigger):

@@ -365,9 +365,10 @@ def collect_list(what: str | Callable[[Any], Any]) -> Aggregate:
     return _CollectList(_checked("collect_list", what))
 
 
-def _checked(verb: str, what: str | Callable[[Any], Any]) -> str | Callable[[Any], Any]:
-    if callable(what) or what:
+def _checked(verb: str, what: Any) -> str | Callable[[Any], Any]:
+    if callable(what) or (isinstance(what, str) and what):
         return what
     raise PlanError(
-        f"{verb}() ({user_site()}) got {what!r}; expected the name of a field or a function of the record"
+        f"{verb}() ({user_site()}) got {what!r} of type {type(what).__name__}; expected the name of a field "
+        "or a function of the record"
     )

@@ -308,13 +308,14 @@ class WindowedStream(ShownAsLine, Generic[K, T, S]):
 def windowed(
     environment: ProgramContext,
     number: int,
-    key: KeySelector,
+    key: Callable[[], KeySelector],
     assigner: WindowAssigner,
     stream: Callable[[ProgramContext, int], S],
 ) -> WindowedStream[Any, Any, S]:
-    """Return the stream `number`, which is partitioned by `key`, in windows; PlanError if these are none."""
+    """Return the stream `number`, which is partitioned by `key()`, in windows, or raise PlanError."""
     if not isinstance(assigner, WindowAssigner):
         raise PlanError(
-            f'window() ({user_site()}) got {assigner!r}; expected windows such as hg.tumbling("1h")'
+            f"window() ({user_site()}) got {assigner!r} of type {type(assigner).__name__}; expected windows "
+            'such as hg.tumbling("1h")'
         )
-    return WindowedStream(environment, number, key, WindowRules(assigner), stream)
+    return WindowedStream(environment, number, key(), WindowRules(assigner), stream)
