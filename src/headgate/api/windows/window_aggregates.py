@@ -366,8 +366,11 @@ def collect_list(what: str | Callable[[Any], Any]) -> Aggregate:
 
 
 def _checked(verb: str, what: Any) -> str | Callable[[Any], Any]:
-    if callable(what) or (isinstance(what, str) and what):
+    if what and isinstance(what, str):
         return what
+    if callable(what):
+        function: Callable[[Any], Any] = what
+        return function
     raise PlanError(
         f"{verb}() ({user_site()}) got {what!r} of type {type(what).__name__}; expected the name of a field "
         "or a function of the record"
