@@ -5,58 +5,16 @@ Two processes, one per input file; prints a line ``PART {json}`` when a source o
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from pathlib import Path
 from typing import Any
 
 import bytewax.operators as op
-import orjson
 from bytewax.dataflow import Dataflow
-from bytewax.inputs import FixedPartitionedSource, StatefulSourcePartition
 from bytewax.outputs import DynamicSink, StatelessSinkPartition
+from bytewax_parts import JsonFiles, say
 
 FOLDER = os.environ["BENCH_DATA"]
-BATCH = 1000
-
-
-def say(**facts: Any) -> None:
-    """A line for `bytewax_run.py`."""
-    print("PART", json.dumps(facts), flush=True)
-
-
-class JsonFile(StatefulSourcePartition):
-    """One file of JSON lines; resumes at a byte."""
-
-    def __init__(self, path: str, resume: int | None) -> None:
-        self._file = open(path, "rb", buffering=1 << 20)  # noqa: SIM115 - read until the flow ends
-        self._file.seek(resume or 0)
-        say(start=time.time())
-
-    def next_batch(self) -> list[Any]:
-        """The next bids."""
-        readline, loads = self._file.readline, orjson.loads
-        lines = [line for _ in range(BATCH) if (line := readline())]
-        if not lines:
-            raise StopIteration
-        return [loads(line) for line in lines]
-
-    def snapshot(self) -> int:
-        """The position."""
-        return self._file.tell()
-
-
-class JsonFiles(FixedPartitionedSource):
-    """Both files."""
-
-    def list_parts(self) -> list[str]:
-        """Their names."""
-        return sorted(path.name for path in Path(FOLDER).iterdir())
-
-    def build_part(self, step_id: str, for_part: str, resume_state: int | None) -> JsonFile:
-        """Open one."""
-        return JsonFile(str(Path(FOLDER) / for_part), resume_state)
 
 
 class Summing(StatelessSinkPartition):
@@ -92,6 +50,6 @@ def count(state: int | None, _bid: Any) -> tuple[int, int]:
 
 
 flow = Dataflow("bids")
-bids = op.input("bids", flow, JsonFiles())
+bids = op.input("bids", flow, JsonFiles(FOLDER))
 keyed = op.map("key", bids, lambda bid: (str(bid["auction"]), bid))
 op.output("sums", op.stateful_map("count", keyed, count), SummingSink())

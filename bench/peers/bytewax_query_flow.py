@@ -1,14 +1,13 @@
 """Bytewax: the dataflow of one query. Run by `bytewax_query.py` as two processes in Bytewax's own
 environment.
 
-Reads JSON lines with orjson, one file in each process. A line ``PART {json}`` says when a source opens and
-when a sink closes. Windows end per key, by the times of its own bids and a wait that does not depend on the
-system's clock; the wait is long, because both files are read without regard to each other.
+Reads JSON lines with orjson, one file in each process. Windows end per key, by the times of its own bids and
+a wait that does not depend on the system's clock; the wait is long, because both files are read without regard
+to each other.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
@@ -21,56 +20,17 @@ import bytewax.operators as op
 import bytewax.operators.windowing as win
 import orjson
 from bytewax.dataflow import Dataflow
-from bytewax.inputs import FixedPartitionedSource, StatefulSourcePartition
 from bytewax.outputs import DynamicSink, StatelessSinkPartition
+from bytewax_parts import JsonFiles, say
 from orders import Order
 
 ORDER = Order.read(os.environ["BENCH_ORDER"])
-BATCH = 1000
 WAIT = timedelta(seconds=ORDER.wait_s)
 ALIGNED = datetime(2015, 1, 1, tzinfo=UTC)
 STARTED = datetime.now(UTC)
 HOT = {"apple": "0", "google": "1", "facebook": "2", "baidu": "3"}
 CHANNEL_ID = re.compile("(&|^)channel_id=([^&]*)")
 NAMES = [name for name, _ in ORDER.columns]
-
-
-def say(**facts: Any) -> None:
-    """A line for `bytewax_query.py`."""
-    print("PART", json.dumps(facts), flush=True)
-
-
-class JsonFile(StatefulSourcePartition):
-    """One file of JSON lines; resumes at a byte."""
-
-    def __init__(self, path: str, resume: int | None) -> None:
-        self._file = open(path, "rb", buffering=1 << 20)  # noqa: SIM115 - read until the flow ends
-        self._file.seek(resume or 0)
-        say(start=time.time())
-
-    def next_batch(self) -> list[Any]:
-        """The next bids."""
-        readline, loads = self._file.readline, orjson.loads
-        lines = [line for _ in range(BATCH) if (line := readline())]
-        if not lines:
-            raise StopIteration
-        return [loads(line) for line in lines]
-
-    def snapshot(self) -> int:
-        """The position."""
-        return self._file.tell()
-
-
-class JsonFiles(FixedPartitionedSource):
-    """Both files."""
-
-    def list_parts(self) -> list[str]:
-        """Their names."""
-        return sorted(path.name for path in Path(ORDER.tables["bid"].folder).iterdir())
-
-    def build_part(self, step_id: str, for_part: str, resume_state: int | None) -> JsonFile:
-        """Open one."""
-        return JsonFile(str(Path(ORDER.tables["bid"].folder) / for_part), resume_state)
 
 
 class Counting(StatelessSinkPartition):
@@ -250,4 +210,6 @@ STEPS = {
 }
 
 flow = Dataflow("bids")
-op.output("answer", STEPS[ORDER.text](op.input("bids", flow, JsonFiles())), AnswerSink())
+op.output(
+    "answer", STEPS[ORDER.text](op.input("bids", flow, JsonFiles(ORDER.tables["bid"].folder))), AnswerSink()
+)

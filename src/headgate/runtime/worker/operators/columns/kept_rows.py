@@ -9,7 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.runtime.worker.operators.columns.groups_ahead import GroupsAhead
-from headgate.runtime.worker.operators.columns.kept_windows import PANE, Ended, Restoring, WindowsView
+from headgate.runtime.worker.operators.columns.kept_windows import (
+    PANE,
+    Ended,
+    Restoring,
+    RestoringBy,
+    WindowsView,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,7 +40,7 @@ class KeptRows:
         """Return where the restored rows of a key group go, which stood at `mark`."""
         if mark > self._mark:
             self._ahead.add(group, mark)
-        return _Restored(self._put)
+        return RestoringBy(self._put)
 
     def add(self, rows: pa.Table, marks: Int64s) -> int:
         """Add rows, of which each came at its watermark of `marks`; return how many were too late."""
@@ -90,8 +96,3 @@ class RowsView:
     def release(self) -> None:
         """Let the tables go; more than once does no harm."""
         self._tables = []
-
-
-class _Restored:
-    def __init__(self, put: Callable[[pa.Table], None]) -> None:
-        self.add = put

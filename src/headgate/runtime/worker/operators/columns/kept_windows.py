@@ -47,6 +47,13 @@ class Restoring(Protocol):
         """Add accumulators with the column `PANE`, in any number of rows per key."""
 
 
+class RestoringBy:
+    """Gives restored accumulators to a function."""
+
+    def __init__(self, put: Callable[[pa.Table], None]) -> None:
+        self.add = put
+
+
 class KeptWindows(Protocol):
     """Accumulators by key and window."""
 

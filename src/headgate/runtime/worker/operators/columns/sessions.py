@@ -16,7 +16,14 @@ import pyarrow.compute as pc
 from headgate.common.time import WATERMARK_MAX
 from headgate.relational.aggregating.accumulators import Accumulator
 from headgate.runtime.worker.operators.columns.groups_ahead import GroupsAhead
-from headgate.runtime.worker.operators.columns.kept_windows import PANE, ROWS, Ended, Restoring, WindowsView
+from headgate.runtime.worker.operators.columns.kept_windows import (
+    PANE,
+    ROWS,
+    Ended,
+    Restoring,
+    RestoringBy,
+    WindowsView,
+)
 from headgate.runtime.worker.operators.columns.panes import hashes_of_rows
 from headgate.runtime.worker.operators.columns.session_grouping import END, SessionGrouping
 
@@ -78,7 +85,7 @@ class SessionWindows:
         """Return where the restored sessions of a key group go, which stood at `mark`."""
         if mark > self._mark:
             self._ahead.add(group, mark)
-        return _Restored(self._put)
+        return RestoringBy(self._put)
 
     def add(self, rows: pa.Table, marks: Int64s) -> int:
         """Add sessions, of which each came at its watermark of `marks`; return how many rows were late.
@@ -164,11 +171,6 @@ class SessionsView:
     def release(self) -> None:
         """Let the tables go; more than once does no harm."""
         self._tables = []
-
-
-class _Restored:
-    def __init__(self, put: Callable[[pa.Table], None]) -> None:
-        self.add = put
 
 
 def _with_late(grouping: SessionGrouping) -> SessionGrouping:

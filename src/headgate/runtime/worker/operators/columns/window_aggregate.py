@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +15,10 @@ from headgate.relational.relations import HIDDEN, WINDOW_START, Aggregation
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.accumulating import accumulators_of, keys_of
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
-from headgate.runtime.worker.operators.columns.kept_windows import PANE, ROWS, Ended, KeptWindows, Restoring
+from headgate.runtime.worker.operators.columns.kept_windows import PANE, ROWS, Ended, KeptWindows
 from headgate.runtime.worker.operators.columns.paned_windows import PanedWindows
-from headgate.runtime.worker.operators.columns.restored_windows import RestoredWindows
 from headgate.runtime.worker.operators.columns.session_grouping import SessionGrouping
 from headgate.runtime.worker.operators.columns.sessions import SessionWindows
-from headgate.runtime.worker.operators.columns.window_state import PendingWindows
 from headgate.runtime.worker.operators.columns.window_times import SessionTimes, times_of
 from headgate.runtime.worker.operators.columns.windows_operator import WindowsOperator, window_column
 
@@ -34,19 +32,17 @@ class WindowAggregateOperator(WindowsOperator):
     def __init__(
         self, context: OperatorContext, plan: Aggregation, function: KeyedProcessFunction[Any, Any, Any]
     ) -> None:
-        super().__init__(context, [plan.child.schema.fields[place] for place in plan.keys], function)
+        keys = [plan.child.schema.fields[place] for place in plan.keys]
+        self._merging = Grouping(keys_of(plan), accumulators_of(plan))
+        values = pa.schema([pa.field(name, kind) for name, kind in self._merging.fields])
+        super().__init__(context, keys, values, self._merging, function)
         self._plan, self._times = plan, times_of(plan.window)
-        self._keys, self._columns = keys_of(plan), accumulators_of(plan)
-        keys = pa.schema([pa.field(each.name, each.type) for each in self._key_fields])
-        self._fields = Grouping(self._keys, self._columns).fields
-        values = pa.schema([pa.field(name, kind) for name, kind in self._fields])
-        self._restored = RestoredWindows(keys, values)
 
     def _windows_from(self, mark: int) -> KeptWindows:
-        groups = self.context.max_parallelism
+        groups, columns = self.context.max_parallelism, self._merging.columns
         if isinstance(self._times, SessionTimes):
-            return SessionWindows(SessionGrouping((PANE, *self._keys), self._columns), mark, groups)
-        return PanedWindows(Grouping(self._keys, self._columns), self._times, mark, groups)
+            return SessionWindows(SessionGrouping((PANE, *self._keys), columns), mark, groups)
+        return PanedWindows(self._merging, self._times, mark, groups)
 
     def _stretches(self, marks: Int64s) -> Iterable[tuple[int, int]]:
         # A row may be late for some of its windows only: they go before it is added, whatever the batches.
@@ -54,7 +50,7 @@ class WindowAggregateOperator(WindowsOperator):
         return pairwise([*starts, len(marks)])
 
     def _received(self, batch: pa.RecordBatch) -> pa.Table:
-        return pa.table(batch).select([PANE, *self._keys, *(name for name, _ in self._fields), ROWS])
+        return pa.table(batch).select([PANE, *self._keys, *(name for name, _ in self._merging.fields), ROWS])
 
     def _results(self, ended: Ended) -> tuple[pa.RecordBatch, Int64s]:
         """Return the rows of windows that have ended: keys, window, results."""
@@ -74,14 +70,6 @@ class WindowAggregateOperator(WindowsOperator):
         if WINDOW_START in ended.table.column_names:
             starts = ended.table.column(WINDOW_START).to_numpy()
         return window_column(starts, ended.ends)
-
-    def _pending(self) -> PendingWindows:
-        views, groups = self._kept.at_snapshot(), self.context.max_parallelism
-        grouping = Grouping(self._keys, self._columns)
-        return PendingWindows(views, self._keys, grouping, self._target, self._groups, groups)
-
-    def _load(self, into: Restoring, keys: Sequence[Hashable], values: Sequence[Any]) -> None:
-        self._restored.load(into, keys, values)
 
 
 def _plain(column: pa.ChunkedArray) -> pa.Array:

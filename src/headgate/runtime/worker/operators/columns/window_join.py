@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -13,9 +12,7 @@ from headgate.api.functions import KeyedProcessFunction
 from headgate.relational.relations import SIDE, WINDOW_LAST, WINDOW_START, WindowJoin
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.kept_rows import KeptRows
-from headgate.runtime.worker.operators.columns.kept_windows import PANE, Ended, KeptWindows, Restoring
-from headgate.runtime.worker.operators.columns.restored_windows import RestoredWindows
-from headgate.runtime.worker.operators.columns.window_state import PendingWindows
+from headgate.runtime.worker.operators.columns.kept_windows import PANE, Ended, KeptWindows
 from headgate.runtime.worker.operators.columns.windows_operator import WindowsOperator, window_column
 
 if TYPE_CHECKING:
@@ -38,17 +35,14 @@ class WindowJoinOperator(WindowsOperator):
         self, context: OperatorContext, plan: WindowJoin, function: KeyedProcessFunction[Any, Any, Any]
     ) -> None:
         schema = plan.left.schema
-        super().__init__(context, [schema.fields[schema.place(name)] for name in plan.keys], function)
-        self._plan, self._keys = plan, plan.keys
-        values = [each for each in schema if each.name not in (WINDOW_LAST, *plan.keys)]
-        self._values = [each.name for each in values]
-        stored_keys, stored_values = (
-            pa.schema([pa.field(each.name, each.type) for each in fields])
-            for fields in (self._key_fields, values)
-        )
+        keys = [schema.fields[schema.place(name)] for name in plan.keys]
+        others = [each for each in schema if each.name not in (WINDOW_LAST, *plan.keys)]
+        values = pa.schema([pa.field(each.name, each.type) for each in others])
+        super().__init__(context, keys, values, None, function)
+        self._plan, self._values = plan, values.names
         # Rows that come have columns without nulls, restored ones do not say so; both lie in one table.
-        self._rows = pa.schema([pa.field(PANE, pa.int64()), *stored_keys, *stored_values])
-        self._restored = RestoredWindows(stored_keys, stored_values, numbered=True)
+        of_keys = [pa.field(each.name, each.type) for each in keys]
+        self._rows = pa.schema([pa.field(PANE, pa.int64()), *of_keys, *values])
 
     def _windows_from(self, mark: int) -> KeptWindows:
         return KeptRows(self._keys, mark, self.context.max_parallelism)
@@ -81,10 +75,3 @@ class WindowJoinOperator(WindowsOperator):
             *(found.column(name).combine_chunks() for name in others),
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-    def _pending(self) -> PendingWindows:
-        views, groups = self._kept.at_snapshot(), self.context.max_parallelism
-        return PendingWindows(views, self._keys, None, self._target, self._groups, groups)
-
-    def _load(self, into: Restoring, keys: Sequence[Hashable], values: Sequence[Any]) -> None:
-        self._restored.load(into, keys, values)

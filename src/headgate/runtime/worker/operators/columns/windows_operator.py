@@ -19,12 +19,14 @@ from headgate.common.time import WATERMARK_MIN
 from headgate.metrics.metric_table import LATE_RECORDS
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
+from headgate.relational.aggregating.grouping import Grouping
 from headgate.relational.python_types import plain_type
 from headgate.relational.schema import Field
 from headgate.relational.spark_types import WINDOW
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
-from headgate.runtime.worker.operators.columns.kept_windows import Ended, KeptWindows, Restoring
+from headgate.runtime.worker.operators.columns.kept_windows import Ended, KeptWindows
+from headgate.runtime.worker.operators.columns.restored_windows import RestoredWindows
 from headgate.runtime.worker.operators.columns.window_state import AHEAD, WINDOWS, PendingWindows
 from headgate.runtime.worker.operators.function_state import FunctionState
 from headgate.runtime.worker.operators.keyed_state import PendingKeyedState, earlier_state
@@ -41,17 +43,26 @@ if TYPE_CHECKING:
 
 
 class WindowsOperator(Operator):
-    """Keeps windows of event time for the key groups of its subtask; `function` declares their state."""
+    """Keeps windows of event time for the key groups of its subtask; `function` declares their state.
+
+    `keys` and `values` are the columns of the rows that it keeps. `grouping` merges those of a key and pane;
+    None: they stay several.
+    """
 
     def __init__(
         self,
         context: OperatorContext,
-        key_fields: Sequence[Field],
+        keys: Sequence[Field],
+        values: pa.Schema,
+        grouping: Grouping | None,
         function: KeyedProcessFunction[Any, Any, Any],
     ) -> None:
         super().__init__(context)
         self._function, self._state = function, declared_state(function)
-        self._key_fields = key_fields
+        self._key_fields, self._grouping = keys, grouping
+        self._keys = tuple(field.name for field in keys)
+        of_keys = pa.schema([pa.field(each.name, each.type) for each in keys])
+        self._restored = RestoredWindows(of_keys, values, numbered=grouping is None)
         self._late = 0
 
     @abstractmethod
@@ -65,14 +76,6 @@ class WindowsOperator(Operator):
     @abstractmethod
     def _results(self, ended: Ended) -> tuple[pa.RecordBatch, Int64s]:
         """Return the rows of windows that have ended, and their event times."""
-
-    @abstractmethod
-    def _pending(self) -> PendingWindows:
-        """Return the windows as they are now, to be stored."""
-
-    @abstractmethod
-    def _load(self, into: Restoring, keys: Sequence[Hashable], values: Sequence[Any]) -> None:
-        """Add the stored windows of some keys to `into`."""
 
     def open(self) -> None:
         """Restore the windows and the event time of the snapshots."""
@@ -100,7 +103,7 @@ class WindowsOperator(Operator):
                 mark = WATERMARK_MIN if state.watermark is None else state.watermark
                 for entries in (entries for section in base for entries in section.entries(restore.groups)):
                     into = self._kept.of_group(entries.group, ahead.get(entries.group, mark))
-                    self._load(into, entries.keys, entries.values)
+                    self._restored.load(into, entries.keys, entries.values)
 
     def process(self, batch: Batch) -> None:
         """Add the rows of a batch to their windows, then let the windows go that have ended."""
@@ -155,8 +158,12 @@ class WindowsOperator(Operator):
         keyed = PendingKeyedState(self.context.uid, pending, self._mark, None, self._key_shapes())
         return self._own.snapshot(keyed)
 
+    def _pending(self) -> PendingWindows:
+        views, groups = self._kept.at_snapshot(), self.context.max_parallelism
+        return PendingWindows(views, self._keys, self._grouping, self._target, self._groups, groups)
+
     def _key_shapes(self) -> list[Plain]:
-        kinds = tuple(plain_type(field.type) for field in self._key_fields) or (int,)
+        kinds = tuple(plain_type(field.type) for field in self._key_fields)
         return stored_shapes({kinds if len(kinds) > 1 else kinds[0]})
 
     def state_types(self) -> StateTypes:
