@@ -2,8 +2,8 @@
 environment.
 
 Reads JSON lines with orjson, one file in each process. Windows end per key, by the times of its own bids and
-a wait that does not depend on the system's clock; the wait is long, because both files are read without regard
-to each other.
+a wait that does not depend on the system's clock; the wait is long, because both files are read without
+regard to each other.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from headgate.api.windows.keeping import WindowContext
 from headgate.api.windows.trigger import Trigger, TriggerContext, TriggerResult
 from headgate.api.windows.triggers import after_watermark, at_end, continuous, every_count, purging
 from headgate.api.windows.window import Window
-from headgate.api.windows.window_aggregates import (  # PySpark's names  # PySpark's names
+from headgate.api.windows.window_aggregates import (
     Aggregate,
     avg,
     collect_list,
