@@ -184,7 +184,7 @@ def call(function: str, *arguments: ColumnLike) -> Column:
 def aggregate(
     function: str, *arguments: ColumnLike, settings: tuple[Setting, ...] = (), named: bool = False
 ) -> Column:
-    """Return an aggregate of a group's rows; its column is called after the settings, too, if `named`."""
+    """Return an aggregate of a group's rows; with `named` the settings are part of its column's name."""
     return Column(AggregateCall(function, tuple(map(expression_of, arguments)), settings, named))
 
 

@@ -31,7 +31,7 @@ def columns_of_parts(name: str, parts: Sequence[AnyAccumulator]) -> list[tuple[s
 
 
 def fields_of(name: str, each: AnyAccumulator) -> Fields:
-    """Return the columns of an accumulator that is called `name` in a `Grouping`."""
+    """Return names and types of the columns that an accumulator has in a `Grouping`, where it is called `name`."""
     if isinstance(each, Accumulator):
         return ((name, each.type),)
     return tuple((accumulator_column(name, field), kind) for field, kind in each.fields)
