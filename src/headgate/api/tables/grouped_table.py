@@ -168,7 +168,7 @@ class GroupedTable(Generic[T]):
         self, where: str, child: Relation, keys: list[tuple[str, Typed]], found: list[Aggregate],
         uid: str | None,
     ) -> Aggregation:  # fmt: skip
-        """Return the aggregation's plan; its child computes the keys and the aggregates' arguments, and nothing else."""
+        """Return the aggregation's plan; its child computes only the keys and the aggregates' arguments."""
         chosen, moved = list(keys), []
         for each in found:
             columns: list[Typed] = []

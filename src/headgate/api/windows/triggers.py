@@ -289,7 +289,7 @@ def continuous(interval: str | int, time: str = "event") -> Trigger:
 
 
 def purging(trigger: Trigger) -> Trigger:
-    """Return a trigger that forgets what a window holds whenever `trigger` fires: each result is of new records.
+    """Return a trigger that forgets what a window holds whenever `trigger` fires, so a result is of new ones.
 
     Example:
         >>> import headgate as hg

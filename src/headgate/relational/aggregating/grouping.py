@@ -31,7 +31,7 @@ def columns_of_parts(name: str, parts: Sequence[AnyAccumulator]) -> list[tuple[s
 
 
 def fields_of(name: str, each: AnyAccumulator) -> Fields:
-    """Return names and types of the columns that an accumulator has in a `Grouping`, where it is called `name`."""
+    """Return the columns, names and types, that an accumulator called `name` has in a `Grouping`."""
     if isinstance(each, Accumulator):
         return ((name, each.type),)
     return tuple((accumulator_column(name, field), kind) for field, kind in each.fields)
