@@ -23,6 +23,7 @@ from typing_extensions import override
 import headgate as hg
 from headgate.connectors.files import json_source
 from headgate.connectors.files.committer import FilesCommitter
+from headgate.connectors.files.folder_layout import Layout
 from headgate.connectors.files.sink import FilesSink, FilesWriter, JsonFormat
 from headgate.connectors.generator import ThrottledReader, ThrottledSource
 from proof.strikes import reached
@@ -130,7 +131,7 @@ class StruckSink(FilesSink):
 
     @override
     def create_committer(self) -> hg.SinkCommitter:
-        return StruckCommitter(self.path)
+        return StruckCommitter(self.path, self.layout.success_markers)
 
 
 class StruckWriter(FilesWriter):
@@ -201,7 +202,7 @@ def build(
     if source_parallelism is not None:
         timed.set_parallelism(source_parallelism)
     weeks = timed.key_by("author").process(Weeks(Brake(place.gate, cost_s)), uid="weeks")
-    weeks.sink_to(StruckSink(place.out, JsonFormat(), 1 << 20, "append"), uid="lines")
+    weeks.sink_to(StruckSink(place.out, JsonFormat(), 1 << 20, "append", Layout()), uid="lines")
 
 
 def write_input(folder: Path, seed: int) -> Answer:

@@ -224,7 +224,11 @@ def plain(value: Any) -> Any:
 def counting(version: Version, old: bool) -> Any:
     """The keyed function: shows all of its states, then changes them."""
     kinds = {"value": hg.ValueState, "list": hg.ListState, "map": hg.MapState}
-    makers = {"value": hg.value_state, "list": hg.list_state, "map": hg.map_state}
+    makers: dict[str, Callable[..., Any]] = {
+        "value": hg.value_state,
+        "list": hg.list_state,
+        "map": hg.map_state,
+    }
 
     def shown(self: Any, name: str) -> Any:
         kind, state = version.states[name][0], getattr(self, name)

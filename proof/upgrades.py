@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.common.errors import HeadgateError
+from headgate.common.settings.state_options import IGNORE_UNCLAIMED_STATE
 from headgate.offline import judging
 from headgate.offline.upgrade import Verdict
 from proof.record import FOLDER, commit, write_json
@@ -154,7 +155,7 @@ class Upgrades:
             plan = env.plan("words")
             disk, metadata = open_checkpoint(str(snapshot))
             config = env._settings
-            allow = config.get(judging.IGNORE_UNCLAIMED_STATE)
+            allow = config.get(IGNORE_UNCLAIMED_STATE)
             judge = judging.Judgement(disk, metadata, env.program.nodes(), plan, allow, config)
             report = judge.report(str(snapshot), "words")
         except HeadgateError as error:

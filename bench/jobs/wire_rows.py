@@ -50,6 +50,7 @@ def main() -> None:
         Bid: lambda i: Bid(i, f"bidder {i % 97}", i / 7),
     }
     costs: dict[str, float] = {}
+    back: object = None
     records = 0
     for kind, make in makers.items():
         codec = codec_of(kind if kind is Bid else None)

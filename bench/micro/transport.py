@@ -254,7 +254,7 @@ def in_loop(sock: socket.socket, seconds: float) -> tuple[int, int]:
 def send_forever(address: str, size: int, pause_s: float, report: Any) -> None:
     """Child: send checksummed frames until the peer is gone, at most one per pause."""
     from headgate.runtime.protocol.frames import encode_header
-    from headgate.runtime.transport.sockets import send_frame
+    from headgate.runtime.transport.sockets import send_parts
 
     sock = connect(address, 10_000)
     payload = os.urandom(size)
@@ -262,7 +262,7 @@ def send_forever(address: str, size: int, pause_s: float, report: Any) -> None:
     header = encode_header(frame, 1, 1)
     try:
         while True:
-            send_frame(sock, header, frame.parts)
+            send_parts(sock, [header, *frame.parts])
             time.sleep(pause_s)
     except OSError:
         report.put(0)
