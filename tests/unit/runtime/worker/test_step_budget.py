@@ -82,6 +82,30 @@ def test_noise_does_not_drive_the_pace_away(seed: int) -> None:
     assert max(settled) < 5_000
 
 
+def test_a_step_that_sends_windows_out_does_not_shorten_the_next_ones() -> None:
+    """Every fourth step takes three times the target for a reason of its own; the records are cheap."""
+    clock = ManualClock(0)
+    budget = StepBudget(clock, 10)
+    for turn in range(200):
+        with budget.step() as step:
+            step.records = budget.records
+            clock.now += 1 + budget.records * 0.001 + (30 if turn % 4 == 3 else 0)  # type: ignore[assignment]
+    assert budget.records > 5_000
+
+
+def test_short_steps_of_few_records_do_not_shorten_the_next_ones() -> None:
+    """What little input costs, by itself and by chance, is not taken for the cost of records."""
+    clock, rng = ManualClock(0), random.Random(1)
+    budget = StepBudget(clock, 10)
+    for _ in range(12):
+        stepped(budget, clock, 0)
+    for _ in range(100):
+        with budget.step() as step:
+            step.records = 3
+            clock.now += rng.uniform(0.5, 5)  # type: ignore[assignment]
+    assert budget.records == RECORDS_MAX
+
+
 def test_a_step_without_records_teaches_nothing() -> None:
     """Events are measured as busy time only."""
     clock = ManualClock(0)

@@ -3,6 +3,9 @@
 A step has a fixed cost and a cost per record. If the fixed cost alone is about the desired duration (a sink
 that calls a server once per batch), smaller batches would slow everything down and shorten no step: then a
 step gets so many records that they cost as much again as the fixed part.
+
+A single step that was somewhat too long says little about its records: it may have sent out windows. So it
+takes two of them, one after the other, to shorten the next ones, or one that was far too long.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from headgate.runtime.worker.task.time_shares import TimeShares
 RECORDS_MAX = 32_768
 RECORDS_FIRST = 256
 _SMOOTHING = 0.3
+_FAR_TOO_LONG = 10
+"""Times the desired duration."""
 _TELLING = 1.4
 """Ratio of the sizes of two steps from which the fixed cost of a step can be estimated."""
 
@@ -22,14 +27,15 @@ _TELLING = 1.4
 class StepBudget:
     """Measures the steps of a subtask, and chooses how many records the next step takes."""
 
-    __slots__ = ("_cost", "_fixed", "_last", "_step", "_target", "records", "times")
+    __slots__ = ("_before", "_cost", "_fixed", "_last", "_step", "_target", "records", "times")
 
     def __init__(self, clock: Clock, target_ms: int) -> None:
         self._target = max(1, target_ms)
         self.records = RECORDS_FIRST  # how many records the next step should take
         self.times = TimeShares(clock)  # how the subtask spends its time
         self._step = Step(self)
-        self._cost: float | None = None
+        self._cost = 0.0  # of a record, in ms
+        self._before: float | None = None  # what a record of the step before cost
         self._fixed: float | None = None
         self._last: tuple[int, float] | None = None
 
@@ -42,14 +48,23 @@ class StepBudget:
 
     def took(self, records: int, elapsed_ms: float) -> None:
         """Learn from a step of `records` in `elapsed_ms`, and choose the size of the next one."""
-        if records:
-            self._learn_fixed(records, elapsed_ms)
-            fixed = self._fixed or 0.0
-            self._cost = _smoothed(self._cost, max(0.0, elapsed_ms - fixed) / records)
-            budget = max(self._target - fixed, fixed)
-            # Grow by doubling at most: one cheap step says little about a large one.
-            most = min(RECORDS_MAX, 2 * self.records)
-            self.records = most if self._cost * most <= budget else max(1, int(budget / self._cost))
+        if not records:
+            return
+        self._learn_fixed(records, elapsed_ms)
+        fixed = self._fixed or 0.0
+        self._learn_cost(max(0.0, elapsed_ms - fixed) / records, elapsed_ms)
+        budget = max(self._target - fixed, fixed)
+        # Grow by doubling at most: one cheap step says little about a large one.
+        most = min(RECORDS_MAX, 2 * self.records)
+        fitting = most if self._cost * most <= budget else max(1, int(budget / self._cost))
+        # A step that was short enough, perhaps as it had few records, is no reason to take fewer.
+        self.records = max(fitting, self.records) if elapsed_ms <= self._target else fitting
+
+    def _learn_cost(self, cost: float, elapsed_ms: float) -> None:
+        before, self._before = self._before, cost
+        if before is not None and elapsed_ms < _FAR_TOO_LONG * self._target:
+            cost = min(before, cost)
+        self._cost = cost if before is None else _smoothed(self._cost, cost)
 
     def _learn_fixed(self, records: int, elapsed_ms: float) -> None:
         """Estimate the fixed cost of a step, from two steps of different size."""
