@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from headgate.relational.casts import cast_values
 from headgate.relational.function_families import load_families
+from headgate.relational.functions.strings.pieces import piece_of
 from headgate.relational.python_calls import called_by_row
 from headgate.relational.resolved import (
     Apply,
@@ -24,23 +25,31 @@ from headgate.relational.resolved import (
     Constant,
     Conversion,
     Member,
+    PieceOf,
     PythonApply,
+    Shared,
     Typed,
     Values,
     WindowsOf,
 )
+from headgate.relational.rows import Rows
 from headgate.relational.rules import RULES, RowsFailed
 from headgate.relational.windows_of import windows_of
 
+Wanted: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
+"""For each row whether it is meant."""
 
-def evaluate(expression: Typed, batch: pa.RecordBatch) -> pa.Array:
-    """Return the values of an expression for all rows of a batch.
+
+def evaluate(expression: Typed, batch: pa.RecordBatch | Rows) -> pa.Array:
+    """Return the values of an expression for all rows of a batch, or for the `Rows` of one.
+
+    Expressions that share parts are evaluated for the same `Rows`, so that these are computed once.
 
     Raises:
         RowsFailed: a value cannot be computed, such as 1 / 0; :func:`first_failing` finds its row.
     """
     load_families()
-    found = _values(expression, batch)
+    found = _values(expression, batch if isinstance(batch, Rows) else Rows(batch))
     if isinstance(found, pa.Scalar):
         # Arrow repeats no array or map zero times.
         return pa.repeat(found, batch.num_rows) if batch.num_rows else pa.array([], found.type)
@@ -60,31 +69,31 @@ def first_failing(expression: Typed, batch: pa.RecordBatch) -> int:
     return low
 
 
-def _values(expression: Typed, batch: pa.RecordBatch) -> Values:
+def _values(expression: Typed, batch: Rows) -> Values:
     return _KINDS[type(expression)](expression, batch)
 
 
-def _column(expression: Column, batch: pa.RecordBatch) -> Values:
+def _column(expression: Column, batch: Rows) -> Values:
     return batch.column(expression.index)
 
 
-def _constant(expression: Constant, _batch: pa.RecordBatch) -> Values:
+def _constant(expression: Constant, _batch: Rows) -> Values:
     return expression.value
 
 
-def _member(expression: Member, batch: pa.RecordBatch) -> Values:
+def _member(expression: Member, batch: Rows) -> Values:
     return pc.struct_field(_values(expression.child, batch), expression.name)
 
 
-def _windows(expression: WindowsOf, batch: pa.RecordBatch) -> Values:
+def _windows(expression: WindowsOf, batch: Rows) -> Values:
     return windows_of(expression, _values(expression.child, batch), batch.num_rows)
 
 
-def _conversion(expression: Conversion, batch: pa.RecordBatch) -> Values:
+def _conversion(expression: Conversion, batch: Rows) -> Values:
     return cast_values(_values(expression.child, batch), expression.type, expression.strict)
 
 
-def _apply(expression: Apply, batch: pa.RecordBatch) -> Values:
+def _apply(expression: Apply, batch: Rows) -> Values:
     if expression.function in _LAZY and any(part.may_fail for part in expression.arguments[1:]):
         return _LAZY[expression.function](expression, batch)
     values = [_values(argument, batch) for argument in expression.arguments]
@@ -110,7 +119,7 @@ def _tolerant(kernel: Callable[..., Values], kind: pa.DataType, values: list[Val
     return pa.concat_arrays(found)
 
 
-def _python(expression: PythonApply, batch: pa.RecordBatch) -> Values:
+def _python(expression: PythonApply, batch: Rows) -> Values:
     arguments = [evaluate(argument, batch).to_pylist() for argument in expression.arguments]
     rows = zip(*arguments, strict=True) if arguments else [()] * batch.num_rows
     return called_by_row(expression, rows)
@@ -119,37 +128,52 @@ def _python(expression: PythonApply, batch: pa.RecordBatch) -> Values:
 # -- parts that are evaluated for some rows only
 
 
-def _for_rows(expression: Typed, batch: pa.RecordBatch, wanted: np.ndarray[Any, Any]) -> pa.Array:
-    """Return the values of an expression for the rows that are `wanted`, and null for the others."""
-    if wanted.all():
-        return evaluate(expression, batch)
-    places = np.flatnonzero(wanted)
-    part = evaluate(expression, batch.take(pa.array(places)))
-    back = np.full(batch.num_rows, -1, np.int64)
-    back[places] = np.arange(len(places))
-    return part.take(pa.array(back, mask=back < 0))
+def _for_rows(expression: Typed, batch: Rows, wanted: Wanted) -> Values:
+    """Return the values of an expression for the rows that are `wanted`, and anything for the others."""
+    if not expression.may_fail or wanted.all():
+        return _without_nesting(expression, batch)
+    part = evaluate(expression, batch.some(wanted))
+    return part.take(pa.array(np.cumsum(wanted) - 1, mask=~wanted))
 
 
-def _mask(values: Values, rows: int, of_null: bool) -> np.ndarray[Any, Any]:
+def _without_nesting(expression: Typed, batch: Rows) -> Values:
+    """Return the values of an expression; an array or map is never one for all rows, as Arrow cannot choose
+    between these.
+    """
+    return (evaluate if pa.types.is_nested(expression.type) else _values)(expression, batch)
+
+
+def _mask(values: Values, rows: int, of_null: bool) -> Wanted:
     """Return truth values as a numpy array, with `of_null` for null."""
     if isinstance(values, pa.Scalar):
         known = values.as_py()
         return np.full(rows, of_null if known is None else known)
-    filled: np.ndarray[Any, Any] = pc.fill_null(values, of_null).to_numpy(zero_copy_only=False)
+    filled: Wanted = pc.fill_null(values, of_null).to_numpy(zero_copy_only=False)
     return filled
 
 
-def _choice(expression: Choice, batch: pa.RecordBatch) -> Values:
+def _choice(expression: Choice, batch: Rows) -> Values:
     values = [*(value for _, value in expression.branches), expression.otherwise]
     if not any(part.may_fail for part in expression.inner[1:]):
         conditions = [_values(condition, batch) for condition, _ in expression.branches]
         return _picked(conditions, [_values(value, batch) for value in values])
-    left, found = np.ones(batch.num_rows, np.bool_), None
+    left, found = np.ones(batch.num_rows, np.bool_), cast("Values | None", None)
     for condition, value in expression.branches:
         met = _mask(_for_rows(condition, batch, left), batch.num_rows, False) & left
         found = _merged(found, _for_rows(value, batch, met), met)
         left &= ~met
     return _merged(found, _for_rows(expression.otherwise, batch, left), left)
+
+
+def _shared(expression: Shared, batch: Rows) -> Values:
+    found = batch.known(expression.slot)
+    if found is None:
+        found = batch.computed[expression.slot] = _values(expression.child, batch)
+    return found
+
+
+def _piece(expression: PieceOf, batch: Rows) -> Values:
+    return piece_of(_values(expression.child, batch), expression.number)
 
 
 def _picked(conditions: list[Values], values: list[Values]) -> Values:
@@ -159,23 +183,23 @@ def _picked(conditions: list[Values], values: list[Values]) -> Values:
     return found
 
 
-def _merged(found: pa.Array | None, more: pa.Array, rows: np.ndarray[Any, Any]) -> pa.Array:
+def _merged(found: Values | None, more: Values, rows: Wanted) -> Values:
     return more if found is None else pc.if_else(pa.array(rows), more, found)
 
 
-def _lazy_and(expression: Apply, batch: pa.RecordBatch) -> Values:
+def _lazy_and(expression: Apply, batch: Rows) -> Values:
     first, second = expression.arguments
     known = evaluate(first, batch)
     return pc.and_kleene(known, _for_rows(second, batch, _mask(known, batch.num_rows, True)))
 
 
-def _lazy_or(expression: Apply, batch: pa.RecordBatch) -> Values:
+def _lazy_or(expression: Apply, batch: Rows) -> Values:
     first, second = expression.arguments
     known = evaluate(first, batch)
     return pc.or_kleene(known, _for_rows(second, batch, ~_mask(known, batch.num_rows, False)))
 
 
-def _lazy_coalesce(expression: Apply, batch: pa.RecordBatch) -> Values:
+def _lazy_coalesce(expression: Apply, batch: Rows) -> Values:
     def or_next(found: pa.Array, argument: Typed) -> pa.Array:
         missing = _mask(pc.is_null(found), batch.num_rows, True)
         return pc.coalesce(found, _for_rows(argument, batch, missing))
@@ -184,12 +208,12 @@ def _lazy_coalesce(expression: Apply, batch: pa.RecordBatch) -> Values:
     return reduce(or_next, rest, evaluate(first, batch))
 
 
-_LAZY: Final[dict[str, Callable[[Apply, pa.RecordBatch], Values]]] = {
+_LAZY: Final[dict[str, Callable[[Apply, Rows], Values]]] = {
     "and": _lazy_and,
     "or": _lazy_or,
     "coalesce": _lazy_coalesce,
 }
-_KINDS: Final[dict[type[Typed], Callable[[Any, pa.RecordBatch], Values]]] = {
+_KINDS: Final[dict[type[Typed], Callable[[Any, Rows], Values]]] = {
     Column: _column,
     Constant: _constant,
     Member: _member,
@@ -197,5 +221,7 @@ _KINDS: Final[dict[type[Typed], Callable[[Any, pa.RecordBatch], Values]]] = {
     Apply: _apply,
     Choice: _choice,
     WindowsOf: _windows,
+    PieceOf: _piece,
+    Shared: _shared,
     PythonApply: _python,
 }

@@ -49,6 +49,24 @@ def fields_made(values: Typed, *, position: bool, outer: bool) -> tuple[Field, .
     return tuple([Field("pos", pa.int32(), outer), *found] if position else found)
 
 
+def one_each(values: pa.Array, made: Sequence[str]) -> list[pa.Array] | None:
+    """Return the columns of elements where each array has exactly one, so that no row moves; else None.
+
+    Example:
+        >>> one_each(pa.array([[7], [8]]), ["col"])[0].to_pylist(), one_each(pa.array([[7, 8]]), ["col"])
+        ([7, 8], None)
+    """
+    starts = values.offsets.to_numpy()
+    if values.null_count or not len(values) or (np.diff(starts) != 1).any():
+        return None
+    places = np.zeros(len(values), np.int64)
+    first, size = int(starts[0]), len(values)
+    return [
+        pa.array(places.astype(np.int32)) if name == "pos" else _inner(values, name).slice(first, size)
+        for name in made
+    ]
+
+
 def exploded(values: pa.Array, made: Sequence[str], *, outer: bool) -> Iterator[Elements]:
     """Yield a row for each element of arrays, or entry of maps, in order, in batches of at most `ROWS_MAX`.
 
@@ -76,5 +94,8 @@ def _column(
 ) -> pa.Array:
     if name == "pos":
         return pa.array(places.astype(np.int32), mask=missing)
-    inner = {"key": "keys", "value": "items", "col": "values"}[name]
-    return getattr(values, inner).take(index)
+    return _inner(values, name).take(index)
+
+
+def _inner(values: pa.Array, name: str) -> pa.Array:
+    return getattr(values, {"key": "keys", "value": "items", "col": "values"}[name])

@@ -12,18 +12,7 @@ from typing import TypeAlias
 
 from headgate.relational.exploding import made_by
 from headgate.relational.relations import Explode, Filter, Project, Relation
-from headgate.relational.resolved import (
-    Apply,
-    Choice,
-    Column,
-    Conversion,
-    Member,
-    PythonApply,
-    Typed,
-    WindowsOf,
-    columns_in,
-    parts_of,
-)
+from headgate.relational.resolved import Column, Typed, columns_in, parts_of, with_inner
 from headgate.relational.schema import Schema
 
 
@@ -141,22 +130,9 @@ def _goes_into(before: Step, last: Step) -> bool:
 
 def substituted(expression: Typed, columns: tuple[Typed, ...]) -> Typed:
     """Return an expression in which every column is replaced by the one at its place in `columns`."""
-    match expression:
-        case Column():
-            return columns[expression.index]
-        case Member() | Conversion() | WindowsOf():
-            return replace(expression, child=substituted(expression.child, columns))
-        case Apply() | PythonApply():
-            inner = tuple(substituted(each, columns) for each in expression.arguments)
-            return replace(expression, arguments=inner)
-        case Choice():
-            branches = tuple(
-                (substituted(c, columns), substituted(v, columns)) for c, v in expression.branches
-            )
-            return replace(
-                expression, branches=branches, otherwise=substituted(expression.otherwise, columns)
-            )
-    return expression
+    if isinstance(expression, Column):
+        return columns[expression.index]
+    return with_inner(expression, tuple(substituted(part, columns) for part in expression.inner))
 
 
 def pruned(steps: Sequence[AnyStep]) -> tuple[AnyStep, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -182,6 +182,55 @@ class WindowsOf(Typed):
     def __str__(self) -> str:
         name = "cumulate_window" if self.grow else "window"
         return f"{name}({self.child}, {self.size // 1000} ms, {self.slide // 1000} ms)"
+
+
+@dataclass(frozen=True, slots=True)
+class PieceOf(Typed):
+    """The piece `number` of a split text, from 1, or from the end below 0; "" where there is none.
+
+    `shown` is what the program wrote.
+    """
+
+    child: Typed
+    number: int
+    shown: str
+
+    @property
+    def inner(self) -> tuple[Typed, ...]:
+        """The pieces."""
+        return (self.child,)
+
+    def __str__(self) -> str:
+        return self.shown
+
+
+@dataclass(frozen=True, slots=True)
+class Shared(Typed):
+    """An expression that is asked for more than once, and computed once for some rows; `slot` is its own."""
+
+    child: Typed
+    slot: int
+
+    @property
+    def inner(self) -> tuple[Typed, ...]:
+        """The expression."""
+        return (self.child,)
+
+    def __str__(self) -> str:
+        return str(self.child)
+
+
+def with_inner(expression: Typed, inner: tuple[Typed, ...]) -> Typed:
+    """Return an expression that is computed from others in place of its `inner` ones."""
+    match expression:
+        case Apply() | PythonApply():
+            return replace(expression, arguments=inner)
+        case Choice():
+            branches = tuple(zip(inner[:-1:2], inner[1::2], strict=True))
+            return replace(expression, branches=branches, otherwise=inner[-1])
+        case Member() | Conversion() | WindowsOf() | PieceOf() | Shared():
+            return replace(expression, child=inner[0])
+    return expression
 
 
 def parts_of(expression: Typed) -> Iterator[Typed]:

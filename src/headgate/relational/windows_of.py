@@ -18,12 +18,29 @@ def windows_of(wanted: WindowsOf, times: Values, rows: int) -> pa.Array:
         times = pa.repeat(times, rows)
     missing = times.is_null().to_numpy(zero_copy_only=False)
     at = times.fill_null(0).cast(pa.int64()).to_numpy()
+    if not wanted.grow and not missing.any() and (alone := _alone(wanted, at)) is not None:
+        return pa.ListArray.from_arrays(np.arange(rows + 1, dtype=np.int32), alone, type=wanted.type)
     starts, ends, valid = _growing(wanted, at) if wanted.grow else _sliding(wanted, at)
     valid &= ~missing[:, np.newaxis]
     offsets = np.concatenate([[0], np.cumsum(valid.sum(axis=1))]).astype(np.int32)
-    moments = [pa.array(each[valid]).cast(TIMESTAMP) for each in (starts, ends)]
-    found = pa.StructArray.from_arrays(moments, fields=list(WINDOW))
+    found = _structs(starts[valid], ends[valid])
     return pa.ListArray.from_arrays(offsets, found, type=wanted.type, mask=pa.array(missing))
+
+
+def _structs(starts: Int64s, ends: Int64s) -> pa.Array:
+    moments = [pa.array(each).cast(TIMESTAMP) for each in (starts, ends)]
+    return pa.StructArray.from_arrays(moments, fields=list(WINDOW))
+
+
+def _alone(wanted: WindowsOf, at: Int64s) -> pa.Array | None:
+    """Return the window of each timestamp if each lies in exactly one, which is cheap to see; else None."""
+    if wanted.size < wanted.slide:
+        return None
+    since = (at - wanted.offset) % wanted.slide
+    if wanted.size > wanted.slide and (since < wanted.size - wanted.slide).any():
+        return None
+    starts = at - since
+    return _structs(starts, starts + wanted.size)
 
 
 def _sliding(wanted: WindowsOf, at: Int64s) -> tuple[Int64s, Int64s, NDArray[np.bool_]]:

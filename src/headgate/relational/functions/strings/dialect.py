@@ -149,19 +149,20 @@ class _Reader:
         return _letter(letter)
 
     def group(self) -> _Part:
-        opening = "("
+        opening = named = "("
         if self.next_is("?:"):
             self.place += 2
-            opening = "(?:"
+            opening = named = "(?:"
         elif self.next_is("?"):
             self.refuse("a (?")
         else:
             self.groups += 1
+            named = f"(?P<{group_name(self.groups)}>"
         inner = self.alternatives()
         if not self.next_is(")"):
             self.refuse("a ( without its )")
         self.place += 1
-        re2 = None if inner.re2 is None else f"{opening}{inner.re2})"
+        re2 = None if inner.re2 is None else f"{named}{inner.re2})"
         return _Part(f"{opening}{inner.python})", re2, inner.nullable)
 
     def escaped(self) -> _Part:
@@ -225,6 +226,11 @@ class _Reader:
             return letter
         letter = self.take()
         return f"\\{letter}" if letter in "dDwWsS" else self.escaped_letter(letter)
+
+
+def group_name(number: int) -> str:
+    """Return the name that a group has in the pattern for RE2: Arrow gives the text of named ones only."""
+    return f"g{number}"
 
 
 def _all_of(texts: list[str | None]) -> str | None:

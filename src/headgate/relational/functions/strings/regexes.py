@@ -12,7 +12,12 @@ import pyarrow.compute as pc
 
 from headgate.common.errors import PlanError
 from headgate.relational.functions.kernels import per_row, per_value
-from headgate.relational.functions.strings.dialect import CommonPattern, common_pattern, replacement_parts
+from headgate.relational.functions.strings.dialect import (
+    CommonPattern,
+    common_pattern,
+    group_name,
+    replacement_parts,
+)
 from headgate.relational.resolved import Typed, Values
 from headgate.relational.rules import (
     Judge,
@@ -114,6 +119,16 @@ def _extract(pattern: CommonPattern, text: str, group: int = 1) -> str:
     return found[group] or ""
 
 
+def _extracted(result: pa.DataType, text: Values, pattern: pa.Scalar, group: Values | None = None) -> Values:
+    found = common_pattern(pattern.as_py()) if pattern.is_valid else None
+    number = 1 if group is None else group.as_py() if isinstance(group, pa.Scalar) else None
+    if found is None or found.re2 is None or number is None or not 0 <= number <= found.groups:
+        return _by_pattern(_extract)(result, text, pattern, *(() if group is None else (group,)))
+    groups = pc.extract_regex(text, pattern=f"(?P<{group_name(0)}>{found.re2})")
+    texts = pc.fill_null(pc.struct_field(groups, group_name(number)), "")
+    return pc.if_else(pc.is_valid(text), texts, pa.scalar(None, result))
+
+
 def _extract_all(pattern: CommonPattern, text: str, group: int = 1) -> list[str]:
     found = list(pattern.python.finditer(text))
     if found:
@@ -187,8 +202,10 @@ def _register() -> None:
     group = f"{takes}, and the number of a group or nothing"
     add(Rule("rlike", FAMILY, _two(pa.bool_()), _matches, takes, refine=_with_pattern))
     add(Rule("regexp_count", FAMILY, _two(_INT), _by_pattern(_count), takes, refine=_never_empty))
-    extract, extracts = _by_pattern(_extract), _by_pattern(_extract_all)
-    add(Rule("regexp_extract", FAMILY, _two(_TEXT, _INT), extract, group, fails=True, refine=_with_pattern))
+    extracts = _by_pattern(_extract_all)
+    add(
+        Rule("regexp_extract", FAMILY, _two(_TEXT, _INT), _extracted, group, fails=True, refine=_with_pattern)
+    )
     add(
         Rule(
             "regexp_extract_all", FAMILY, _two(_TEXTS, _INT), extracts, group, fails=True, refine=_never_empty

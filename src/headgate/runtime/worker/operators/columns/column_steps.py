@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -14,11 +14,13 @@ from headgate.common.errors import UsageError
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch, take_times
 from headgate.relational.evaluation import evaluate, first_failing
-from headgate.relational.exploding import exploded
+from headgate.relational.exploding import exploded, one_each
 from headgate.relational.fused_steps import AnyStep, ExplodeStep, Step
 from headgate.relational.python_calls import PythonFailed
 from headgate.relational.resolved import Typed, columns_in
+from headgate.relational.rows import Rows
 from headgate.relational.rules import RowsFailed
+from headgate.relational.sharing import sharing
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.job.user_errors import shorten, user_error
 from headgate.runtime.worker.operators.columns.row_columns import columns_of
@@ -31,6 +33,7 @@ class ColumnsOperator(Operator):
     def __init__(self, context: OperatorContext, steps: tuple[AnyStep, ...]) -> None:
         super().__init__(context)
         self._steps = steps
+        self._shared = [sharing(step.expressions) for step in steps]
 
     def process(self, batch: Batch) -> None:
         """Compute the columns of the rows that pass, and pass them on with their event times."""
@@ -44,13 +47,18 @@ class ColumnsOperator(Operator):
                 for part in self._exploded(step, batch):
                     self._go_on(at, part)
                 return
-            batch = self._run(step, batch)
+            batch = self._run(step, self._shared[at - 1], batch)
             if not len(batch):
                 return
         self.next.process(batch)
 
     def _exploded(self, step: ExplodeStep, batch: ArrowBatch) -> Iterator[ArrowBatch]:
         values = self._evaluated(step.values, batch)
+        if (made := one_each(values, step.made)) is not None:
+            kept = [batch.columns.column(place) for place in step.kept]
+            columns = pa.RecordBatch.from_arrays([*kept, *made], schema=step.gives.to_arrow())
+            yield ArrowBatch(columns, batch.timestamps, batch.watermarks)
+            return
         for rows, made in exploded(values, step.made, outer=step.outer):
             index = pa.array(rows)
             kept = [batch.columns.column(place).take(index) for place in step.kept]
@@ -60,10 +68,13 @@ class ColumnsOperator(Operator):
                 take_times(batch.watermarks, rows),
             )
 
-    def _run(self, step: Step, batch: ArrowBatch) -> ArrowBatch:
-        for condition in step.conditions:
+    def _run(self, step: Step, expressions: Sequence[Typed], batch: ArrowBatch) -> ArrowBatch:
+        """Run a step, whose `expressions` are given with the parts that they share."""
+        conditions = len(step.conditions)
+        for condition in expressions[:conditions]:
             batch = self._kept(condition, batch)
-        arrays = [self._evaluated(each, batch) for each in step.columns]
+        rows = Rows(batch.columns)
+        arrays = [self._evaluated(each, batch, rows) for each in expressions[conditions:]]
         columns = pa.RecordBatch.from_arrays(arrays, schema=step.gives.to_arrow())
         return ArrowBatch(columns, batch.timestamps, batch.watermarks)
 
@@ -78,9 +89,10 @@ class ColumnsOperator(Operator):
             take_times(batch.watermarks, places),
         )
 
-    def _evaluated(self, expression: Typed, batch: ArrowBatch) -> pa.Array:
+    def _evaluated(self, expression: Typed, batch: ArrowBatch, rows: Rows | None = None) -> pa.Array:
+        """Return the values of an expression for a batch, whose rows share parts in `rows`."""
         try:
-            return evaluate(expression, batch.columns)
+            return evaluate(expression, batch.columns if rows is None else rows)
         except RowsFailed as failed:
             row = first_failing(expression, batch.columns)
             raise row_error(self.context, expression, failed, batch, row) from None

@@ -1,0 +1,98 @@
+"""What several expressions compute alike is computed once: the pass that finds it before they are run.
+
+Parts are alike when they are the same rule of the same parts. A function of the program is called as often as
+it is written, since it may do what it likes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headgate.relational.resolved import (
+    Apply,
+    Column,
+    Constant,
+    Member,
+    PieceOf,
+    PythonApply,
+    Shared,
+    Typed,
+    with_inner,
+)
+from headgate.relational.spark_types import list_of
+
+_CHEAP: Final = (Column, Constant, Member)
+_CHANGING: Final = frozenset({"rand", "randn", "uuid", "shuffle", "monotonically_increasing_id"})
+"""Functions that give another result at each call."""
+
+
+def sharing(expressions: Sequence[Typed]) -> tuple[Typed, ...]:
+    """Return expressions with the same values, in which parts that they have in common are `Shared`."""
+    split = [_split_once(each) for each in expressions]
+    parts = _Parts()
+    for each in split:
+        parts.count(each)
+    return tuple(parts.rewritten(each) for each in split)
+
+
+class _Parts:
+    """The parts of expressions, numbered such that those that are alike have one number."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._by_object: dict[int, int] = {}
+        self._uses: Counter[int] = Counter()
+
+    def count(self, expression: Typed) -> int:
+        """Count the uses of an expression and of its parts; return its number."""
+        inner = [self.count(part) for part in expression.inner]
+        number = self._numbers.setdefault(_key(expression, inner), len(self._numbers))
+        self._by_object[id(expression)] = number
+        self._uses[number] += 1
+        return number
+
+    def rewritten(self, expression: Typed) -> Typed:
+        """Return an expression whose parts are shared where they are used more than once."""
+        number = self._by_object[id(expression)]
+        found = with_inner(expression, tuple(self.rewritten(part) for part in expression.inner))
+        if self._uses[number] < 2 or isinstance(expression, _CHEAP):
+            return found
+        return Shared(found.type, found.nullable, found, number)
+
+
+def _key(expression: Typed, inner: list[int]) -> tuple[Any, ...]:
+    if isinstance(expression, Column):
+        return (Column, expression.index)
+    if isinstance(expression, Constant):
+        return (Constant, expression.type, repr(expression.value))
+    if isinstance(expression, PythonApply) or getattr(expression, "function", None) in _CHANGING:
+        return (id(expression),)
+    own = [getattr(expression, field.name) for field in fields(expression)]
+    plain = tuple(value for value in own if not isinstance(value, (Typed, tuple)))
+    return (type(expression), plain, tuple(inner))
+
+
+def _split_once(expression: Typed) -> Typed:
+    """Return an expression in which texts are split, and a piece is taken, in two steps: the first is shared
+    by all pieces of a text.
+    """
+    found = with_inner(expression, tuple(_split_once(part) for part in expression.inner))
+    if not isinstance(found, Apply) or found.function != "split_part" or found.tolerant:
+        return found
+    text, delimiter, number = found.arguments
+    known = [each.value.as_py() if isinstance(each, Constant) else None for each in (delimiter, number)]
+    if not all(known):  # not constant, null, "" or 0
+        return found
+    pattern = Constant(pa.string(), False, pa.scalar(_as_pattern(str(known[0]))))
+    lists = Apply(list_of(pa.string()), text.nullable, "split", (text, pattern))
+    return PieceOf(found.type, found.nullable, lists, int(str(known[1])), str(found))
+
+
+def _as_pattern(text: str) -> str:
+    """Return a pattern that matches a text and nothing else."""
+    return "".join(letter if letter.isalnum() or letter > "\x7f" else f"\\{letter}" for letter in text)
