@@ -1,7 +1,7 @@
 """Evaluates resolved expressions for the rows of a record batch, by the kernels of the registry.
 
-A part that may fail is evaluated only for rows that ask for it: behind a condition, behind the first operand
-of `and` and `or`, and behind the first arguments of `coalesce`.
+A part that may fail, or is costly, is evaluated only for rows that ask for it: behind a condition, behind the
+first operand of `and` and `or`, and behind the first arguments of `coalesce`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from headgate.relational.resolved import (
     Typed,
     Values,
     WindowsOf,
+    parts_of,
 )
 from headgate.relational.rows import Rows
 from headgate.relational.rules import RULES, RowsFailed
@@ -94,7 +95,7 @@ def _conversion(expression: Conversion, batch: Rows) -> Values:
 
 
 def _apply(expression: Apply, batch: Rows) -> Values:
-    if expression.function in _LAZY and any(part.may_fail for part in expression.arguments[1:]):
+    if expression.function in _LAZY and any(_by_need(part) for part in expression.arguments[1:]):
         return _LAZY[expression.function](expression, batch)
     values = [_values(argument, batch) for argument in expression.arguments]
     kernel = RULES[expression.function].kernel
@@ -128,9 +129,15 @@ def _python(expression: PythonApply, batch: Rows) -> Values:
 # -- parts that are evaluated for some rows only
 
 
+def _by_need(expression: Typed) -> bool:
+    """Return whether an expression is evaluated only for rows that ask for it: it may fail, or is costly."""
+    costly = (isinstance(part, Apply) and RULES[part.function].costly for part in parts_of(expression))
+    return expression.may_fail or any(costly)
+
+
 def _for_rows(expression: Typed, batch: Rows, wanted: Wanted) -> Values:
     """Return the values of an expression for the rows that are `wanted`, and anything for the others."""
-    if not expression.may_fail or wanted.all():
+    if not _by_need(expression) or wanted.all():
         return _without_nesting(expression, batch)
     part = evaluate(expression, batch.some(wanted))
     return part.take(pa.array(np.cumsum(wanted) - 1, mask=~wanted))
@@ -154,7 +161,7 @@ def _mask(values: Values, rows: int, of_null: bool) -> Wanted:
 
 def _choice(expression: Choice, batch: Rows) -> Values:
     values = [*(value for _, value in expression.branches), expression.otherwise]
-    if not any(part.may_fail for part in expression.inner[1:]):
+    if not any(_by_need(part) for part in expression.inner[1:]):
         conditions = [_values(condition, batch) for condition, _ in expression.branches]
         return _picked(conditions, [_values(value, batch) for value in values])
     left, found = np.ones(batch.num_rows, np.bool_), cast("Values | None", None)

@@ -60,6 +60,7 @@ class Rule:
         refine: looks at the arguments after `judge`; None: there is no need.
         choice: the function as a choice by its first argument, where another one may fail: they are then
             evaluated for their own rows only. None: it needs all of them.
+        costly: whether it pays to evaluate it only for rows that ask for it, although it does not fail.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Rule:
     fails: bool = False
     refine: Refine | None = None
     choice: Callable[[Sequence[Typed]], Typed] | None = None
+    costly: bool = False
 
 
 RULES: Final[dict[str, Rule]] = {}

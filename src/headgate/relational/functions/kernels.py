@@ -16,6 +16,9 @@ Floats = npt.NDArray[np.float64]
 Truth = npt.NDArray[np.bool_]
 Wholes = npt.NDArray[np.int64]
 
+_MANY_ALIKE = 0.6
+"""Distinct values per row up to which a costly kernel is called for these only."""
+
 
 def with_arrays(kernel: Kernel) -> Kernel:
     """Return a kernel that sees arrays of one length only: what is the same for all rows is repeated."""
@@ -68,6 +71,16 @@ def per_value(function: Callable[..., object]) -> Kernel:
         return pa.array(found, result).take(coded.indices)
 
     return kernel
+
+
+def of_distinct(kernel: Callable[[Values], Values], values: Values) -> Values:
+    """Return what a costly kernel gives for values; it sees each only once if many of them are alike."""
+    if isinstance(values, pa.Scalar):
+        return kernel(values)
+    coded = values.dictionary_encode()
+    if len(coded.dictionary) > _MANY_ALIKE * len(values):
+        return kernel(values)
+    return kernel(coded.dictionary).take(coded.indices)
 
 
 def per_row(function: Callable[..., object]) -> Kernel:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.common.errors import PlanError
-from headgate.relational.functions.kernels import per_row, per_value
+from headgate.relational.functions.kernels import of_distinct, per_row, per_value
 from headgate.relational.functions.strings.dialect import (
     CommonPattern,
     common_pattern,
@@ -124,9 +124,12 @@ def _extracted(result: pa.DataType, text: Values, pattern: pa.Scalar, group: Val
     number = 1 if group is None else group.as_py() if isinstance(group, pa.Scalar) else None
     if found is None or found.re2 is None or number is None or not 0 <= number <= found.groups:
         return _by_pattern(_extract)(result, text, pattern, *(() if group is None else (group,)))
-    groups = pc.extract_regex(text, pattern=f"(?P<{group_name(0)}>{found.re2})")
-    texts = pc.fill_null(pc.struct_field(groups, group_name(number)), "")
-    return pc.if_else(pc.is_valid(text), texts, pa.scalar(None, result))
+    whole = f"(?P<{group_name(0)}>{found.re2})" if number == 0 else found.re2
+
+    def extracted(texts: Values) -> Values:
+        return pc.fill_null(pc.struct_field(pc.extract_regex(texts, pattern=whole), group_name(number)), "")
+
+    return pc.if_else(pc.is_valid(text), of_distinct(extracted, text), pa.scalar(None, result))
 
 
 def _extract_all(pattern: CommonPattern, text: str, group: int = 1) -> list[str]:
@@ -200,8 +203,10 @@ def _replaced(given: Types) -> Signature | None:
 def _register() -> None:
     takes = "a text and a pattern"
     group = f"{takes}, and the number of a group or nothing"
-    add(Rule("rlike", FAMILY, _two(pa.bool_()), _matches, takes, refine=_with_pattern))
-    add(Rule("regexp_count", FAMILY, _two(_INT), _by_pattern(_count), takes, refine=_never_empty))
+    add(Rule("rlike", FAMILY, _two(pa.bool_()), _matches, takes, refine=_with_pattern, costly=True))
+    add(
+        Rule("regexp_count", FAMILY, _two(_INT), _by_pattern(_count), takes, refine=_never_empty, costly=True)
+    )
     extracts = _by_pattern(_extract_all)
     add(
         Rule("regexp_extract", FAMILY, _two(_TEXT, _INT), _extracted, group, fails=True, refine=_with_pattern)
