@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 class ArrowBatch:
     """Records as columns of a ``pyarrow.RecordBatch``; in event time each has a timestamp and a watermark."""
 
-    __slots__ = ("_views", "columns", "timestamps", "watermarks")
+    __slots__ = ("_nbytes", "_views", "columns", "timestamps", "watermarks")
 
     def __init__(
         self, columns: pa.RecordBatch, timestamps: Int64s | None = None, watermarks: Int64s | None = None
     ) -> None:
         self.columns, self.timestamps, self.watermarks = columns, timestamps, watermarks
         self._views: Columns | None = None
+        self._nbytes: int | None = None
 
     def __len__(self) -> int:
         return int(self.columns.num_rows)
@@ -111,7 +112,9 @@ class ArrowBatch:
 
     def nbytes(self) -> int:
         """Return how many bytes these records take in the columns, not the rest of buffers they share."""
-        return int(self.columns.nbytes)
+        if self._nbytes is None:
+            self._nbytes = int(self.columns.nbytes)
+        return self._nbytes
 
 
 def concat_columns(batches: Sequence[ArrowBatch]) -> ArrowBatch:

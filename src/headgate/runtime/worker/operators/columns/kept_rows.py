@@ -55,8 +55,8 @@ class KeptRows:
         if not len(table):
             return
         panes = table.column(PANE).to_numpy()
-        order = np.argsort(panes, kind="stable")
-        if (panes[1:] != panes[:-1]).any():
+        if (panes[1:] < panes[:-1]).any():
+            order = np.argsort(panes, kind="stable")
             table, panes = table.take(pa.array(order)), panes[order]
         starts = np.flatnonzero(np.diff(panes, prepend=panes[0] - 1))
         for start, stop in zip(starts, [*starts[1:], len(panes)], strict=True):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from headgate.common.time import WATERMARK_MAX
+from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.relational.aggregating.grouping import Grouping
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, ROWS, Ended, Restoring, WindowsView
 from headgate.runtime.worker.operators.columns.panes_of_groups import PanesOfGroups
@@ -22,6 +22,8 @@ class PanedWindows:
 
     def __init__(self, grouping: Grouping, times: PanedTimes, mark: int, max_parallelism: int) -> None:
         self._times, self._mark = times, mark
+        # No window ends before this watermark.
+        self._earliest = WATERMARK_MAX
         self._panes = PanesOfGroups(grouping, mark, max_parallelism)
 
     @property
@@ -31,12 +33,16 @@ class PanedWindows:
 
     def of_group(self, group: int, mark: int) -> Restoring:
         """Return where the restored accumulators of a key group go, which stood at `mark`."""
+        self._earliest = WATERMARK_MIN
         return self._panes.of_group(group, mark)
 
     def add(self, rows: pa.Table, marks: Int64s) -> int:
         """Add accumulators, each of which came at its watermark of `marks`; return how many were late."""
-        last = self._times.last_ends(rows.column(PANE).to_numpy())
-        late = last - 1 <= self._panes.groups.marks_of(rows, marks)
+        panes = rows.column(PANE).to_numpy()
+        self._earliest = min(
+            self._earliest, int(self._times.first_ends(panes).min(initial=WATERMARK_MAX)) - 1
+        )
+        late = self._times.last_ends(panes) - 1 <= self._panes.groups.marks_of(rows, marks)
         if not late.any():
             self._panes.add(rows.drop_columns(ROWS))
             return 0
@@ -46,12 +52,17 @@ class PanedWindows:
     def reached(self, mark: int) -> list[Ended]:
         """Return the windows that end until the watermark `mark`, and forget panes that no other one has."""
         before, self._mark = self._mark, mark
+        if mark < self._earliest:
+            self._panes.reached(mark)
+            return []
         panes = self._panes.starts()
         ends = {end for pane in panes for end in self._times.ends_over(pane) if before < end - 1 <= mark}
         found = [ended for end in sorted(ends) if (ended := self._ended(end)) is not None]
         self._panes.reached(mark)
         kept = [pane for pane in panes if self._times.ends_over(pane)[-1] - 1 > mark]
         self._panes.drop_before(kept[0] if kept else WATERMARK_MAX)
+        to_come = (end - 1 for pane in kept for end in self._times.ends_over(pane) if end - 1 > mark)
+        self._earliest = min(to_come, default=WATERMARK_MAX)
         return found
 
     def _ended(self, end: int) -> Ended | None:

@@ -1,15 +1,16 @@
 """The state of windows: partial aggregates per slice of event time (pane), in tables that never change.
 
-Each batch adds one table of accumulators to each pane that it touches. Tables of a pane are merged when the
-newer ones have grown as large as the older one, so each row is merged a logarithmic number of times, and a
-snapshot is only a list of the tables that are there.
+Accumulators that come wait until they are many or are asked for, since small tables cost as much as large
+ones. Then they become one table for each pane. Tables of a pane are merged when the newer ones have grown as
+large as the older one, so each row is merged a logarithmic number of times, and a snapshot is only a list of
+the tables that are there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,9 @@ from headgate.runtime.worker.operators.columns.kept_windows import PANE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_WAITING_MAX: Final = 16_384
+"""Rows that wait at most."""
+
 
 class Panes:
     """Accumulators by pane; `grouping` says by which keys they are grouped and how they are merged."""
@@ -29,12 +33,24 @@ class Panes:
         self._grouping = grouping
         self._by_pane = Grouping((PANE, *grouping.keys), grouping.columns)
         self._layers: dict[int, list[pa.Table]] = {}
+        self._waiting: list[pa.Table] = []
 
     def add(self, table: pa.Table) -> None:
         """Add accumulators, in any number of rows per key; they have the column `PANE`."""
         if not table.num_rows:
             return
-        table = self._by_pane.merged(table)
+        if self._waiting and self._waiting[0].schema != table.schema:
+            self._sort_in()  # restored ones may say that columns have nulls
+        self._waiting.append(table)
+        if sum(each.num_rows for each in self._waiting) >= _WAITING_MAX:
+            self._sort_in()
+
+    def _sort_in(self) -> None:
+        """Put the accumulators that wait into the tables of their panes."""
+        if not self._waiting:
+            return
+        table = self._by_pane.merged(pa.concat_tables(self._waiting))
+        self._waiting = []
         panes = table.column(PANE).to_numpy()
         if (panes != panes[0]).any():
             order = np.argsort(panes, kind="stable")
@@ -52,6 +68,7 @@ class Panes:
 
     def starts(self) -> list[int]:
         """Return where the panes begin, ascending."""
+        self._sort_in()
         return sorted(self._layers)
 
     def merged(self, start: int, stop: int) -> pa.Table | None:
@@ -72,11 +89,13 @@ class Panes:
 
     def drop_before(self, time: int) -> None:
         """Forget the panes that begin before `time`."""
+        self._sort_in()
         for pane in [pane for pane in self._layers if pane < time]:
             del self._layers[pane]
 
     def at_snapshot(self) -> PanesView:
         """Return all tables as they are now; later changes do not reach them."""
+        self._sort_in()
         return PanesView(self._grouping, {pane: list(layers) for pane, layers in self._layers.items()})
 
 

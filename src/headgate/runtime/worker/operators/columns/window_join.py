@@ -53,10 +53,9 @@ class WindowJoinOperator(WindowsOperator):
 
     def _results(self, ended: Ended) -> tuple[pa.RecordBatch, Int64s]:
         """Return the rows that have a partner, or need none."""
-        sides = [ended.table.filter(pc.equal(ended.table.column(SIDE), side)) for side in (0, 1)]
         left, right = (
             table.select([PANE, *self._keys, *(name for name in self._values if name.startswith(prefix))])
-            for table, prefix in zip(sides, ("left/", "right/"), strict=True)
+            for table, prefix in zip(_sides(ended.table), ("left/", "right/"), strict=True)
         )
         keys = [PANE, *self._keys]
         found = left.join(right, keys, join_type=_ARROW_NAMES[self._plan.how], use_threads=False)
@@ -75,3 +74,20 @@ class WindowJoinOperator(WindowsOperator):
             *(found.column(name).combine_chunks() for name in others),
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _sides(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Return the rows of the left and of the right table. They came by side, so most parts are of one: these
+    are not copied.
+    """
+    found: tuple[list[pa.RecordBatch], list[pa.RecordBatch]] = ([], [])
+    for batch in rows.to_batches():
+        of_right = pc.equal(batch.column(SIDE), 1)
+        some, every = pc.any(of_right).as_py(), pc.all(of_right).as_py()
+        if some == every:
+            found[some].append(batch)
+        else:
+            found[0].append(batch.filter(pc.invert(of_right)))
+            found[1].append(batch.filter(of_right))
+    left, right = (pa.Table.from_batches(batches, rows.schema) for batches in found)
+    return left, right

@@ -159,7 +159,9 @@ class WindowsOperator(Operator):
         return self._own.snapshot(keyed)
 
     def _pending(self) -> PendingWindows:
-        views, groups = self._kept.at_snapshot(), self.context.max_parallelism
+        groups = self.context.max_parallelism
+        with failing_clearly(self.context, "a window"):
+            views = self._kept.at_snapshot()
         return PendingWindows(views, self._keys, self._grouping, self._target, self._groups, groups)
 
     def _key_shapes(self) -> list[Plain]:
