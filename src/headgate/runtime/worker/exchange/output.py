@@ -28,8 +28,11 @@ from headgate.runtime.protocol.elements import Barrier, CancelMarker, EndOfData,
 from headgate.runtime.worker.operators.wrong_use import keys_blamed
 
 FRAME_ROWS = 8_192
+FRAME_ROWS_OF_COLUMNS = 32_768
 FRAME_BYTES = 512 * 1024
-"""A frame is sent once it has so many rows or bytes; smaller ones wait for the flush timeout."""
+"""A frame is sent once it has so many rows or bytes; smaller ones wait for the flush timeout. Columns cost
+their receiver as much for few rows as for many.
+"""
 FRAME_BYTES_MAX = 4 * 1024 * 1024
 """Larger frames are split: credit counts frames, and receivers refuse frames far above this size."""
 
@@ -65,11 +68,14 @@ class OutputChannel:
         return bool(self._fragments)
 
     def add(self, batch: Batch) -> None:
-        """Gather the records of a batch, and send them once they fill a frame (8,192 rows or 512 KiB)."""
+        """Gather the records of a batch, and send them once they fill a frame: 512 KiB, 8,192 records that are
+        Python objects, or 32,768 rows of columns.
+        """
+        rows_max = FRAME_ROWS_OF_COLUMNS if isinstance(batch, ArrowBatch) else FRAME_ROWS
         self._fragments.append(batch)
         self._rows += len(batch)
         self._bytes += batch.nbytes()
-        if self._rows >= FRAME_ROWS or self._bytes >= FRAME_BYTES:
+        if self._rows >= rows_max or self._bytes >= FRAME_BYTES:
             self.flush()
 
     def flush(self) -> None:
