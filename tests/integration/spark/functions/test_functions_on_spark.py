@@ -24,6 +24,7 @@ from headgate.relational.resolved import Typed, parts_of
 from headgate.relational.resolving import resolve
 from headgate.relational.rules import ALIASES, RULES, RowsFailed
 from headgate.relational.schema import schema_of
+from headgate.relational.sharing import sharing
 from headgate.relational.spark_types import normal_type, text_of
 
 pytestmark = [pytest.mark.ci, pytest.mark.spark, pytest.mark.timeout(1200)]
@@ -74,6 +75,7 @@ def ours(case: Case) -> tuple[Typed, pa.Array]:
     batch = table.combine_chunks().to_batches()[0]
     typed = resolve(call_of(*case), schema_of(table.schema))
     found = evaluate(typed, batch)
+    assert same(evaluate(sharing([typed])[0], batch), found) == [], "an operator computes something else"
     assert len(found) == batch.num_rows
     assert same(evaluate(typed, batch.slice(7, 50)), found.slice(7, 50)) == [], "rows of a slice differ"
     assert len(evaluate(typed, batch.slice(3, 0))) == 0
