@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from headgate.relational.casts import cast_values
 from headgate.relational.function_families import load_families
+from headgate.relational.key_values import key_values
 from headgate.relational.python_calls import called_by_row
 from headgate.relational.resolved import (
     Apply,
@@ -23,6 +24,7 @@ from headgate.relational.resolved import (
     Column,
     Constant,
     Conversion,
+    Key,
     Member,
     PythonApply,
     Typed,
@@ -74,6 +76,10 @@ def _constant(expression: Constant, _batch: pa.RecordBatch) -> Values:
 
 def _member(expression: Member, batch: pa.RecordBatch) -> Values:
     return pc.struct_field(_values(expression.child, batch), expression.name)
+
+
+def _key(expression: Key, batch: pa.RecordBatch) -> Values:
+    return key_values(_values(expression.child, batch))
 
 
 def _windows(expression: WindowsOf, batch: pa.RecordBatch) -> Values:
@@ -194,6 +200,7 @@ _KINDS: Final[dict[type[Typed], Callable[[Any, pa.RecordBatch], Values]]] = {
     Constant: _constant,
     Member: _member,
     Conversion: _conversion,
+    Key: _key,
     Apply: _apply,
     Choice: _choice,
     WindowsOf: _windows,

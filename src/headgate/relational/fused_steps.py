@@ -17,6 +17,7 @@ from headgate.relational.resolved import (
     Choice,
     Column,
     Conversion,
+    Key,
     Member,
     PythonApply,
     Typed,
@@ -144,7 +145,7 @@ def substituted(expression: Typed, columns: tuple[Typed, ...]) -> Typed:
     match expression:
         case Column():
             return columns[expression.index]
-        case Member() | Conversion() | WindowsOf():
+        case Member() | Conversion() | WindowsOf() | Key():
             return replace(expression, child=substituted(expression.child, columns))
         case Apply() | PythonApply():
             inner = tuple(substituted(each, columns) for each in expression.arguments)

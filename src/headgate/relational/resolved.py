@@ -184,6 +184,26 @@ class WindowsOf(Typed):
         return f"{name}({self.child}, {self.size // 1000} ms, {self.slide // 1000} ms)"
 
 
+@dataclass(frozen=True, slots=True)
+class Key(Typed):
+    """A value by which rows are joined: both zeros are one. Null and NaN raise, as they are no keys."""
+
+    child: Typed
+
+    @property
+    def inner(self) -> tuple[Typed, ...]:
+        """The value."""
+        return (self.child,)
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether a value may be none by which rows can be joined."""
+        return self.child.nullable or pa.types.is_floating(self.type) or self.child.may_fail
+
+    def __str__(self) -> str:
+        return str(self.child)
+
+
 def parts_of(expression: Typed) -> Iterator[Typed]:
     """Yield an expression and all expressions inside it."""
     yield expression

@@ -17,6 +17,7 @@ from headgate.records.batch import Batch
 from headgate.relational.aggregating.accumulators import Accumulator, AnyAccumulator
 from headgate.relational.aggregating.grouping import Grouping, columns_of_parts, fields_of
 from headgate.relational.evaluation import evaluate, first_failing
+from headgate.relational.key_values import NoKey, alike, no_keys
 from headgate.relational.relations import Aggregation
 from headgate.relational.resolved import Typed
 from headgate.relational.rules import RowsFailed
@@ -107,19 +108,21 @@ class AccumulatingOperator(Operator):
         return pa.table(arrays)
 
     def _as_key(self, columns: pa.RecordBatch, name: str, batch: Batch) -> pa.Array:
-        """Return a key column in which equal values are alike: Arrow tells -0.0 from 0.0."""
+        """Return a key column in which equal values are alike."""
         values = columns.column(name)
-        if values.null_count:
-            raise self._null_key(columns, name, batch)
-        return pc.add(values, pa.scalar(0.0, values.type)) if pa.types.is_floating(values.type) else values
+        if (wrong := no_keys(values)) is not None:
+            raise self._no_key(columns, name, batch, *wrong)
+        return alike(values)
 
-    def _null_key(self, columns: pa.RecordBatch, name: str, batch: Batch) -> UsageError:
-        row = pc.index(pc.is_null(columns.column(name)), True).as_py()
+    def _no_key(
+        self, columns: pa.RecordBatch, name: str, batch: Batch, kind: NoKey, found: pa.BooleanArray
+    ) -> UsageError:
+        row = pc.index(found, True).as_py()
         at = "" if batch.timestamps is None else f", event time {shown_time(int(batch.timestamps[row]))}"
         return UsageError(
-            f"{self.context.label}: key {name!r} of group_by() is null in a record with "
-            f"{shorten(columns.slice(row, 1).to_pylist()[0])}{at}; fill it by coalesce(), or filter such "
-            "rows, before group_by()"
+            f"{self.context.label}: key {name!r} of group_by() is {kind.name} in a record with "
+            f"{shorten(columns.slice(row, 1).to_pylist()[0])}{at}; fill it by {kind.filled_by}, or filter "
+            "such rows, before group_by()"
         )
 
     def _argument(self, expression: Typed, batch: ArrowBatch) -> pa.Array:
