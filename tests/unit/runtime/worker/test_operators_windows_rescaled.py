@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from operator_samples import Recorder, columns, context, finished, opened
+from operator_samples import columns, context, finished, opened
 
 import headgate as hg
 import headgate.functions as F  # noqa: N812  # as PySpark's users write it
@@ -178,7 +178,7 @@ def check(kind: str, steps: Steps) -> None:
 
 
 @pytest.mark.parametrize("kind", [*WINDOWS, "join"])
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(steps=STEPS)
 def test_a_group_goes_on_as_if_it_were_alone(kind: str, steps: Steps) -> None:
     """Rows come between any number of rescales; watermarks rise in some subtasks, and in others not."""
