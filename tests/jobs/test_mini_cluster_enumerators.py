@@ -11,7 +11,6 @@ from mini_jobs import RESTART_AT_ONCE, environment
 import headgate as hg
 from headgate.connectors.collection import CollectionSource
 
-
 CLOSED: list[str] = []
 """Places of the enumerators that were closed."""
 

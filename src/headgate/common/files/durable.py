@@ -150,7 +150,7 @@ def remove_folder(folder: FilePath) -> None:
     What cannot be removed is left silently.
     """
     with suppress(OSError):
-        if os.path.islink(link := Path(folder)):  # without a slash at its end, which would follow the link
+        if (link := Path(folder)).is_symlink():  # without a slash at its end, which would follow the link
             system.unlink(link)
             return
         with os.scandir(folder) as entries:
