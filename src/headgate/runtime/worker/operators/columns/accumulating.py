@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _COUNTED: Final = (ROWS, Accumulator("rows", pa.int64(), "count_all", "sum"))
 _WORTHWHILE: Final = 0.6
 """Groups per row up to which grouping before the exchange pays."""
+_TIME_MAX: Final = 9 * 10**15
+"""Greatest event time (ms) that windows take: their ends have to fit into timestamps in microseconds."""
 _TRIED_EVERY: Final = 32
 """Of batches that are not grouped, every so often one is, to see whether that has changed."""
 
@@ -75,6 +77,7 @@ class AccumulatingOperator(Operator):
                 "with_event_time() on the stream before to_table()"
             )
         columns = columns_of(self.context, batch, self._plan.child.schema)
+        self._check_times(batch.timestamps, columns)
         rows, panes = self._rows(columns, batch), self._times.panes_of(batch.timestamps)
         # For any window, by this subtask's watermark: the receiver's is not higher, so the other rows are in
         # time there for all of theirs.
@@ -89,6 +92,17 @@ class AccumulatingOperator(Operator):
             self._send(self._grouped(rows.filter(pa.array(~late))), batch.watermarks[:1])
         # Each with its own watermark, by which the receiver decides.
         self._send(self._one_by_one(rows.filter(pa.array(late))), batch.watermarks[late])
+
+    def _check_times(self, times: Int64s, columns: pa.RecordBatch) -> None:
+        """Refuse times whose windows could not be shown; arithmetic on them would wrap."""
+        far = np.flatnonzero((times > _TIME_MAX) | (times < -_TIME_MAX))
+        if len(far):
+            row = int(far[0])
+            raise UsageError(
+                f"{self.context.label}: a record with {shorten(columns.slice(row, 1).to_pylist()[0])} has the "
+                f"event time {int(times[row])} ms since 1970, hundreds of thousands of years from it; windows "
+                "cannot be so far; give with_event_time() milliseconds, not nanoseconds"
+            )
 
     def _send(self, found: pa.Table, marks: Int64s) -> None:
         columns = found.combine_chunks().to_batches()[0]
