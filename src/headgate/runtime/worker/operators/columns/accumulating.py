@@ -98,10 +98,11 @@ class AccumulatingOperator(Operator):
         far = np.flatnonzero((times > _TIME_MAX) | (times < -_TIME_MAX))
         if len(far):
             row = int(far[0])
+            record = shorten(columns.slice(row, 1).to_pylist()[0])
             raise UsageError(
-                f"{self.context.label}: a record with {shorten(columns.slice(row, 1).to_pylist()[0])} has the "
-                f"event time {int(times[row])} ms since 1970, hundreds of thousands of years from it; windows "
-                "cannot be so far; give with_event_time() milliseconds, not nanoseconds"
+                f"{self.context.label}: a record with {record} has the event time {int(times[row])} ms since "
+                "1970, hundreds of thousands of years from it, where there are no windows; give "
+                "with_event_time() milliseconds, not nanoseconds"
             )
 
     def _send(self, found: pa.Table, marks: Int64s) -> None:
