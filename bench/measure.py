@@ -105,7 +105,7 @@ def run(
         reader.start()
         try:
             with turns.taken_by(tree) if turns is not None else contextlib.nullcontext():
-                _wait(process, tree, began + timeout_s, sample_s)
+                overdue = _wait(process, tree, began + timeout_s, sample_s)
         finally:
             tree.kill()
             process.wait()
@@ -113,7 +113,7 @@ def run(
         reader.join(5)
         assert process.stdout is not None
         process.stdout.close()
-        _judge(watched, process.returncode, timeout_s, errors)
+        _judge(watched, process.returncode, timeout_s if overdue else None, errors)
     watched.cpu_s = tree.cpu_s
     watched.others = _share_of_others(before, psutil.cpu_times(), watched.cpu_s)
     return watched
@@ -134,19 +134,26 @@ def _read(
                 say(event["say"])
 
 
-def _wait(process: subprocess.Popen[str], tree: _Tree, deadline: float, sample_s: float) -> None:
+def _wait(process: subprocess.Popen[str], tree: _Tree, deadline: float, sample_s: float) -> bool:
+    """Wait for the end of a program; return whether the deadline came first."""
     while process.poll() is None and time.monotonic() < deadline:
         tree.sample()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(sample_s)
+    return process.poll() is None
 
 
-def _judge(watched: Run, code: int, timeout_s: float, errors: Any) -> None:
+def _judge(watched: Run, code: int, overdue_s: float | None, errors: Any) -> None:
+    """Note why a run does not count; `overdue_s`: the limit for which it was killed, None: it was not."""
     if watched.result and code == 0:
         return
     errors.seek(0)
     tail = errors.read()[-_TAIL_CHARS:].strip()
-    ended = f"killed after {timeout_s:g} s" if code == -signal.SIGKILL else f"exit code {code}"
+    ended = f"exit code {code}"
+    if overdue_s is not None:
+        ended = f"killed after {overdue_s:g} s"
+    elif code == -signal.SIGKILL:
+        ended = "killed by another process or the system, perhaps for want of memory"
     watched.failure = f"{ended}, no result" if not watched.result else ended
     if tail:
         watched.failure += f": {tail}"

@@ -11,6 +11,9 @@ from mini_jobs import RESTART_AT_ONCE, environment
 import headgate as hg
 from headgate.connectors.collection import CollectionSource
 
+CLOSED: list[str] = []
+"""Places of the enumerators that were closed."""
+
 
 class Troubled(CollectionSource[int]):
     """Ten numbers in two splits, whose enumerator raises at `place`."""
@@ -61,6 +64,7 @@ class TroubledEnumerator(hg.SplitEnumerator):
             raise LookupError("no such catalogue")
 
     def close(self) -> None:
+        CLOSED.append(self._place)
         if self._place == "close":
             raise LookupError("no such catalogue")
 
@@ -94,3 +98,13 @@ def test_a_failure_to_close_stops_nothing() -> None:
     """The result is there all the same."""
     env = environment()
     assert sorted(env.from_source(Troubled("close"), uid="numbers").collect()) == list(range(10))
+
+
+def test_where_one_cannot_be_created_those_before_it_are_closed() -> None:
+    """Nobody else knows them: what they have opened would stay open."""
+    env = environment(config={"restart-strategy.type": "none"})
+    CLOSED.clear()
+    sound = env.from_source(Troubled("nowhere"), uid="sound").map(str)
+    with pytest.raises(hg.UserFunctionError, match=r"'broken'.*in create_enumerator"):
+        sound.union(env.from_source(Troubled("create"), uid="broken").map(str)).collect()
+    assert CLOSED == ["nowhere"]

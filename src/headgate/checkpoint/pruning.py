@@ -30,6 +30,7 @@ from headgate.checkpoint.storage.storage_contract import TellsAge
 from headgate.checkpoint.store.entries import Completed, decode_entry
 from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.common.errors import StorageError, UsageError
+from headgate.common.files.durable import clock
 from headgate.common.ids import JobId
 from headgate.common.ports import Disk
 from headgate.state.snapshots import CheckpointMetadata
@@ -61,6 +62,7 @@ class Pruning:
     orphans: tuple[Orphan, ...]
     refused: tuple[str, ...]  # a sentence for each job whose files were left alone
     deleted: int = 0
+    deleting: bool = False  # whether it was to delete them, or only to find them
 
     @property
     def removable(self) -> tuple[Orphan, ...]:
@@ -77,6 +79,9 @@ def prune(
     never changed. Files of possibly pending checkpoints are deleted once they are older than `older_than_ms`,
     which is longer than any checkpoint may take. With `unlogged`, checkpoints that may have lost their log
     entry count as orphans, too; see `inventory.newer_than_log`.
+
+    Without `delete` nothing is written, so that the storage may be a read-only one: ages are then by this
+    machine's clock. With it they are by the storage's, which is read off a new file.
     """
     place = look_at(uri)
     if place.kind == "snapshot":
@@ -85,17 +90,17 @@ def prune(
     refused: list[str] = []
     for job in place.jobs:
         try:
-            orphans += _orphans(job.disk, job.job, older_than_ms, unlogged)
+            orphans += _orphans(job.disk, job.job, _Age(job.disk, older_than_ms, probing=delete), unlogged)
         except StorageError as error:
             refused.append(f"job {job.job!r} was left alone: {error}")
     deleted = [orphan for orphan in orphans if orphan.removable] if delete else []
     disks = {job.job: job.disk for job in place.jobs}
     for orphan in sorted(deleted, key=lambda each: metadata_first(each.name)):
         disks[orphan.job].delete(orphan.name)
-    return Pruning(place.uri, tuple(orphans), tuple(refused), len(deleted))
+    return Pruning(place.uri, tuple(orphans), tuple(refused), len(deleted), delete)
 
 
-def _orphans(disk: Disk, job: JobId, older_than_ms: int, unlogged: bool) -> Iterable[Orphan]:
+def _orphans(disk: Disk, job: JobId, age: _Age, unlogged: bool) -> Iterable[Orphan]:
     log = CompletedCheckpointLog(disk, log_folder(job))
     before = log.completed()
     files = job_files(disk, job)
@@ -106,7 +111,6 @@ def _orphans(disk: Disk, job: JobId, older_than_ms: int, unlogged: bool) -> Iter
         )
     needed = _needed(disk, log, _entries(files))
     newest = max((entry.checkpoint for entry in before), default=0)
-    age = _Age(disk, older_than_ms)
     perhaps = {} if unlogged else newer_than_log(files, before)
     kept = names_needed(perhaps)
     names = sorted((files.names - needed - kept).union(files.temporaries))
@@ -160,10 +164,10 @@ def _needed(disk: Disk, log: CompletedCheckpointLog, entries: Iterable[Completed
 
 
 class _Age:
-    """Ages of files by the clock of the storage, which is read off a new file."""
+    """Ages of files by the clock of the storage, which is read off a new file, or else by this machine's."""
 
-    def __init__(self, disk: Disk, older_than_ms: int) -> None:
-        self._disk, self._older_than_ms = disk, older_than_ms
+    def __init__(self, disk: Disk, older_than_ms: int, *, probing: bool) -> None:
+        self._disk, self._older_than_ms, self._probing = disk, older_than_ms, probing
         self._now: int | None = None
 
     def proves(self, name: str) -> tuple[bool, str]:
@@ -179,6 +183,8 @@ class _Age:
         return True, f"it was written {age // 1000} s ago, longer than a checkpoint may take"
 
     def _storage_now(self, disk: TellsAge) -> int:
+        if not self._probing:
+            return int(clock.time() * 1000)
         if self._now is None:
             probe = f"{_AGE_PROBE}{secrets.token_hex(8)}"
             self._disk.create(probe, [b""])

@@ -63,12 +63,12 @@ def pruned(found: Pruning) -> str:
     if not found.orphans and not found.refused:
         return f"{found.place}: nothing is left over"
     kept = [orphan for orphan in found.orphans if not orphan.removable]
-    verb = "deleted" if found.deleted else "would be deleted"
+    verb = "deleted" if found.deleting else "would be deleted"
     lines = [f"{found.place}: {len(found.removable)} files {verb}, {len(kept)} stay"]
     lines += _listed(verb, [_text(orphan) for orphan in found.removable])
     lines += _listed("stays", [_text(orphan) for orphan in kept])
     lines += [f"refused: {why}" for why in found.refused]
-    if found.removable and not found.deleted:
+    if found.removable and not found.deleting:
         lines.append("nothing was deleted; give --yes")
     return "\n".join(lines)
 

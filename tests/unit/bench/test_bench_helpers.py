@@ -143,6 +143,11 @@ def test_a_program_is_watched_to_its_end() -> None:
         ("import sys; sys.exit('broken')", 30.0, "exit code 1, no result: broken"),
         ("pass", 30.0, "exit code 0, no result"),
         ("import time; time.sleep(60)", 0.3, "killed after 0.3 s, no result"),
+        (
+            "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+            30.0,
+            "killed by another process or the system, perhaps for want of memory, no result",
+        ),
     ],
 )
 def test_a_program_without_a_result_is_a_failure(program: str, timeout_s: float, reason: str) -> None:

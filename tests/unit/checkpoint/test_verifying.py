@@ -369,6 +369,28 @@ def test_prune_says_what_it_would_do_and_does_it_with_yes(storage: Path) -> None
     assert not (storage / old).exists()
 
 
+def test_prune_with_nothing_to_delete_says_so(storage: Path) -> None:
+    """With --yes too: nothing "would be" deleted then."""
+    write(LocalDisk(storage), 9)
+    code, text = command("prune", str(storage), "--yes")
+    assert code == 0
+    assert "0 files deleted, 1 stay" in text
+    assert "would be" not in text
+
+
+def test_a_dry_run_writes_nothing(storage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even a file that tells the storage's time: the storage may be a read-only one."""
+    plant(storage)
+
+    def refuse(_disk: LocalDisk, name: str, _parts: object) -> None:
+        raise AssertionError(f"{name} was to be written")
+
+    monkeypatch.setattr(LocalDisk, "create", refuse)
+    dry = prune(str(storage))
+    assert [orphan.removable for orphan in dry.orphans] == [True, False]
+    assert "may be on its way: it was written 0 s ago" in dry.orphans[1].why
+
+
 def test_two_jobs_are_judged_each_by_its_own_log(storage: Path) -> None:
     """A job beside another; its damaged log does not keep the other from being pruned."""
     disk = LocalDisk(storage)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headgate.common.files import durable_file
-from headgate.common.files.durable import crc32, system
+from headgate.common.files.durable import crc32, remove_folder, system
 from headgate.common.files.durable_file import (
     Measured,
     NewFile,
@@ -251,3 +251,18 @@ def test_files_have_the_permissions_that_were_asked_for(permissions: Permissions
         os.umask(before)
     expected = {"owner": 0o600, "group": 0o660, "umask": 0o640}[permissions.value]
     assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == expected
+
+
+def test_of_a_link_to_a_folder_only_the_link_is_removed(tmp_path: Path) -> None:
+    """At the folder itself, with a slash at its end too, and within it."""
+    kept, gone = tmp_path / "kept", tmp_path / "gone"
+    (kept / "inner").mkdir(parents=True)
+    gone.mkdir()
+    (gone / "link").symlink_to(kept)
+    (tmp_path / "link").symlink_to(kept)
+    remove_folder(gone)
+    remove_folder(tmp_path / "link")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["inner", "kept"]
+    (tmp_path / "link").symlink_to(kept)
+    remove_folder(f"{tmp_path / 'link'}/")
+    assert (kept / "inner").exists()

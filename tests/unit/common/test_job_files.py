@@ -93,7 +93,7 @@ def test_a_job_of_another_machine_is_not_judged() -> None:
 
 
 def test_what_is_no_file_of_a_job_is_passed_over() -> None:
-    """Damaged, foreign, half written, or a link to somewhere else."""
+    """Damaged, foreign, half written, a link to somewhere else, or a named pipe."""
     target = written(job("real-1"))
     folder = jobs_folder()
     (folder / "odd.json").write_bytes(b"\xff{")
@@ -101,6 +101,7 @@ def test_what_is_no_file_of_a_job_is_passed_over() -> None:
     (folder / ".half").write_text("{")
     (folder / "folder.json").mkdir()
     (folder / "link.json").symlink_to(target)
+    os.mkfifo(folder / "pipe.json")  # to which no process writes
     assert [known.file.job_id for known in known_jobs()] == ["real-1"]
 
 

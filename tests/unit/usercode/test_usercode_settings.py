@@ -78,6 +78,7 @@ def test_h1_names_are_read_in_any_case(text: str) -> None:
         ("release_timeout", "-1s", "cannot be negative"),
         ("data_plane_packages", 7, "semicolons in between"),
         ("data_plane_packages", ["numpy.", 7], "semicolons in between"),
+        ("data_plane_packages", ["numpy.", "a;b"], "without a semicolon in a list; got 'a;b'"),
     ],
 )
 def test_h1_other_values_are_refused(key: str, text: object, allowed: str) -> None:

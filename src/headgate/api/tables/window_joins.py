@@ -22,7 +22,7 @@ from headgate.relational.relations import (
     Relation,
     WindowJoin,
 )
-from headgate.relational.resolved import Constant, Typed
+from headgate.relational.resolved import Constant, Key, Typed
 from headgate.relational.resolving import common_of, convert
 from headgate.relational.schema import Field, Schema
 from headgate.relational.spark_types import WINDOW, text_of
@@ -111,7 +111,7 @@ def _input(side: Relation, number: int, window: str, both: list[list[Field]]) ->
     columns: list[tuple[str, Typed]] = [
         (WINDOW_LAST, resolved(side, "join", last)),
         (SIDE, Constant(pa.int32(), False, pa.scalar(number, pa.int32()))),
-        *((key.name, convert(resolved(side, "join", Reference(key.name)), key.type)) for key in keys),
+        *((key.name, _key(convert(resolved(side, "join", Reference(key.name)), key.type))) for key in keys),
         (WINDOW_START, resolved(side, "join", Call("unix_millis", (Reference(f"{window}.start"),)))),
     ]
     mine = dict(all_columns(side))
@@ -121,6 +121,10 @@ def _input(side: Relation, number: int, window: str, both: list[list[Field]]) ->
             columns.append((side_column(at, field.name), mine[field.name] if at == number else null))
     fields = [Field(name, each.type, name not in (WINDOW_LAST, SIDE, WINDOW_START)) for name, each in columns]
     return Project(Schema(tuple(fields)), side, tuple(each for _, each in columns))
+
+
+def _key(value: Typed) -> Key:
+    return Key(value.type, value.nullable, value)
 
 
 def side_column(side: int, name: str) -> str:

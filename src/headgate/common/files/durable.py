@@ -145,8 +145,14 @@ def sync(path: FilePath) -> None:
 
 
 def remove_folder(folder: FilePath) -> None:
-    """Remove a folder and all in it, but no targets of links in it; leave silently what cannot be removed."""
+    """Remove a folder and all in it, but no targets of links: of one at `folder` the link alone is removed.
+
+    What cannot be removed is left silently.
+    """
     with suppress(OSError):
+        if (link := Path(folder)).is_symlink():  # without a slash at its end, which would follow the link
+            system.unlink(link)
+            return
         with os.scandir(folder) as entries:
             found = list(entries)
         for entry in found:

@@ -143,7 +143,8 @@ def forget_old() -> None:
 
 def _read(path: Path) -> KnownJob | None:
     try:
-        descriptor = system.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        # Without waiting, as a named pipe would have one wait for who writes to it.
+        descriptor = system.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None  # removed meanwhile, or another user's
     try:

@@ -78,10 +78,15 @@ class TextList:
     expected: str
 
     def parse(self, value: object) -> tuple[str, ...]:
-        """Return a text's parts between semicolons, or a list's texts, stripped and without empty ones."""
+        """Return a text's parts between semicolons, or a list's texts, stripped and without empty ones.
+
+        ValueError for all else, also for a list's text with a semicolon: workers would read it as two.
+        """
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
             raise ValueError(f"expected {self.expected}")
+        if not isinstance(value, str) and (parted := [text for text in texts if ";" in text]):
+            raise ValueError(f"expected texts without a semicolon in a list; got {parted[0]!r}")
         return pattern_list(value if isinstance(value, str) else texts)
 
     def format(self, value: tuple[str, ...]) -> str:

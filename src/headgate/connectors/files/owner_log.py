@@ -2,7 +2,7 @@
 
 ::
 
-  _headgate/<lineage>+<sink>/<number>.json    one entry for each job that published, in order
+  _headgate/<lineage>+<sink>/<number>.json    one entry for each job that became the owner, in order
 
 A job adds its entry before it publishes its first file; the job of the last entry is the only one that may
 publish. So of two jobs that begin from the same snapshot one continues, and the files of the lineage are
@@ -12,7 +12,7 @@ known by the entries' jobs and the files' names. Entries are created complete, a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -62,15 +62,24 @@ class OwnerLog:
         """
         first = False
         while not self.owned:
-            first, jobs = True, self._jobs()
+            first, before = True, self._entries()
             if (fenced := self.fenced()) is not None:
                 raise fenced
-            if self._append(len(jobs) + 1):
+            if self._append(len(before) + 1):
                 # The owner until now may have published between the look and the entry.
                 newer = self.describe_newer() or self.describe_missing()
                 if newer is not None:
+                    self._give_back(before)
                     raise self._fenced(newer)
         return first
+
+    def _give_back(self, before: Sequence[Path]) -> None:
+        """Make the job of the entries `before` the owner again, if there was one and none has come since.
+
+        Else this job would be taken for the owner when it starts again, and publish beside the other one.
+        """
+        if before:
+            self._create(len(before) + 2, read_bytes(before[-1]))
 
     def fenced(self) -> FencedError | None:
         """Return the error that says why this job may not publish now; None if it may. Changes nothing."""
@@ -174,13 +183,17 @@ class OwnerLog:
 
     def _append(self, number: int) -> bool:
         """Create this job's entry with this number; return False if another job has created it."""
-        target, context = self._folder / f"{number:06d}.json", self._context
+        context = self._context
         forks = [[fork.job, fork.generation, fork.attempt, fork.checkpoint] for fork in context.lineage.forks]
         body = {"job": context.job, "uid": context.uid, "lineage": context.lineage.id, "forks": forks}
+        return self._create(number, _encoder.encode(body))
+
+    def _create(self, number: int, data: bytes) -> bool:
+        target = self._folder / f"{number:06d}.json"
         try:
             # The output itself is its readers'; who owns it is a matter of those who write.
             self._root.mkdir(parents=True, exist_ok=True)
-            return create_new(target, [_encoder.encode(body)], folders=3)  # up to the output itself
+            return create_new(target, [data], folders=3)  # up to the output itself
         except OSError as problem:
             raise storage_error(target, problem) from problem
 

@@ -111,9 +111,13 @@ def rare_collections() -> Iterator[None]:
 
 
 def limit_threads() -> None:
-    """Limit Arrow's own thread pools to one thread each: one slot is one core."""
+    """Limit the thread pools of Arrow and Polars to one thread each: one slot is one core.
+
+    Polars reads its limit when it is loaded; one that is set in the environment already is left as it is.
+    """
     import pyarrow as pa
 
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
 

@@ -124,6 +124,17 @@ def test_sk2_a_snapshot_is_let_go_whatever_becomes_of_it(tmp_path: Path) -> None
     assert [number for number, _ in bench.failed] == [3]
 
 
+def test_sk2_a_savepoint_whose_place_cannot_be_opened_is_let_go_too(tmp_path: Path) -> None:
+    """sK2: the error comes before anything is written."""
+    last = Stateful("last")
+    bench = Bench(tmp_path, last)
+    order = SavepointOrder("no-such-scheme://anywhere")
+    bench.draw(AlignmentSettings().barrier(1, 1_000, savepoint=order))
+    bench.run()
+    assert [number for number, _ in bench.failed] == [1]
+    assert last.released == [1]
+
+
 def test_sk2_an_abort_after_the_asynchronous_part_leaves_the_files_to_the_job_master(tmp_path: Path) -> None:
     """sK2: they were acknowledged: it discards them. Nothing is remembered; the next checkpoint is drawn."""
     bench = Bench(tmp_path)

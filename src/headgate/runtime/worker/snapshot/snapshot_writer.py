@@ -75,14 +75,13 @@ class SnapshotWriter:
         Raises StorageError if the storage fails; the checkpoint is then declined and the job goes on.
         """
         began = clock.precise_ms()
-        files: _Files | SavepointFiles = _Files(self, taken)
-        if (order := taken.savepoint) is not None:
-            files = savepoint_files(self._disks(order.root), order, taken.subtask, self._inline_max)
         try:
-            states = [pending.finish(files) for pending in taken.pending]
-        except BaseException:
-            files.delete()
-            raise
+            files = self._files_for(taken)
+            try:
+                states = [pending.finish(files) for pending in taken.pending]
+            except BaseException:
+                files.delete()
+                raise
         finally:
             release(taken)
         return SubtaskSnapshot(
@@ -100,6 +99,11 @@ class SnapshotWriter:
             records_out=taken.records[1],
             finished=taken.finished,
         )
+
+    def _files_for(self, taken: TakenSnapshot) -> _Files | SavepointFiles:
+        if (order := taken.savepoint) is None:
+            return _Files(self, taken)
+        return savepoint_files(self._disks(order.root), order, taken.subtask, self._inline_max)
 
     def store(
         self,

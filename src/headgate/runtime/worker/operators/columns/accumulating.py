@@ -17,6 +17,7 @@ from headgate.records.batch import Batch
 from headgate.relational.aggregating.accumulators import Accumulator, AnyAccumulator
 from headgate.relational.aggregating.grouping import Grouping, columns_of_parts, fields_of
 from headgate.relational.evaluation import evaluate, first_failing
+from headgate.relational.key_values import NoKey, alike, no_keys
 from headgate.relational.relations import Aggregation
 from headgate.relational.resolved import Typed
 from headgate.relational.rules import RowsFailed
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 _COUNTED: Final = (ROWS, Accumulator("rows", pa.int64(), "count_all", "sum"))
 _WORTHWHILE: Final = 0.6
 """Groups per row up to which grouping before the exchange pays."""
+_TIME_MAX: Final = 9 * 10**15
+"""Greatest event time (ms) that windows take: their ends have to fit into timestamps in microseconds."""
 _TRIED_EVERY: Final = 32
 """Of batches that are not grouped, every so often one is, to see whether that has changed."""
 
@@ -74,6 +77,7 @@ class AccumulatingOperator(Operator):
                 "with_event_time() on the stream before to_table()"
             )
         columns = columns_of(self.context, batch, self._plan.child.schema)
+        self._check_times(batch.timestamps, columns)
         rows, panes = self._rows(columns, batch), self._times.panes_of(batch.timestamps)
         # For any window, by this subtask's watermark: the receiver's is not higher, so the other rows are in
         # time there for all of theirs.
@@ -88,6 +92,18 @@ class AccumulatingOperator(Operator):
             self._send(self._grouped(rows.filter(pa.array(~late))), batch.watermarks[:1])
         # Each with its own watermark, by which the receiver decides.
         self._send(self._one_by_one(rows.filter(pa.array(late))), batch.watermarks[late])
+
+    def _check_times(self, times: Int64s, columns: pa.RecordBatch) -> None:
+        """Refuse times whose windows could not be shown; arithmetic on them would wrap."""
+        far = np.flatnonzero((times > _TIME_MAX) | (times < -_TIME_MAX))
+        if len(far):
+            row = int(far[0])
+            record = shorten(columns.slice(row, 1).to_pylist()[0])
+            raise UsageError(
+                f"{self.context.label}: a record with {record} has the event time {int(times[row])} ms since "
+                "1970, hundreds of thousands of years from it, where there are no windows; give "
+                "with_event_time() milliseconds, not nanoseconds"
+            )
 
     def _send(self, found: pa.Table, marks: Int64s) -> None:
         columns = found.combine_chunks().to_batches()[0]
@@ -107,19 +123,21 @@ class AccumulatingOperator(Operator):
         return pa.table(arrays)
 
     def _as_key(self, columns: pa.RecordBatch, name: str, batch: Batch) -> pa.Array:
-        """Return a key column in which equal values are alike: Arrow tells -0.0 from 0.0."""
+        """Return a key column in which equal values are alike."""
         values = columns.column(name)
-        if values.null_count:
-            raise self._null_key(columns, name, batch)
-        return pc.add(values, pa.scalar(0.0, values.type)) if pa.types.is_floating(values.type) else values
+        if (wrong := no_keys(values)) is not None:
+            raise self._no_key(columns, name, batch, *wrong)
+        return alike(values)
 
-    def _null_key(self, columns: pa.RecordBatch, name: str, batch: Batch) -> UsageError:
-        row = pc.index(pc.is_null(columns.column(name)), True).as_py()
+    def _no_key(
+        self, columns: pa.RecordBatch, name: str, batch: Batch, kind: NoKey, found: pa.BooleanArray
+    ) -> UsageError:
+        row = pc.index(found, True).as_py()
         at = "" if batch.timestamps is None else f", event time {shown_time(int(batch.timestamps[row]))}"
         return UsageError(
-            f"{self.context.label}: key {name!r} of group_by() is null in a record with "
-            f"{shorten(columns.slice(row, 1).to_pylist()[0])}{at}; fill it by coalesce(), or filter such "
-            "rows, before group_by()"
+            f"{self.context.label}: key {name!r} of group_by() is {kind.name} in a record with "
+            f"{shorten(columns.slice(row, 1).to_pylist()[0])}{at}; fill it by {kind.filled_by}, or filter "
+            "such rows, before group_by()"
         )
 
     def _argument(self, expression: Typed, batch: ArrowBatch) -> pa.Array:

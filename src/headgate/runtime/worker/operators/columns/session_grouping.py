@@ -58,6 +58,8 @@ class SessionGrouping(NamedTuple):
 
 def _numbered(table: pa.Table, keys: tuple[str, ...]) -> Int64s:
     """Return for each row the number of its session."""
+    if not table.num_rows:
+        return np.zeros(0, dtype=np.int64)
     key = _key_numbers(table, keys)
     start, end = table.column(PANE).to_numpy(), table.column(END).to_numpy()
     order = _order(key, start)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from headgate.relational.schema import Field
 from headgate.relational.spark_types import WINDOW
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
-from headgate.runtime.worker.operators.columns.kept_windows import Ended, KeptWindows
+from headgate.runtime.worker.operators.columns.kept_windows import Ended, KeptWindows, Restoring
 from headgate.runtime.worker.operators.columns.restored_windows import RestoredWindows
 from headgate.runtime.worker.operators.columns.window_state import AHEAD, WINDOWS, PendingWindows
 from headgate.runtime.worker.operators.function_state import FunctionState
@@ -100,10 +100,20 @@ class WindowsOperator(Operator):
         ahead = dict(self._own.handles[AHEAD].get())
         with open_restore(stored, {WINDOWS: self._target}, self._groups, where.max_parallelism) as restore:
             for state, base in zip(states, restore.bases, strict=True):
-                mark = WATERMARK_MIN if state.watermark is None else state.watermark
+                into = self._kept_of(state, restore.groups, ahead)
                 for entries in (entries for section in base for entries in section.entries(restore.groups)):
-                    into = self._kept.of_group(entries.group, ahead.get(entries.group, mark))
-                    self._restored.load(into, entries.keys, entries.values)
+                    self._restored.load(into[entries.group], entries.keys, entries.values)
+
+    def _kept_of(
+        self, state: OperatorSubtaskState, own: range, ahead: Mapping[int, int]
+    ) -> dict[int, Restoring]:
+        """Return where the windows of a former subtask's groups go. A group that has none left is noted
+        too: what it sent out would go out again if a row came that is late for it.
+        """
+        assert state.keyed is not None  # the caller looked
+        mark = WATERMARK_MIN if state.watermark is None else state.watermark
+        groups = range(max(own.start, state.keyed.first_group), min(own.stop, state.keyed.last_group + 1))
+        return {group: self._kept.of_group(group, ahead.get(group, mark)) for group in groups}
 
     def process(self, batch: Batch) -> None:
         """Add the rows of a batch to their windows, then let the windows go that have ended."""

@@ -148,3 +148,12 @@ def test_an_early_row_joins_two_sessions() -> None:
     for time in (20, 40, 30):
         windows.add(table([("a", 0, time)]), np.array([0]))
     assert listed(windows.reached(49)) == [Session(("a", 0), 20, 50, 3)]
+
+
+def test_a_view_of_no_session_has_no_rows() -> None:
+    """As a live query asks for a key that has no open session, while others have one."""
+    windows = SessionWindows(GROUPING, 0, GROUPS)
+    windows.add(table([("a", 0, 20)]), np.array([0]))
+    (view,) = windows.at_snapshot()
+    none = view.where(lambda rows: np.zeros(len(rows), dtype=np.bool_))
+    assert sum(len(part) for part in none.tables()) == 0

@@ -1,0 +1,68 @@
+"""Values of keys, by which rows are grouped or joined: which values can be none, and which ones are alike."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate.relational.resolved import Values
+from headgate.relational.rules import RowsFailed
+
+
+class NoKey(NamedTuple):
+    """A value that is no key: `name` as messages say it, and the function that fills it."""
+
+    name: str
+    filled_by: str
+
+
+NULL: Final = NoKey("null", "coalesce()")
+NAN: Final = NoKey("NaN", "nanvl()")
+
+
+def no_keys(values: Values) -> tuple[NoKey, pa.BooleanArray] | None:
+    """Return what of `values` is no key, and which rows those are; None: all are keys.
+
+    Null belongs to no key group, and NaN is not found again, as it does not equal itself.
+
+    Example:
+        >>> values = pa.array([1.5, float("nan")])
+        >>> no_keys(values)[0].name
+        'NaN'
+        >>> no_keys(pa.array(["a", "b"])) is None
+        True
+    """
+    nulls = pc.is_null(values)
+    if _any(nulls):
+        return NULL, nulls
+    if pa.types.is_floating(values.type) and _any(found := pc.is_nan(values)):
+        return NAN, found
+    return None
+
+
+def _any(found: Values) -> bool:
+    return bool(pc.any(found).as_py()) if isinstance(found, pa.Array) else bool(found.as_py())
+
+
+def alike(values: Values) -> Values:
+    """Return keys in which equal ones are the same bits: Arrow tells -0.0 from 0.0.
+
+    Example:
+        >>> alike(pa.array([-0.0])).to_pylist()
+        [0.0]
+    """
+    return pc.add(values, pa.scalar(0.0, values.type)) if pa.types.is_floating(values.type) else values
+
+
+def key_values(values: Values) -> Values:
+    """Return the keys of a join, equal ones alike; RowsFailed if one of them is null or NaN."""
+    if (wrong := no_keys(values)) is not None:
+        kind = wrong[0]
+        raise RowsFailed(
+            f"{kind.name.upper()}_KEY",
+            f"a column of join() is {kind.name} in a row that would come out of it; fill it by "
+            f"{kind.filled_by}, or filter such rows, before join()",
+        )
+    return alike(values)

@@ -1,0 +1,39 @@
+"""Event times that windows cannot have are refused, and do not give wrong windows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from mini_jobs import environment
+
+import headgate as hg
+import headgate.functions as F  # noqa: N812  # as PySpark's users write it
+
+SCHEMA = pa.schema({"at": pa.int64(), "user": pa.string()})
+WINDOWS = [F.window("at", "10s", "2s"), F.session_window("at", "1s"), F.cumulate_window("at", "10s", "2s")]
+NANOSECONDS = 1_700_000_000 * 10**9
+
+
+def ends(window: Any, at: int) -> list[Any]:
+    """The ends of the windows of a record, which comes with an ordinary one; none is late."""
+    rows = sorted([{"at": 0, "user": "ada"}, {"at": at, "user": "bob"}], key=lambda row: row["at"])
+    table = environment(1).from_collection(rows).with_event_time("at").to_table(SCHEMA)
+    counted = table.group_by("user", window).agg(F.count("*").alias("n"))
+    name = "session_window" if "session_window" in counted.columns else "window"
+    return counted.filter(F.col("user") == "bob").select(F.unix_millis(f"{name}.end").alias("end")).collect()
+
+
+@pytest.mark.parametrize("at", [NANOSECONDS, -(2**63), 2**63 - 1, 9 * 10**15 + 1])
+@pytest.mark.parametrize("window", WINDOWS)
+def test_times_that_no_window_can_have_are_refused(window: Any, at: int) -> None:
+    """Such as nanoseconds; the message has the record and its time."""
+    with pytest.raises(hg.UsageError, match=rf"'bob'.* has the event time {at} ms .*not nanoseconds"):
+        ends(window, at)
+
+
+@pytest.mark.parametrize("at", [9 * 10**15, -9 * 10**15])
+def test_the_farthest_times_have_their_windows(at: int) -> None:
+    """Past the years of Python's datetime, too."""
+    assert [row["end"] for row in ends(WINDOWS[1], at)] == [at + 1_000]
