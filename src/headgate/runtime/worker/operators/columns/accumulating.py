@@ -110,16 +110,22 @@ class AccumulatingOperator(Operator):
         """Return a key column in which equal values are alike: Arrow tells -0.0 from 0.0."""
         values = columns.column(name)
         if values.null_count:
-            raise self._null_key(columns, name, batch)
-        return pc.add(values, pa.scalar(0.0, values.type)) if pa.types.is_floating(values.type) else values
+            raise self._no_key(columns, name, pc.is_null(values), batch)
+        if not pa.types.is_floating(values.type):
+            return values
+        nans = pc.is_nan(values)
+        if pc.any(nans).as_py():
+            raise self._no_key(columns, name, nans, batch)
+        return pc.add(values, pa.scalar(0.0, values.type))
 
-    def _null_key(self, columns: pa.RecordBatch, name: str, batch: Batch) -> UsageError:
-        row = pc.index(pc.is_null(columns.column(name)), True).as_py()
+    def _no_key(self, columns: pa.RecordBatch, name: str, odd: pa.Array, batch: Batch) -> UsageError:
+        row = pc.index(odd, True).as_py()
+        what = "null" if columns.column(name)[row].as_py() is None else "NaN"
         at = "" if batch.timestamps is None else f", event time {shown_time(int(batch.timestamps[row]))}"
         return UsageError(
-            f"{self.context.label}: key {name!r} of group_by() is null in a record with "
-            f"{shorten(columns.slice(row, 1).to_pylist()[0])}{at}; fill it by coalesce(), or filter such "
-            "rows, before group_by()"
+            f"{self.context.label}: key {name!r} of group_by() is {what} in a record with "
+            f"{shorten(columns.slice(row, 1).to_pylist()[0])}{at}; fill it by "
+            f"{'coalesce' if what == 'null' else 'nanvl'}(), or filter such rows, before group_by()"
         )
 
     def _argument(self, expression: Typed, batch: ArrowBatch) -> pa.Array:
