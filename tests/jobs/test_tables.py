@@ -352,13 +352,16 @@ def test_names_that_differ_in_signs_only_are_refused() -> None:
         counted([{"at": 1, "key": 1}], pa.int64(), *two)
 
 
-def test_a_null_key_is_refused_with_what_to_do() -> None:
-    """There is no key group for null; the message has the record, its time, and the way out."""
+def test_a_null_key_and_nan_are_refused_with_what_to_do() -> None:
+    """There is no key group for them; the message has the record, its time, and the way out."""
     wanted = (
         r"key 'key' of group_by\(\) is null .*event time 1970-01-01 00:00:00.001 UTC; fill it .*or filter"
     )
     with pytest.raises(hg.UsageError, match=wanted):
         counted([{"at": 0, "key": 7}, {"at": 1, "key": None}], pa.int64())
+    wanted = r"key 'key' of group_by\(\) is NaN .*00:00:00.001 UTC; fill it by nanvl\(\), or filter"
+    with pytest.raises(hg.UsageError, match=wanted):
+        counted([{"at": 0, "key": 7.0}, {"at": 1, "key": float("nan")}], pa.float64())
 
 
 def test_a_wrong_duration_of_a_watermark_names_its_line() -> None:

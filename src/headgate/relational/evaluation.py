@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from headgate.relational.casts import cast_values
 from headgate.relational.function_families import load_families
 from headgate.relational.functions.strings.pieces import piece_of
-from headgate.relational.key_values import key_values
 from headgate.relational.python_calls import called_by_row
 from headgate.relational.resolved import (
     Apply,
@@ -25,7 +24,6 @@ from headgate.relational.resolved import (
     Column,
     Constant,
     Conversion,
-    Key,
     Member,
     PieceOf,
     PythonApply,
@@ -86,10 +84,6 @@ def _constant(expression: Constant, _batch: Rows) -> Values:
 
 def _member(expression: Member, batch: Rows) -> Values:
     return pc.struct_field(_values(expression.child, batch), expression.name)
-
-
-def _key(expression: Key, batch: Rows) -> Values:
-    return key_values(_values(expression.child, batch))
 
 
 def _windows(expression: WindowsOf, batch: Rows) -> Values:
@@ -231,7 +225,6 @@ _KINDS: Final[dict[type[Typed], Callable[[Any, Rows], Values]]] = {
     Constant: _constant,
     Member: _member,
     Conversion: _conversion,
-    Key: _key,
     Apply: _apply,
     Choice: _choice,
     WindowsOf: _windows,

@@ -1,4 +1,4 @@
-"""Values of keys, by which rows are grouped or joined: which values can be none, and which ones are alike."""
+"""Values of keys by which rows are grouped: which values can be none, and which ones are alike."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.relational.resolved import Values
-from headgate.relational.rules import RowsFailed
 
 
 class NoKey(NamedTuple):
@@ -54,15 +53,3 @@ def alike(values: Values) -> Values:
         [0.0]
     """
     return pc.add(values, pa.scalar(0.0, values.type)) if pa.types.is_floating(values.type) else values
-
-
-def key_values(values: Values) -> Values:
-    """Return the keys of a join, equal ones alike; RowsFailed if one of them is null or NaN."""
-    if (wrong := no_keys(values)) is not None:
-        kind = wrong[0]
-        raise RowsFailed(
-            f"{kind.name.upper()}_KEY",
-            f"a column of join() is {kind.name} in a row that would come out of it; fill it by "
-            f"{kind.filled_by}, or filter such rows, before join()",
-        )
-    return alike(values)

@@ -30,6 +30,13 @@ WINDOW_LAST: Final = "__window_last"
 SIDE: Final = "__side"
 """Name of the column of a join's inputs that says of which one a row is: 0 left, 1 right."""
 
+ODD_KEYS: Final = "__odd_keys"
+"""Name of the key column of a join's inputs that says which keys are NaN or null; these hold 0 instead.
+
+With n keys, the i-th of which is counted from 0, NaN is bit i and null is bit n + i; beside a null, bit 2n is
+the side. So rows with the same NaN are partners, and a row with a null has none.
+"""
+
 JoinKind: TypeAlias = Literal["inner", "left", "right", "full", "semi", "anti"]
 
 HIDDEN: Final = (ALL_ROWS, WINDOW_START)
@@ -165,7 +172,8 @@ class WindowJoin(Relation):
     Attributes:
         left: has the columns of `sides`, as the right input has; `SIDE` says of which one a row is.
         right: the other input.
-        keys: names of the columns that are equal; the last is `WINDOW_START`.
+        keys: names of the columns that are equal; after those of the program come `ODD_KEYS`, if there are
+            any, and `WINDOW_START`.
         how: which rows come out: "inner", "left", "right", "full", "semi" or "anti", as in SQL.
         window: name of the result's column of the window.
         uid: by which a later program finds the state; None: none was given.
@@ -180,8 +188,8 @@ class WindowJoin(Relation):
 
     @property
     def shown_keys(self) -> tuple[str, ...]:
-        """The names of the columns that are equal, without the window."""
-        return self.keys[:-1]
+        """The names of the program's columns that are equal, without the window."""
+        return tuple(name for name in self.keys if name not in (ODD_KEYS, WINDOW_START))
 
 
 def windowed(window: TimeWindow) -> Windowed:

@@ -220,26 +220,6 @@ class Shared(Typed):
         return str(self.child)
 
 
-@dataclass(frozen=True, slots=True)
-class Key(Typed):
-    """A value by which rows are joined: both zeros are one. Null and NaN raise, as they are no keys."""
-
-    child: Typed
-
-    @property
-    def inner(self) -> tuple[Typed, ...]:
-        """The value."""
-        return (self.child,)
-
-    @property
-    def may_fail(self) -> bool:
-        """Whether a value may be none by which rows can be joined."""
-        return self.child.nullable or pa.types.is_floating(self.type) or self.child.may_fail
-
-    def __str__(self) -> str:
-        return str(self.child)
-
-
 def with_inner(expression: Typed, inner: tuple[Typed, ...]) -> Typed:
     """Return an expression that is computed from others in place of its `inner` ones."""
     match expression:
@@ -248,7 +228,7 @@ def with_inner(expression: Typed, inner: tuple[Typed, ...]) -> Typed:
         case Choice():
             branches = tuple(zip(inner[:-1:2], inner[1::2], strict=True))
             return replace(expression, branches=branches, otherwise=inner[-1])
-        case Member() | Conversion() | WindowsOf() | Key() | PieceOf() | Shared():
+        case Member() | Conversion() | WindowsOf() | PieceOf() | Shared():
             return replace(expression, child=inner[0])
     return expression
 

@@ -67,6 +67,19 @@ def test_records_are_divided_in_order(keys: list[tuple[str | None, int | None]],
     assert divided(pa.RecordBatch.from_pylist(rows, schema) if columns else rows, "y", "x") == expected
 
 
+VALUES = [1, 2.5, True, "1", "a", None, Decimal("1.5"), Decimal("1.50"), Decimal(10), dt.date(2024, 5, 6)]
+VALUES += [dt.datetime(2024, 5, 6, 7), dt.datetime(2024, 5, 6, 7, tzinfo=dt.UTC), dt.datetime.max, 0.0, -7]
+
+
+@given(st.lists(st.sampled_from(VALUES), min_size=1))
+def test_a_folder_depends_on_its_record_alone(values: list[Any]) -> None:
+    """Not on the other records of the batch, whatever their types."""
+    found = divided([{"k": value, "n": n} for n, value in enumerate(values)], "k")
+    folders = {row["n"]: folder for folder, rows in found.items() for row in rows}
+    alone = [next(iter(divided([{"k": value, "n": 0}], "k"))) for value in values]
+    assert [folders[n] for n in range(len(values))] == alone
+
+
 def test_rows_of_any_kind_are_divided() -> None:
     """They become dicts without the columns of partitions; the records themselves stay as they are."""
     row = Row.of(k="a", n=1)
@@ -81,7 +94,7 @@ def test_rows_of_any_kind_are_divided() -> None:
         ([{"k": 1}], "partition_by has every column"),
         ([{"k": [1], "n": 1}], r"'k', which is array<bigint>; expected text, numbers"),
         ([{"k": b"x", "n": 1}], "which is binary"),
-        ([{"k": 1, "n": 1}, {"k": "a", "n": 1}], "values are not of one type"),
+        ([{"k": 2**64, "n": 1}], "'k', and its values are of no type of columns"),
         ([{"k": "x" * 300, "n": 1}], "more than 255 bytes"),
     ],
 )

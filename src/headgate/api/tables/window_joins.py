@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Final
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from headgate.common.errors import PlanError
 from headgate.relational.expressions import Call, Literal, Reference
 from headgate.relational.python_types import can_be_key
 from headgate.relational.relations import (
+    ODD_KEYS,
     SIDE,
     WINDOW_LAST,
     WINDOW_START,
@@ -22,8 +24,8 @@ from headgate.relational.relations import (
     Relation,
     WindowJoin,
 )
-from headgate.relational.resolved import Constant, Key, Typed
-from headgate.relational.resolving import common_of, convert
+from headgate.relational.resolved import Choice, Constant, Typed
+from headgate.relational.resolving import called, common_of, convert
 from headgate.relational.schema import Field, Schema
 from headgate.relational.spark_types import WINDOW, text_of
 
@@ -37,6 +39,8 @@ KINDS: Final[dict[str, JoinKind]] = {
 }  # fmt: skip
 """PySpark's names of joins, without underscores -> their kind."""
 
+_EMPTY: Final = {pa.string(): "", pa.binary(): b"", pa.bool_(): False}
+
 
 def window_join(left: Relation, right: Relation, on: Sequence[str], how: str, uid: str | None) -> WindowJoin:
     """Return the plan of a join. Raises PlanError if columns do not fit, or `on` lacks a window."""
@@ -46,6 +50,8 @@ def window_join(left: Relation, right: Relation, on: Sequence[str], how: str, ui
         raise PlanError(f"{where}: how is {how!r}; expected one of {', '.join(sorted(set(KINDS.values())))}")
     window = _window_of(where, left, right, on)
     names = [name for name in on if name != window]
+    if len({name.lower() for name in names}) < len(names):
+        raise PlanError(f"{where}: a column is named twice in {', '.join(on)}; name each once")
     keys = _keys(where, names, left, right)
     both = [keys, _others(left, on), _others(right, on)]
     kept = (kind in ("left", "full", "anti"), kind in ("right", "full"))
@@ -54,7 +60,8 @@ def window_join(left: Relation, right: Relation, on: Sequence[str], how: str, ui
         for side, each in enumerate((left, right))
     ]
     schema = _schema(where, window, kind, both)
-    return WindowJoin(schema, inputs[0], inputs[1], (*names, WINDOW_START), kind, window, uid)
+    equal = (*names, ODD_KEYS, WINDOW_START) if names else (WINDOW_START,)
+    return WindowJoin(schema, inputs[0], inputs[1], equal, kind, window, uid)
 
 
 def _with_keys(side: Relation, keys: list[Field]) -> Relation:
@@ -77,6 +84,12 @@ def _window_of(where: str, left: Relation, right: Relation, on: Sequence[str]) -
             f"{where} got {len(windows)} windows among the columns {', '.join(on) or '(none)'}; expected one "
             "that both tables have, as rows without a window would have to be kept for ever"
         )
+    for side, each in (("left", left), ("right", right)):
+        if resolved(each, "join", Reference(windows[0])).nullable:
+            raise PlanError(
+                f"{where}: {windows[0]!r} of the {side} table may be null, and a row without a window would "
+                "have to be kept for ever; join before the union by which it may be missing"
+            )
     return windows[0]
 
 
@@ -111,7 +124,7 @@ def _input(side: Relation, number: int, window: str, both: list[list[Field]]) ->
     columns: list[tuple[str, Typed]] = [
         (WINDOW_LAST, resolved(side, "join", last)),
         (SIDE, Constant(pa.int32(), False, pa.scalar(number, pa.int32()))),
-        *((key.name, _key(convert(resolved(side, "join", Reference(key.name)), key.type))) for key in keys),
+        *_equal(side, number, keys),
         (WINDOW_START, resolved(side, "join", Call("unix_millis", (Reference(f"{window}.start"),)))),
     ]
     mine = dict(all_columns(side))
@@ -119,12 +132,42 @@ def _input(side: Relation, number: int, window: str, both: list[list[Field]]) ->
         for field in fields:
             null = Constant(field.type, True, pa.scalar(None, field.type))
             columns.append((side_column(at, field.name), mine[field.name] if at == number else null))
-    fields = [Field(name, each.type, name not in (WINDOW_LAST, SIDE, WINDOW_START)) for name, each in columns]
+    never_null = (WINDOW_LAST, SIDE, WINDOW_START, ODD_KEYS)
+    fields = [Field(name, each.type, name not in never_null) for name, each in columns]
     return Project(Schema(tuple(fields)), side, tuple(each for _, each in columns))
 
 
-def _key(value: Typed) -> Key:
-    return Key(value.type, value.nullable, value)
+def _equal(side: Relation, number: int, keys: list[Field]) -> list[tuple[str, Typed]]:
+    """Return the columns that are equal, each with a value that can be a key, and `ODD_KEYS`."""
+    found = [convert(resolved(side, "join", Reference(key.name)), key.type) for key in keys]
+    columns = [(key.name, _as_key(each)) for key, each in zip(keys, found, strict=True)]
+    if not keys:
+        return columns
+    nulls = [called("isnull", [each]) for each in found]
+    bits = [_bit(bit, called("isnan", [each])) for bit, each in enumerate(found) if _is_float(each)]
+    bits += [_bit(len(keys) + bit, null) for bit, null in enumerate(nulls)]
+    if number:
+        bits.append(_bit(2 * len(keys), reduce(lambda one, other: called("or", [one, other]), nulls)))
+    return [*columns, (ODD_KEYS, reduce(lambda one, other: called("|", [one, other]), bits))]
+
+
+def _as_key(value: Typed) -> Typed:
+    """Return a value in which null and NaN are the least key of the type, and -0.0 is 0.0."""
+    kind = value.type
+    least = Constant(kind, False, pa.scalar(_EMPTY.get(kind, 0), kind))
+    odd = [called("isnull", [value])] if value.nullable else []
+    if _is_float(value):
+        odd += [called("isnan", [value]), called("=", [value, least])]
+    return Choice(kind, False, tuple((each, least) for each in odd), value) if odd else value
+
+
+def _is_float(value: Typed) -> bool:
+    return bool(pa.types.is_floating(value.type))
+
+
+def _bit(bit: int, condition: Typed) -> Typed:
+    set_, unset = (Constant(pa.int64(), False, pa.scalar(each, pa.int64())) for each in (1 << bit, 0))
+    return Choice(pa.int64(), False, ((condition, set_),), unset)
 
 
 def side_column(side: int, name: str) -> str:

@@ -140,6 +140,11 @@ class Trigger(ABC):
         """Delete what was registered for a window that is gone; its state is forgotten after this."""
 
     @property
+    def wants_end(self) -> bool:
+        """Whether the trigger wants to know of the end of windows that began under another trigger."""
+        return False
+
+    @property
     def can_merge(self) -> bool:
         """Whether the trigger can be used with windows that merge."""
         return type(self).on_merge is not Trigger.on_merge

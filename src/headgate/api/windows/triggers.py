@@ -59,6 +59,11 @@ class EndOfWindow(Trigger):
         else:
             ctx.delete_processing_time(window.max_timestamp)
 
+    @property
+    def wants_end(self) -> bool:
+        """It does."""
+        return True
+
     def _wait(self, window: Window, ctx: TriggerContext) -> None:
         if window == ALL_TIME:
             return  # it has no end
@@ -156,6 +161,10 @@ class _Purging(Trigger):
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
         self._inner.clear(window, ctx)
+
+    @property
+    def wants_end(self) -> bool:
+        return self._inner.wants_end
 
     @property
     def can_merge(self) -> bool:

@@ -3,7 +3,7 @@
 What a window keeps and what its result is are the subclasses' business (`folding`, `keeping`). State per key:
 
     windows   (start, end) -> what the window keeps
-    due       (clock, time) -> windows whose trigger is asked, or that are forgotten, at that time
+    due       (clock, time) -> windows that end or are forgotten at that time, or whose trigger asked for it
     remembered  (start, end) -> what the trigger, and the program's function, remember of the window
     records   (start, end, place) -> record; where records are kept
 
@@ -54,7 +54,7 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         dropped: late records that went nowhere, since the function was opened.
     """
 
-    due: MapState[tuple[int, int], list[tuple[int, int]]] = map_state()
+    due: MapState[tuple[int, int], list[tuple[int, int, bool]]] = map_state()  # last: whether it asked
     remembered: MapState[tuple[int, int], dict[str, Any]] = map_state()
     windows: ClassVar[Any]  # declared by the class that `window_states` makes, with the type of what is kept
 
@@ -166,34 +166,56 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
     # -- time
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext[Any]) -> Sequence[Output] | None:
-        """Ask the trigger about the windows that wait for this time; forget those that are over."""
+        """Ask the trigger about the windows for which it wants this time; forget those that are over."""
         clock = EVENT if ctx.time_domain == "event" else PROCESSING
         waiting = self.due.get((clock, timestamp)) or ()
         self.due.remove((clock, timestamp))
         outputs: list[Output] = []
-        ask = self.trigger.on_event_time if clock == EVENT else self.trigger.on_processing_time
-        for start, end in waiting:
+        for start, end, asked in waiting:
             window = Window(start, end)
-            if self.assigner.merges and (start, end) not in self.windows:
-                continue
-            view = self._view.of(window, ctx)
-            self._carry_out(ask(timestamp, window, view), window, view, outputs)
-            if self.assigner.bounded and (clock, timestamp) == self._end_of(window):
-                self._clear(window, view)
-                self.forget((start, end))
-            else:
-                view.save()
+            if not self._is_gone(window, clock, ctx):
+                self._reach(window, clock, timestamp, asked, self._view.of(window, ctx), outputs)
         return outputs
 
-    def _end_of(self, window: Window) -> tuple[int, int]:
-        if self.event_time:
-            return EVENT, window.max_timestamp + self.lateness_ms
-        return PROCESSING, window.max_timestamp
+    def _is_gone(self, window: Window, clock: int, ctx: OnTimerContext[Any]) -> bool:
+        """Return whether a trigger has left a time behind of a window that is forgotten."""
+        if self.assigner.merges and window.key not in self.windows:
+            return True
+        other_clock = self.event_time and self.assigner.bounded and clock == PROCESSING
+        return other_clock and bool(ctx.timers.current_watermark >= max(self._own_times(window))[1])
+
+    def _reach(
+        self, window: Window, clock: int, timestamp: int, asked: bool, view: WindowView, outputs: list[Output]
+    ) -> None:
+        """Do for a window what is due: ask the trigger, and forget the window at the end of its lateness."""
+        own_clock = self.assigner.bounded and clock == (EVENT if self.event_time else PROCESSING)
+        # A window may have begun under another trigger, which did not ask for its end.
+        if asked or (own_clock and timestamp == window.max_timestamp and self.trigger.wants_end):
+            ask = self.trigger.on_event_time if clock == EVENT else self.trigger.on_processing_time
+            self._carry_out(ask(timestamp, window, view), window, view, outputs)
+        if own_clock and timestamp >= window.max_timestamp:
+            # The lateness, too, may be another than when the window began.
+            last = max(self._own_times(window))
+            if (clock, timestamp) >= last:
+                self._clear(window, view)
+                self.forget(window.key)
+                return
+            view.register(*last, asked=False)
+        view.save()
+
+    def _own_times(self, window: Window) -> tuple[tuple[int, int], ...]:
+        """Return when the window ends, and when it is forgotten."""
+        if not self.assigner.bounded:
+            return ()
+        if not self.event_time:
+            return ((PROCESSING, window.max_timestamp),)
+        return (EVENT, window.max_timestamp), (EVENT, window.max_timestamp + self.lateness_ms)
 
     def _register_end(self, window: Window, view: WindowView) -> None:
-        if self.assigner.bounded:
-            clock, time_ms = self._end_of(window)
-            view.register(clock, time_ms)
+        for clock, time_ms in self._own_times(window):
+            if clock == PROCESSING or time_ms > view.watermark:
+                view.register(clock, time_ms, asked=False)
+                return
 
     def _carry_out(
         self, result: TriggerResult, window: Window, view: WindowView, outputs: list[Output]
@@ -209,8 +231,8 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
     def _clear(self, window: Window, view: WindowView) -> None:
         self.trigger.clear(window, view)
         view.drop()
-        if self.assigner.bounded:
-            view.delete(*self._end_of(window))
+        for clock, time_ms in self._own_times(window):
+            view.delete(clock, time_ms)
 
 
 class WindowView:
@@ -284,37 +306,39 @@ class WindowView:
         self.register(PROCESSING, timestamp)
 
     def delete_event_time(self, timestamp: int) -> None:
-        """Have the trigger not asked at an event time, unless the window is forgotten then."""
-        self._delete_asked(EVENT, timestamp)
+        """Have the trigger not asked at an event time."""
+        self._unasked(EVENT, timestamp)
 
     def delete_processing_time(self, timestamp: int) -> None:
-        """Have the trigger not asked at a time of the wall clock, unless the window is forgotten then."""
-        self._delete_asked(PROCESSING, timestamp)
+        """Have the trigger not asked at a time of the wall clock."""
+        self._unasked(PROCESSING, timestamp)
 
-    def _delete_asked(self, clock: int, timestamp: int) -> None:
-        function, window = self._function, Window(*self._window)
-        if not (function.assigner.bounded and (clock, timestamp) == function._end_of(window)):
-            self.delete(clock, timestamp)
+    def _unasked(self, clock: int, timestamp: int) -> None:
+        self.delete(clock, timestamp)
+        if (clock, timestamp) in self._function._own_times(Window(*self._window)):
+            self.register(clock, timestamp, asked=False)
 
-    def register(self, clock: int, timestamp: int) -> None:
-        """Register a time of the window; no more than once."""
+    def register(self, clock: int, timestamp: int, *, asked: bool = True) -> None:
+        """Register a time of the window, once; `asked`: whether its trigger wants to know."""
         due, window = self._function.due, self._window
         waiting = due.get((clock, timestamp)) or []
-        if window in waiting:
+        if (*window, True) in waiting or (*window, asked) in waiting:
             return
         if not waiting:
             timers = self._ctx.timers
             register = timers.register_event_time if clock == EVENT else timers.register_processing_time
             register(timestamp)
-        due.put((clock, timestamp), [*waiting, window])
+        others = [each for each in waiting if each[:2] != window]
+        due.put((clock, timestamp), [*others, (*window, asked)])
 
     def delete(self, clock: int, timestamp: int) -> None:
         """Delete a time of the window."""
         due, window = self._function.due, self._window
         waiting = due.get((clock, timestamp)) or []
-        if window not in waiting:
+        left = [each for each in waiting if each[:2] != window]
+        if len(left) == len(waiting):
             return
-        if left := [each for each in waiting if each != window]:
+        if left:
             due.put((clock, timestamp), left)
             return
         due.remove((clock, timestamp))

@@ -259,13 +259,19 @@ class WindowedStream(ShownAsLine, Generic[K, T, S]):
     def _check_aggregates(self, where: str, aggregates: dict[str, Aggregate]) -> None:
         if not aggregates:
             raise PlanError(f"{where} got no aggregate; expected at least one, such as n=hg.count()")
+        keys = names_of(self._key)
+        if "window" in keys:
+            raise PlanError(
+                f"{where}: the key 'window' would be hidden by the window in the results; rename the field, "
+                "or key by a function"
+            )
         for name, each in aggregates.items():
             if not isinstance(each, Aggregate):
                 raise PlanError(
                     f"{where} got {each!r} for {name!r}; expected an aggregate such as hg.count() or "
                     'hg.max("price")'
                 )
-            if name in ("window", *names_of(self._key)):
+            if name in ("window", *keys):
                 raise PlanError(f"{where}: {name!r} is a field of the results already; choose another name")
 
     def _columns(self, aggregates: dict[str, Aggregate], uid: str | None) -> S | None:

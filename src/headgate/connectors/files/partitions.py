@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from decimal import Decimal
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -89,16 +90,21 @@ class Partitions:
             yield folder, kept if len(grouped.folders) == 1 else kept.take(pa.array(places))
 
     def _column(self, rows: Rows, name: str) -> pa.Array:
+        """Return the values of a field; as text where they are of several types."""
         for row in rows:
             if name not in row:
                 raise UsageError(f"partition_by has {name!r}, and record {row!r:.200} has no such field")
         values = [row[name] for row in rows]
-        try:
-            return pa.array(values)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
-            raise UsageError(
-                f"partition_by has {name!r}, whose values are not of one type ({problem}); map them to text"
-            ) from problem
+        places: dict[Any, list[int]] = {}
+        for place, value in enumerate(values):
+            places.setdefault(_kind_of(value), []).append(place)
+        if len(places) == 1:
+            return _array(name, values)
+        # The text of a value must not depend on what else is in the batch: 1 beside 2.5 would be 1.0.
+        texts = np.full(len(rows), None, object)
+        for some in places.values():
+            texts[some] = _texts(name, _array(name, [values[place] for place in some])).to_pylist()
+        return pa.array(texts, pa.string())
 
     def _no_other(self, record: object) -> UsageError:
         return UsageError(
@@ -121,6 +127,22 @@ class Partitions:
         order = np.argsort(codes, kind="stable")
         parts = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
         return _Grouped([str(names[row])[:-1] for row in first], parts)
+
+
+def _kind_of(value: object) -> tuple[type, object]:
+    """Return what is equal for values that Arrow takes for one type without changing their text."""
+    exponent = value.as_tuple().exponent if isinstance(value, Decimal) else None
+    return type(value), exponent
+
+
+def _array(name: str, values: list[Plain]) -> pa.Array:
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
+        raise UsageError(
+            f"partition_by has {name!r}, and its values are of no type of columns ({problem}); map them to "
+            "text"
+        ) from problem
 
 
 def _texts(name: str, column: pa.Array) -> pa.Array:

@@ -199,6 +199,12 @@ def test_records_of_an_undeclared_type_cannot_be_kept() -> None:
         prices(stream.window(hg.tumbling(100))).collect()
 
 
+def _keyed(*names: str) -> Any:
+    """A stream of dicts, by these fields."""
+    env = hg.Environment(parallelism=1)
+    return env.from_collection([{"window": "w", "at": 1}]).with_event_time("at").key_by(*names)
+
+
 TUMBLING = hg.tumbling(100)
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "size": (lambda: hg.tumbling(0), r"tumbling\(\) \(.*\): size is 0; expected at least 1 ms"),
@@ -217,6 +223,10 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         "'key' is a field of the results already",
     ),
     "window's name": (lambda: windows(TUMBLING).aggregate(window=hg.count()), "'window' is a field"),
+    "window's name as the key": (
+        lambda: _keyed("window").window(TUMBLING).aggregate(n=hg.count()),
+        "the key 'window' would be hidden by the window in the results; rename the field",
+    ),
     "field": (lambda: hg.sum(""), "expected the name of a field or a function"),
     "reduce": (lambda: windows(TUMBLING).reduce(len), "expected a function of two records"),
     "process": (lambda: windows(TUMBLING).process(lambda key: []), "expected a function of key and window"),

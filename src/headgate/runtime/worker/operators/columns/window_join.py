@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.api.functions import KeyedProcessFunction
-from headgate.relational.relations import SIDE, WINDOW_LAST, WINDOW_START, WindowJoin
+from headgate.relational.relations import ODD_KEYS, SIDE, WINDOW_LAST, WINDOW_START, WindowJoin
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.kept_rows import KeptRows
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, Ended, KeptWindows
@@ -69,7 +70,7 @@ class WindowJoinOperator(WindowsOperator):
         others = [name for name in self._values if name in found.column_names]
         schema = self._plan.schema.to_arrow()
         arrays = [
-            *(found.column(name).combine_chunks() for name in names),
+            *_as_given(found, names),
             window_column(starts, last + 1),
             *(found.column(name).combine_chunks() for name in others),
         ]
@@ -91,3 +92,18 @@ def _sides(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
             found[1].append(batch.filter(of_right))
     left, right = (pa.Table.from_batches(batches, rows.schema) for batches in found)
     return left, right
+
+
+def _as_given(found: pa.Table, names: Sequence[str]) -> list[pa.Array]:
+    """Return the key columns with NaN and null where `ODD_KEYS` says so."""
+    columns = [found.column(name).combine_chunks() for name in names]
+    odd = found.column(ODD_KEYS).to_numpy() if columns else np.zeros(0, np.int64)
+    if not odd.any():
+        return columns
+    for place, column in enumerate(columns):
+        nulls = pa.array((odd >> (len(columns) + place) & 1).astype(np.bool_))
+        if pa.types.is_floating(column.type):
+            nans = pa.array((odd >> place & 1).astype(np.bool_))
+            column = pc.if_else(nans, pa.scalar(float("nan"), column.type), column)
+        columns[place] = pc.if_else(nulls, pa.scalar(None, column.type), column)
+    return columns
