@@ -93,9 +93,6 @@ END: Final = "CAST(window_end AS TIMESTAMP_LTZ(3))"
 
 NO_DECIMAL: Final = Lacking("Pathway has no decimal numbers")
 NOT_WRITTEN: Final = Lacking("not written for this engine here", cannot=False)
-NO_TOP: Final = Lacking(
-    "Bytewax closes windows key by key, so no step can know when all counts of a window have come"
-)
 
 ALL: Final = (
     Query("q0", "all bids pass through", PLAIN, PLAIN, "q0", "q0"),
@@ -119,8 +116,8 @@ ALL: Final = (
                 )
             )
         """,
-        bytewax=NO_TOP,
-        pathway=NOT_WRITTEN,
+        bytewax="q5",
+        pathway="q5",
         timed=True,
     ),
     Query(
@@ -134,9 +131,16 @@ ALL: Final = (
             ON bid.price = best.highest
             WHERE bid.event_time BETWEEN best.window_end - INTERVAL '10' SECOND AND best.window_end
         """,
-        spark=NOT_WRITTEN,
-        bytewax=NO_TOP,
-        pathway=NOT_WRITTEN,
+        spark="""
+            SELECT auction, price, bidder, `dateTime`, extra FROM bid JOIN (
+                SELECT max(price) AS highest, window_time(window) AS last_moment
+                FROM bid GROUP BY window(`dateTime`, '10 seconds')
+            ) AS best
+            ON price = highest AND `dateTime` > last_moment - INTERVAL '10' SECOND
+                AND `dateTime` <= last_moment + INTERVAL '0.000001' SECOND
+        """,
+        bytewax="q7",
+        pathway="q7",
         timed=True,
         window_end='"dateTime" - "dateTime" % 10000000 + 10000000',
     ),
@@ -163,8 +167,8 @@ ALL: Final = (
                 GROUP BY seller, window(`dateTime`, '10 seconds')
             ) AS opened ON id = seller AND registered.window = opened.window
         """,
-        bytewax=NOT_WRITTEN,
-        pathway=NOT_WRITTEN,
+        bytewax="q8",
+        pathway="q8",
         tables=("person", "auction"),
         timed=True,
         window_end="starttime + 10000000",
@@ -183,8 +187,8 @@ ALL: Final = (
                 FROM bid GROUP BY bidder, session_window(`dateTime`, '10 seconds')
             )
         """,
-        bytewax=NOT_WRITTEN,
-        pathway=NOT_WRITTEN,
+        bytewax="q11",
+        pathway="q11",
         timed=True,
         window_end="endtime",
         counted="bid_count",
@@ -286,7 +290,7 @@ ALL: Final = (
                 SELECT window, max(struct(num, auction)) AS best FROM ({SPARK_SLIDING_COUNTS}) GROUP BY window
             )
         """,
-        bytewax=NO_TOP,
+        bytewax="J4",
         pathway="J4",
         timed=True,
         window_end="starttime + 10000000",
