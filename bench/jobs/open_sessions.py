@@ -174,7 +174,8 @@ def main() -> None:
         env = hg.Environment(
             parallelism=asked.parallelism,
             executor=ProcessCluster(memory),
-            config={"restart-strategy.type": "none"},
+            # A busy machine may keep a worker from its heartbeat; a failure is to be seen, and not repeated.
+            config={"restart-strategy.type": "none", "heartbeat.timeout": "2min"},
         )
         env.checkpoints(every="1s", storage=storage)
         source = FillSource(asked.keys, asked.rounds, asked.rest_s, asked.kind == COLUMNS)

@@ -24,6 +24,9 @@ from orders import Order, carry_out, report, versions
 
 ORDER = Order.read(sys.argv[1])
 NAMES = [name for name, _ in ORDER.columns]
+NAMED = ["person" if name == "id" else name for name in NAMES]
+"""The columns as Pathway has them, which keeps the name `id` for itself."""
+
 TEN_SECONDS = timedelta(seconds=10)
 
 
@@ -42,7 +45,7 @@ class Bid(pw.Schema):
 class Person(pw.Schema):
     """The fields of a person that are asked for."""
 
-    id: int
+    person: int = pw.column_definition(name="id")
     name: str
     dateTime: str  # noqa: N815 - as the files have it
 
@@ -50,7 +53,6 @@ class Person(pw.Schema):
 class Auction(pw.Schema):
     """The fields of an auction that are asked for."""
 
-    id: int
     seller: int
     dateTime: str  # noqa: N815 - as the files have it
 
@@ -113,14 +115,18 @@ def q7(bids: Any) -> Any:
 def q8(persons: Any, auctions: Any) -> Any:
     """Persons who registered and opened an auction in the same window, and its start."""
     tumbling = pw.temporal.tumbling(duration=TEN_SECONDS)
-    registered = timed(persons).with_columns(person=pw.make_tuple(pw.this.id, pw.this.name))
-    registered = registered.windowby(pw.this.dateTime, window=tumbling, instance=pw.this.person).reduce(
-        id=pw.this._pw_instance.get(0), name=pw.this._pw_instance.get(1), starttime=pw.this._pw_window_start
+    registered = timed(persons).with_columns(both=pw.make_tuple(pw.this.person, pw.this.name))
+    registered = registered.windowby(pw.this.dateTime, window=tumbling, instance=pw.this.both).reduce(
+        person=pw.this._pw_instance.get(0),
+        name=pw.this._pw_instance.get(1),
+        starttime=pw.this._pw_window_start,
     )
     opened = timed(auctions).windowby(pw.this.dateTime, window=tumbling, instance=pw.this.seller)
     opened = opened.reduce(seller=pw.this._pw_instance, starttime=pw.this._pw_window_start)
-    both = registered.join(opened, registered.id == opened.seller, registered.starttime == opened.starttime)
-    return both.select(pw.left.id, pw.left.name, pw.left.starttime)
+    both = registered.join(
+        opened, registered.person == opened.seller, registered.starttime == opened.starttime
+    )
+    return both.select(pw.left.person, pw.left.name, pw.left.starttime)
 
 
 def q11(bids: Any) -> Any:
@@ -222,7 +228,7 @@ class Received:
         if ORDER.counted is not None:
             self._total += sign * row[ORDER.counted]
         if ORDER.out is not None:
-            self._kept[tuple(row[name] for name in NAMES)] += sign
+            self._kept[tuple(row[name] for name in NAMED)] += sign
 
     def end_of(self, _time: int) -> None:
         """All changes of one moment were seen."""
