@@ -2,7 +2,8 @@
 
 Then everything that decodes stored bytes is fuzzed, alone with python -m proof fuzz, and the simulator goes
 on with its seeds, alone with python -m proof simulation. Upgrades are judged and restored by python -m proof
-upgrades. All of it in sections, each with a record of its own, is python -m proof sections.
+upgrades, and Nexmark's queries run while their workers are killed by python -m proof nexmark. All of it in
+sections, each with a record of its own, is python -m proof sections.
 
 Jobs run on local Spark (files, event time, shuffle by key, state and timers, exactly-once files)
 while workers and drivers are killed and stopped, code raises, and disks refuse, with checkpoints
@@ -32,15 +33,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from proof import checks, fuzz, plans, sections, simulation, upgrades
+from proof import checks, fuzz, nexmark, plans, sections, simulation, upgrades
 from proof.border import Border, BorderRun
 from proof.drivers import Chain, ChainRun
-from proof.faults import SPARK_KILLS_S
 from proof.job import Answer, Place, write_input
-from proof.record import FOLDER, ROOT, FaultResult, RunResult, record_of, summary, write_json, write_record
+from proof.record import FOLDER, FaultResult, RunResult, record_of, summary, write_json, write_record
 from proof.relays import Relay, RelayRun
 from proof.runs import Run
 from proof.strikes import FOLDER_VARIABLE, Strikes
+from proof.surroundings import prepare
 
 CONSOLE = Console(highlight=False)
 
@@ -102,18 +103,8 @@ class Proof:
 
     def _prepare(self) -> None:
         """Settings that Spark and all processes below this one inherit."""
-        self._temporary.mkdir()
-        os.environ |= {
-            FOLDER_VARIABLE: str(self._root / "strikes"),
-            "TMPDIR": str(self._temporary),
-            "SPARK_LOCAL_DIRS": str(self._temporary),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "src"))),
-            # A worker that was replaced must end by itself, not because Spark kills it.
-            "PYSPARK_SUBMIT_ARGS": f"--conf spark.python.task.killTimeout={SPARK_KILLS_S:.0f}s pyspark-shell",
-        }
-        tempfile.tempdir = None  # read TMPDIR anew
-        sys.path[:0] = [str(ROOT)]
+        os.environ[FOLDER_VARIABLE] = str(self._root / "strikes")
+        prepare(self._root)
 
     def _one(
         self, plan: plans.AnyPlan, strikes: Strikes, answer: Answer, progress: Progress, task: TaskID
@@ -244,6 +235,8 @@ def main(arguments: Sequence[str]) -> int:
         return fuzz.main(arguments[1:])
     if arguments[:1] == ["upgrades"]:
         return upgrades.main(arguments[1:])
+    if arguments[:1] == ["nexmark"]:
+        return nexmark.main(arguments[1:])
     if arguments[:1] == ["simulation"]:
         return simulation.main(arguments[1:])
     if arguments[:1] == ["sections"]:

@@ -32,10 +32,14 @@ def check_output(expected: Answer, place: Place) -> Iterator[str]:
     found = written(place.out)
     yield from _difference("missing", expected, found)
     yield from _difference("too many", found, expected)
-    if (place.out / "_pending").exists():
-        left = [path.name for path in (place.out / "_pending").rglob("*") if path.is_file()]
-        if left:
-            yield f"{len(left)} pending files are left in the output, such as {left[0]}"
+    yield from check_pending(place)
+
+
+def check_pending(place: Place) -> Iterator[str]:
+    """No file waits to be published for ever."""
+    left = [path.name for path in (place.out / "_pending").rglob("*") if path.is_file()]
+    if left:
+        yield f"{len(left)} pending files are left in the output, such as {left[0]}"
 
 
 def check_not_too_many(expected: Answer, place: Place) -> Iterator[str]:

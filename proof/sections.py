@@ -97,6 +97,10 @@ SECTIONS: Final[Mapping[str, Section]] = {
         "faults of real processes, every group in every mode",
         ("-m", "proof", "--only", "abcdefghi", "--results", RESULTS),
     ),
+    "nexmark": Section(
+        "Nexmark's queries with killed workers: exactly the rows of DuckDB",
+        ("-m", "proof", "nexmark", "--results", RESULTS),
+    ),
     "fuzz": Section(
         "everything that decodes stored bytes, fuzzed",
         ("-m", "proof", "fuzz", "--minutes", "30", "--results", RESULTS),

@@ -31,7 +31,7 @@ _VIEWS: Final = """
         ) CROSS JOIN range(5) AS slides(slide) GROUP BY ALL;
 """
 
-_JOBS: Final = {
+_JOBS = {
     "J1": (
         pa.schema([BIDS.field(0), BIDS.field(1), pa.field("price", pa.float64()), *list(BIDS)[3:6]]),
         """SELECT auction, bidder, price::DOUBLE * 0.908::DOUBLE AS price, channel, url, "dateTime"
@@ -52,6 +52,8 @@ _JOBS: Final = {
         QUALIFY row_number() OVER (PARTITION BY starttime ORDER BY number DESC, auction DESC) = 1""",
     ),
 }
+
+_JOBS |= {f"{name}-py": _JOBS[name] for name in ("J3", "J4")}
 
 _WITH_WINDOW_END: Final = {
     "q5": """SELECT auction, number AS num, starttime + 10000000 AS window_end FROM sliding

@@ -3,7 +3,7 @@
     python -m bench.compare.headgate_job ORDER.json
 
 Parquet is read as a table; J2 keeps its count in Python, as users of PySpark write it, and the others are
-columns.
+columns. J3 and J4 are windows with declared aggregates, J3-py and J4-py the same with Python functions.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,46 +70,87 @@ def j2(env: hg.Environment, order: Order) -> Stream:
     return bids.key_by("auction").process(RunningCount(), uid="counts")
 
 
+def windows_of(env: hg.Environment, order: Order, windows: Any) -> Any:
+    """The bids of each auction in windows, as users of windows write it."""
+    folder = order.tables["bid"].folder
+    used = ["auction", "price", "dateTime"]
+    if order.format == "parquet":
+        bids = env.read_parquet(folder, columns=used, uid="bids")
+    else:
+        bids = env.read_json(folder, schema=pa.schema([BIDS.field(name) for name in used]), uid="bids")
+    return bids.with_event_time("dateTime", out_of_orderness="4s").key_by("auction").window(windows)
+
+
 def j3(env: hg.Environment, order: Order) -> Stream:
-    """Count and highest price of each auction and window."""
-    counted = table_of_bids(env, order).group_by("auction", F.window("dateTime", "10s"))
-    found = counted.agg(F.count("*").alias("number"), F.max("price").alias("highest"), uid="windows")
+    """Count and highest price of each auction and window, by aggregates that are declared."""
+    windows = windows_of(env, order, hg.tumbling("10s"))
+    found = windows.aggregate(number=hg.count(), highest=hg.max("price"), uid="windows").to_table()
     return found.select("auction", F.col("window.start").alias("starttime"), "number", "highest").to_stream()
 
 
-class HighestCount(hg.KeyedProcessFunction[Any, Any, tuple[Any, int, int]]):
-    """Keeps the auction with most bids of a window until event time has passed its end."""
+def j3_python(env: hg.Environment, order: Order) -> Stream:
+    """The same, by a Python function over the bids of each window."""
+    return windows_of(env, order, hg.tumbling("10s")).process(count_and_highest, uid="windows")
 
-    best: hg.ValueState[tuple[int, int]] = hg.value_state(default=(0, 0))
 
-    def process(self, count: Any, ctx: Any) -> Iterator[tuple[Any, int, int]]:
-        """Compare a count with the best one so far."""
-        self.best.value = max(self.best.value, (count.number, count.auction))
-        ctx.timers.register_event_time(ctx.timestamp)
-        yield from ()
+def count_and_highest(auction: Any, window: Any, bids: Any, ctx: Any) -> Iterator[tuple[Any, ...]]:
+    """The row of a window."""
+    yield auction, time_of(window.start), len(bids), max(bid.price for bid in bids)
 
-    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[tuple[Any, int, int]]:
-        """All counts of the window have come."""
-        number, auction = self.best.value
-        self.best.clear()
-        yield ctx.key, auction, number
+
+def time_of(ms: int) -> datetime:
+    """A time as a result has it."""
+    return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 def j4(env: hg.Environment, order: Order) -> Stream:
-    """The auction with most bids of each sliding window: counts as columns, the comparison in Python."""
-    counted = table_of_bids(env, order).group_by("auction", F.window("dateTime", "10s", "2s"))
-    found = counted.agg(F.count("*").alias("number"), uid="windows")
-    counts = found.select("auction", F.col("window.start").alias("starttime"), "number").to_stream()
-    return counts.key_by("starttime").process(HighestCount(), uid="highest")
+    """The auction with most bids of each sliding window, by aggregates that are declared."""
+    windows = windows_of(env, order, hg.sliding("10s", "2s"))
+    counts = windows.aggregate(number=hg.count(), uid="windows").to_table()
+    most = counts.group_by("window").agg(F.max("number").alias("number"), uid="most")
+    best = counts.join(most, ["window", "number"], uid="best").group_by("window")
+    found = best.agg(F.max("auction").alias("auction"), F.max("number").alias("number"), uid="greatest")
+    return found.select(F.col("window.start").alias("starttime"), "auction", "number").to_stream()
 
 
+def j4_python(env: hg.Environment, order: Order) -> Stream:
+    """The same, with a Python function that compares the counts of a window two by two."""
+    windows = windows_of(env, order, hg.sliding("10s", "2s"))
+    counts = windows.aggregate(number=hg.count(), uid="windows")
+    # A count has the time of its window's end, so windows as long as the slide hold those of one window.
+    best = counts.key_by(start_of).window(hg.tumbling("2s")).reduce(greater, uid="greatest")
+    return best.map(lambda row: (row["window"]["start"], row["auction"], row["number"]))
+
+
+def start_of(count: Any) -> Any:
+    """When the window of a count begins."""
+    return count["window"]["start"]
+
+
+def greater(one: Any, other: Any) -> Any:
+    """The greater of two counts."""
+    return max(one, other, key=lambda count: (count["number"], count["auction"]))
+
+
+_TIME: Final = BIDS.field("dateTime").type
+_J4: Final = pa.schema({"starttime": _TIME, "auction": pa.int64(), "number": pa.int64()})
 TUPLES: Final = {
     "J2": pa.schema({"auction": pa.int64(), "number": pa.int64()}),
-    "J4": pa.schema({"starttime": BIDS.field("dateTime").type, "auction": pa.int64(), "number": pa.int64()}),
+    "J3-py": pa.schema(
+        {"auction": pa.int64(), "starttime": _TIME, "number": pa.int64(), "highest": pa.int64()}
+    ),
+    "J4-py": _J4,
 }
 """The columns of answers whose rows are tuples."""
 
-JOBS: Final[dict[str, Program]] = {"J1": j1, "J2": j2, "J3": j3, "J4": j4}
+JOBS: Final[dict[str, Program]] = {
+    "J1": j1,
+    "J2": j2,
+    "J3": j3,
+    "J3-py": j3_python,
+    "J4": j4,
+    "J4-py": j4_python,
+}
 
 
 def has(query: str) -> bool:

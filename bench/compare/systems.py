@@ -56,11 +56,7 @@ class System:
     def lacking(self, query: Query) -> Lacking | None:
         """Why it is not asked a query; None if it is."""
         entry = self.entry(query)
-        if isinstance(entry, Lacking):
-            return entry
-        if self.layout == JSON and query.tables != ("bid",):
-            return Lacking(f"{self.title} is given bids only", cannot=False)
-        return None
+        return entry if isinstance(entry, Lacking) else None
 
     def command(self, install: bool) -> tuple[list[str], dict[str, str]]:
         """The command without its order, and variables of the environment.

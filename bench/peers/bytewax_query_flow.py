@@ -8,11 +8,14 @@ regard to each other.
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -196,10 +199,134 @@ def j3(bids: Any) -> Any:
     return op.map("row", found, row)
 
 
+def folded(items: Any, windower: Any, begin: Callable[[], Any], fold: Any, merge: Any) -> Any:
+    """Windows over items (key, (time, what is folded)): (key, (number of the window, folded value))."""
+    clock = win.EventClock(
+        itemgetter(0), wait_for_system_duration=WAIT, now_getter=lambda: STARTED, to_system_utc=lambda _: None
+    )
+    return win.fold_window("windows", items, clock, windower, begin, fold, merge, ordered=False).down
+
+
+def slid(bids: Any) -> Any:
+    """The counts of all auctions of each sliding window: (its start, the counts).
+
+    Windows end key by key, so what compares keys has to have one key for all: one worker does it.
+    """
+
+    def fold(counts: Counter[int], item: Any) -> Counter[int]:
+        counts[item[1]] += 1
+        return counts
+
+    items = op.map("key", bids, lambda bid: ("all", (time_of(bid), bid["auction"])))
+    slide = timedelta(seconds=2)
+    windower = win.SlidingWindower(length=timedelta(seconds=10), offset=slide, align_to=ALIGNED)
+    found = folded(items, windower, Counter, fold, operator.add)
+    return op.map("start", found, lambda item: (ALIGNED + slide * item[1][0], item[1][1]))
+
+
+def q5(bids: Any) -> Any:
+    """The auctions with most bids of each sliding window, and the number of bids."""
+
+    def winners(item: Any) -> list[Any]:
+        most = max(item[1].values())
+        return [(auction, number) for auction, number in item[1].items() if number == most]
+
+    return op.flat_map("winners", slid(bids), winners)
+
+
+def j4(bids: Any) -> Any:
+    """The auction with most bids of each sliding window; of several the greatest."""
+
+    def winner(item: Any) -> Any:
+        number, auction = max((number, auction) for auction, number in item[1].items())
+        return item[0], auction, number
+
+    return op.map("winner", slid(bids), winner)
+
+
+def q7(bids: Any) -> Any:
+    """The bids with the highest price of each window, whose time may be the very end of it; by one worker."""
+
+    def items(bid: dict[str, Any]) -> list[Any]:
+        at = time_of(bid)
+        own = [("all", (at, True, bid))]
+        first = at.second % 10 == 0 and at.microsecond == 0
+        return [*own, ("all", (at - timedelta(microseconds=1), False, bid))] if first else own
+
+    def fold(found: tuple[int, list[Any]], item: Any) -> tuple[int, list[Any]]:
+        highest, best = found
+        _, counts, bid = item
+        if counts and bid["price"] > highest:
+            highest = bid["price"]
+            best = [other for other in best if other["price"] >= highest]
+        return highest, [*best, bid] if bid["price"] >= highest else best
+
+    def merge(one: Any, other: Any) -> Any:
+        return max(one[0], other[0]), one[1] + other[1]
+
+    def rows(item: Any) -> list[Any]:
+        highest, best = item[1][1]
+        return [
+            (bid["auction"], bid["price"], bid["bidder"], time_of(bid), bid["extra"])
+            for bid in best
+            if bid["price"] == highest
+        ]
+
+    windower = win.TumblingWindower(length=timedelta(seconds=10), align_to=ALIGNED)
+    timed = op.flat_map("time", bids, items)
+    return op.flat_map("rows", folded(timed, windower, lambda: (0, []), fold, merge), rows)
+
+
+def q8(persons: Any, auctions: Any) -> Any:
+    """Persons who registered and opened an auction in the same window, and its start."""
+
+    def fold(found: tuple[set[str], bool], item: Any) -> tuple[set[str], bool]:
+        names, opened = found
+        return (names, True) if item[1] is None else (names | {item[1]}, opened)
+
+    def merge(one: Any, other: Any) -> Any:
+        return one[0] | other[0], one[1] or other[1]
+
+    def rows(item: Any) -> list[Any]:
+        key, (window, (names, opened)) = item
+        return [(int(key), name, start_of(window)) for name in names] if opened else []
+
+    registered = op.map("person", persons, lambda one: (str(one["id"]), (time_of(one), one["name"])))
+    opened = op.map("seller", auctions, lambda one: (str(one["seller"]), (time_of(one), None)))
+    windower = win.TumblingWindower(length=timedelta(seconds=10), align_to=ALIGNED)
+    both = op.merge("both", registered, opened)
+    return op.flat_map("rows", folded(both, windower, lambda: (set(), False), fold, merge), rows)
+
+
+def q11(bids: Any) -> Any:
+    """Sessions of bidders."""
+
+    def fold(found: tuple[int, Any, Any], item: Any) -> tuple[int, Any, Any]:
+        at = item[0]
+        return (found[0] + 1, min(found[1], at), max(found[2], at)) if found[0] else (1, at, at)
+
+    def merge(one: Any, other: Any) -> Any:
+        return one[0] + other[0], min(one[1], other[1]), max(one[2], other[2])
+
+    def row(item: Any) -> Any:
+        key, (_, (number, first, last)) = item
+        return int(key), number, first, last + timedelta(seconds=10)
+
+    items = op.map("key", bids, lambda bid: (str(bid["bidder"]), (time_of(bid),)))
+    found = folded(
+        items, win.SessionWindower(gap=timedelta(seconds=10)), lambda: (0, None, None), fold, merge
+    )
+    return op.map("row", found, row)
+
+
 STEPS = {
     "q0": mapped(q0),
     "q1": mapped(q1),
     "q2": mapped(q2),
+    "q5": q5,
+    "q7": q7,
+    "q8": q8,
+    "q11": q11,
     "q12": q12,
     "q14": mapped(q14),
     "q21": mapped(q21),
@@ -207,9 +334,9 @@ STEPS = {
     "J1": mapped(j1),
     "J2": j2,
     "J3": j3,
+    "J4": j4,
 }
 
-flow = Dataflow("bids")
-op.output(
-    "answer", STEPS[ORDER.text](op.input("bids", flow, JsonFiles(ORDER.tables["bid"].folder))), AnswerSink()
-)
+flow = Dataflow("events")
+read = [op.input(f"{name}s", flow, JsonFiles(table.folder)) for name, table in ORDER.tables.items()]
+op.output("answer", STEPS[ORDER.text](*read), AnswerSink())

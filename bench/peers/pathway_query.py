@@ -24,6 +24,9 @@ from orders import Order, carry_out, report, versions
 
 ORDER = Order.read(sys.argv[1])
 NAMES = [name for name, _ in ORDER.columns]
+NAMED = ["person" if name == "id" else name for name in NAMES]
+"""The columns as Pathway has them, which keeps the name `id` for itself."""
+
 TEN_SECONDS = timedelta(seconds=10)
 
 
@@ -39,8 +42,26 @@ class Bid(pw.Schema):
     extra: str
 
 
+class Person(pw.Schema):
+    """The fields of a person that are asked for."""
+
+    person: int = pw.column_definition(name="id")
+    name: str
+    dateTime: str  # noqa: N815 - as the files have it
+
+
+class Auction(pw.Schema):
+    """The fields of an auction that are asked for."""
+
+    seller: int
+    dateTime: str  # noqa: N815 - as the files have it
+
+
+SCHEMAS = {"bid": Bid, "person": Person, "auction": Auction}
+
+
 def timed(bids: Any) -> Any:
-    """The bids with a time for their text."""
+    """The records with a time for their text."""
     return bids.with_columns(dateTime=pw.this.dateTime.dt.strptime("%Y-%m-%dT%H:%M:%S.%fZ"))
 
 
@@ -52,6 +73,74 @@ def q0(bids: Any) -> Any:
 def q2(bids: Any) -> Any:
     """Auction and price of some bids."""
     return bids.filter(pw.this.auction % 123 == 0).select(pw.this.auction, pw.this.price)
+
+
+def slid(bids: Any) -> Any:
+    """How many bids each auction has in each sliding window."""
+    sliding = pw.temporal.sliding(hop=timedelta(seconds=2), duration=TEN_SECONDS)
+    windows = timed(bids).windowby(pw.this.dateTime, window=sliding, instance=pw.this.auction)
+    return windows.reduce(
+        auction=pw.this._pw_instance, starttime=pw.this._pw_window_start, number=pw.reducers.count()
+    )
+
+
+def q5(bids: Any) -> Any:
+    """The auctions with most bids of each sliding window, and the number of bids."""
+    counts = slid(bids)
+    most = counts.groupby(pw.this.starttime).reduce(pw.this.starttime, number=pw.reducers.max(pw.this.number))
+    same = counts.join(most, counts.starttime == most.starttime, counts.number == most.number)
+    return same.select(pw.left.auction, num=pw.left.number)
+
+
+def q7(bids: Any) -> Any:
+    """The bids with the highest price of each window, whose time may be the very end of it."""
+    offers = timed(bids)
+    windows = offers.windowby(pw.this.dateTime, window=pw.temporal.tumbling(duration=TEN_SECONDS))
+    highest = windows.reduce(
+        start=pw.this._pw_window_start, end=pw.this._pw_window_end, price=pw.reducers.max(pw.this.price)
+    )
+    same = offers.join(highest, offers.price == highest.price).select(
+        pw.left.auction,
+        pw.left.price,
+        pw.left.bidder,
+        pw.left.dateTime,
+        pw.left.extra,
+        pw.right.start,
+        pw.right.end,
+    )
+    best = same.filter((pw.this.dateTime >= pw.this.start) & (pw.this.dateTime <= pw.this.end))
+    return best.select(pw.this.auction, pw.this.price, pw.this.bidder, pw.this.dateTime, pw.this.extra)
+
+
+def q8(persons: Any, auctions: Any) -> Any:
+    """Persons who registered and opened an auction in the same window, and its start."""
+    tumbling = pw.temporal.tumbling(duration=TEN_SECONDS)
+    registered = timed(persons).with_columns(both=pw.make_tuple(pw.this.person, pw.this.name))
+    registered = registered.windowby(pw.this.dateTime, window=tumbling, instance=pw.this.both).reduce(
+        person=pw.this._pw_instance.get(0),
+        name=pw.this._pw_instance.get(1),
+        starttime=pw.this._pw_window_start,
+    )
+    opened = timed(auctions).windowby(pw.this.dateTime, window=tumbling, instance=pw.this.seller)
+    opened = opened.reduce(seller=pw.this._pw_instance, starttime=pw.this._pw_window_start)
+    both = registered.join(
+        opened, registered.person == opened.seller, registered.starttime == opened.starttime
+    )
+    return both.select(pw.left.person, pw.left.name, pw.left.starttime)
+
+
+def q11(bids: Any) -> Any:
+    """Sessions of bidders; Pathway ends one at a pause of the gap, so the gap is a microsecond longer."""
+    gap = TEN_SECONDS + timedelta(microseconds=1)
+    windows = timed(bids).windowby(
+        pw.this.dateTime, window=pw.temporal.session(max_gap=gap), instance=pw.this.bidder
+    )
+    return windows.reduce(
+        bidder=pw.this._pw_instance,
+        bid_count=pw.reducers.count(),
+        starttime=pw.reducers.min(pw.this.dateTime),
+        endtime=pw.reducers.max(pw.this.dateTime) + TEN_SECONDS,
+    )
 
 
 def q12(bids: Any) -> Any:
@@ -100,17 +189,24 @@ def j3(bids: Any) -> Any:
 
 def j4(bids: Any) -> Any:
     """The auction with most bids of each sliding window."""
-    sliding = pw.temporal.sliding(hop=timedelta(seconds=2), duration=TEN_SECONDS)
-    windows = timed(bids).windowby(pw.this.dateTime, window=sliding, instance=pw.this.auction)
-    counts = windows.reduce(
-        starttime=pw.this._pw_window_start,
-        best=pw.make_tuple(pw.reducers.count(), pw.reducers.any(pw.this._pw_instance)),
-    )
+    counts = slid(bids).select(pw.this.starttime, best=pw.make_tuple(pw.this.number, pw.this.auction))
     highest = counts.groupby(pw.this.starttime).reduce(pw.this.starttime, best=pw.reducers.max(pw.this.best))
     return highest.select(pw.this.starttime, auction=pw.this.best.get(1), number=pw.this.best.get(0))
 
 
-STEPS = {"q0": q0, "q2": q2, "q12": q12, "J1": j1, "J2": j2, "J3": j3, "J4": j4}
+STEPS = {
+    "q0": q0,
+    "q2": q2,
+    "q5": q5,
+    "q7": q7,
+    "q8": q8,
+    "q11": q11,
+    "q12": q12,
+    "J1": j1,
+    "J2": j2,
+    "J3": j3,
+    "J4": j4,
+}
 RUNNING = {"J2": lambda row: ({**row, "number": number} for number in range(1, row["number"] + 1))}
 """What is made of a last row, to compare an answer that has a row for each bid."""
 
@@ -132,7 +228,7 @@ class Received:
         if ORDER.counted is not None:
             self._total += sign * row[ORDER.counted]
         if ORDER.out is not None:
-            self._kept[tuple(row[name] for name in NAMES)] += sign
+            self._kept[tuple(row[name] for name in NAMED)] += sign
 
     def end_of(self, _time: int) -> None:
         """All changes of one moment were seen."""
@@ -165,11 +261,13 @@ def plain(value: Any) -> Any:
 
 def main() -> None:
     """The program."""
-    folder = ORDER.tables["bid"].folder
-    bids = pw.io.jsonlines.read(
-        folder, schema=Bid, mode="streaming", autocommit_duration_ms=1000, name="bids"
-    )
-    answer = STEPS[ORDER.text](bids)
+    tables = [
+        pw.io.jsonlines.read(
+            files.folder, schema=SCHEMAS[name], mode="streaming", autocommit_duration_ms=1000, name=name
+        )
+        for name, files in ORDER.tables.items()
+    ]
+    answer = STEPS[ORDER.text](*tables)
     received = Received()
     pw.io.subscribe(answer, on_change=received.change, on_time_end=received.end_of)
     store = pw.persistence.Backend.filesystem(f"{ORDER.work}/persistence")

@@ -80,6 +80,20 @@ def table_details(node: Node) -> dict[str, Json]:
     return {}
 
 
+def columns_given(node: Node) -> Schema | None:
+    """Return the columns of a table's node that ends a table; None: it is none."""
+    match node:
+        case ColumnsNode():
+            return node.steps[-1].gives
+        case TableFunctionNode():
+            return node.gives
+        case WindowAggregateNode():
+            return None if node.aggregation is None else node.aggregation.schema
+        case WindowJoinNode():
+            return None if node.join is None else node.join.schema
+    return None
+
+
 def columns_read(node: Node) -> int | None:
     """Return how many columns a table's node makes of rows that come in; None: it is none."""
     if isinstance(node, ColumnsNode):

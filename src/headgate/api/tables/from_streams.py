@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headgate.api.site import user_site
@@ -10,8 +11,9 @@ from headgate.api.streams.steps import ProgramContext
 from headgate.api.tables.column_table import S, Table
 from headgate.common.errors import PlanError, UsageError
 from headgate.graph.logical import FilterNode, Node, PartitionNode, SourceNode, TimestampsNode
+from headgate.graph.table_nodes import columns_given
 from headgate.relational.relations import Scan
-from headgate.relational.schema import schema_of
+from headgate.relational.schema import Schema, schema_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,7 +27,7 @@ def table_of(
     schema: pa.Schema | None,
     stream: Callable[[ProgramContext, int], S],
 ) -> Table[S]:
-    """Return stream `number` as a table with the columns of `schema`, or with those of its source.
+    """Return stream `number` as a table with the columns of `schema`, or those of its source or table.
 
     Raises:
         PlanError: the columns are not known, or one is of a type that Spark does not have.
@@ -33,13 +35,13 @@ def table_of(
     node = environment.program.node(number)
     source, event_time = _followed(environment, node)
     try:
-        known = schema if schema is not None else _of_source(source)
+        known = _known(source, event_time) if schema is None else schema_of(schema, event_time)
         if known is None:
             raise PlanError(
                 "the columns of the stream are not known; give them, as in "
                 'to_table(pa.schema({"price": pa.int64()}))'
             )
-        return Table(environment, Scan(schema_of(known, event_time), number), stream)
+        return Table(environment, Scan(known, number), stream)
     except (PlanError, UsageError) as error:
         raise PlanError(f"to_table() ({user_site()}): {error}") from None
 
@@ -55,5 +57,10 @@ def _followed(environment: ProgramContext, node: Node) -> tuple[Node, str | None
     return node, event_time
 
 
-def _of_source(node: Node) -> pa.Schema | None:
-    return node.source.arrow_schema() if isinstance(node, SourceNode) else None
+def _known(node: Node, event_time: str | None) -> Schema | None:
+    """Return the columns of a source, or of what a table has computed, if they are known."""
+    if isinstance(node, SourceNode):
+        columns = node.source.arrow_schema()
+        return None if columns is None else schema_of(columns, event_time)
+    schema = columns_given(node)
+    return schema if schema is None or event_time is None else replace(schema, event_time=event_time)

@@ -16,6 +16,7 @@ from headgate.api.windows.window_aggregates import Aggregate
 from headgate.common.errors import PlanError
 from headgate.records.selectors import KeySelector
 from headgate.relational.python_types import can_be_key
+from headgate.relational.spark_types import WINDOW
 
 _FUNCTIONS: Final = {
     "count": columns.count,
@@ -56,7 +57,7 @@ def aggregated_columns(
     if table is None or not names or len(calls) < len(aggregates):
         return None
     time = table.schema.event_time
-    if time is None or not all(_fits(table, name) for name in names):
+    if time is None or not _is_time(table, time) or not all(_fits(table, name) for name in names):
         return None
     # The columns have an exchange of their own, behind the accumulators: nothing reads the stream's.
     environment.program.looked_at([partition])
@@ -84,6 +85,11 @@ def _table(
         return table_of(environment, number, None, stream)
     except PlanError:
         return None
+
+
+def _is_time(table: Table[S], name: str) -> bool:
+    """Return whether event time is a column of times, and not the window that results of windows have."""
+    return table.schema.fields[table.schema.place(name)].type != WINDOW
 
 
 def _fits(table: Table[S], name: str) -> bool:
