@@ -136,6 +136,7 @@ if TYPE_CHECKING:
     from headgate import spark
     from headgate.api.built_in_serializers import DescribedSnapshot, serializer_for
     from headgate.api.jobs.remote_job import RemoteJob, connect
+    from headgate.api.tables.column_table import Table
     from headgate.api.windows.public import (
         Aggregate,
         Evictor,
@@ -265,6 +266,7 @@ __all__ = [
     "StateTtl",
     "StorageError",
     "StreamSink",
+    "Table",
     "TimerService",
     "TtlCleanup",
     "TtlTime",
@@ -335,6 +337,7 @@ _LATER: Final = {
     "RemoteJob": "headgate.api.jobs.remote_job",
     "connect": "headgate.api.jobs.remote_job",
     "Row": "headgate.records.row",
+    "Table": "headgate.api.tables.column_table",
     "serializer_for": "headgate.api.built_in_serializers",
 }
 """Names that are imported at first use, because they load third-party packages: name -> its module."""

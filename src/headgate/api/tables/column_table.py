@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal
+
+from typing_extensions import TypeVar
 
 from headgate.api.showing import Preview
 from headgate.api.site import user_site
@@ -41,7 +43,7 @@ from headgate.relational.united_tables import Pair, by_name, by_position, united
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-S = TypeVar("S", bound=Outputs[Any])
+S = TypeVar("S", bound=Outputs[Any], default=Any)
 """The class of streams that tables become."""
 
 
