@@ -171,6 +171,7 @@ if TYPE_CHECKING:
     from headgate.api.windows.public import min as min  # noqa: A004
     from headgate.api.windows.public import sum as sum  # noqa: A004
     from headgate.records.row import Row
+    from headgate.relational.schema import Schema
 
 __version__ = "0.1.0"
 
@@ -251,6 +252,7 @@ __all__ = [
     "Row",
     "RuntimeContext",
     "SECONDS",
+    "Schema",
     "SimpleTypeSerializerSnapshot",
     "Sink",
     "SinkCommitter",
@@ -337,6 +339,7 @@ _LATER: Final = {
     "RemoteJob": "headgate.api.jobs.remote_job",
     "connect": "headgate.api.jobs.remote_job",
     "Row": "headgate.records.row",
+    "Schema": "headgate.relational.schema",
     "Table": "headgate.api.tables.column_table",
     "serializer_for": "headgate.api.built_in_serializers",
 }

@@ -17,12 +17,14 @@ RECORDS_FIRST = 256
 _SMOOTHING = 0.3
 _TELLING = 1.4
 """Ratio of the sizes of two steps from which the fixed cost of a step can be estimated."""
+_ALIKE_MAX = 16
+"""After so many steps of one size that took too long, one of twice the size shows where the time goes."""
 
 
 class StepBudget:
     """Measures the steps of a subtask, and chooses how many records the next step takes."""
 
-    __slots__ = ("_cost", "_fixed", "_last", "_step", "_target", "records", "times")
+    __slots__ = ("_alike", "_cost", "_fixed", "_last", "_step", "_target", "records", "times")
 
     def __init__(self, clock: Clock, target_ms: int) -> None:
         self._target = max(1, target_ms)
@@ -32,6 +34,7 @@ class StepBudget:
         self._cost: float | None = None
         self._fixed: float | None = None
         self._last: tuple[int, float] | None = None
+        self._alike = 0
 
     def step(self) -> Step:
         """Return a context manager to measure a step, whose block sets its `records`. Steps follow one after
@@ -50,12 +53,17 @@ class StepBudget:
             # Grow by doubling at most: one cheap step says little about a large one.
             most = min(RECORDS_MAX, 2 * self.records)
             self.records = most if self._cost * most <= budget else max(1, int(budget / self._cost))
+            # Else steps of one record would never show that it is not the record that takes the time.
+            if self._alike >= _ALIKE_MAX and elapsed_ms > self._target:
+                self.records = max(self.records, min(RECORDS_MAX, 2 * records))
 
     def _learn_fixed(self, records: int, elapsed_ms: float) -> None:
         """Estimate the fixed cost of a step, from two steps of different size."""
+        self._alike += 1
         if self._last is not None:
             before, took = self._last
             if max(records, before) >= _TELLING * min(records, before):
+                self._alike = 0
                 slope = (elapsed_ms - took) / (records - before)
                 fixed = min(max(0.0, took - slope * before), took, elapsed_ms)
                 self._fixed = _smoothed(self._fixed, fixed)
