@@ -50,7 +50,7 @@ class OrderInputs(Inputs):
 
 def table_of_bids(env: hg.Environment, order: Order) -> Any:
     """The bids as a table with event time."""
-    return OrderInputs(env, order).bids
+    return OrderInputs(env, order).table("bids")
 
 
 def j1(env: hg.Environment, order: Order) -> Stream:

@@ -136,6 +136,7 @@ if TYPE_CHECKING:
     from headgate import spark
     from headgate.api.built_in_serializers import DescribedSnapshot, serializer_for
     from headgate.api.jobs.remote_job import RemoteJob, connect
+    from headgate.api.tables.column_table import Table
     from headgate.api.windows.public import (
         Aggregate,
         Evictor,
@@ -170,6 +171,7 @@ if TYPE_CHECKING:
     from headgate.api.windows.public import min as min  # noqa: A004
     from headgate.api.windows.public import sum as sum  # noqa: A004
     from headgate.records.row import Row
+    from headgate.relational.schema import Schema
 
 __version__ = "0.1.0"
 
@@ -250,6 +252,7 @@ __all__ = [
     "Row",
     "RuntimeContext",
     "SECONDS",
+    "Schema",
     "SimpleTypeSerializerSnapshot",
     "Sink",
     "SinkCommitter",
@@ -265,6 +268,7 @@ __all__ = [
     "StateTtl",
     "StorageError",
     "StreamSink",
+    "Table",
     "TimerService",
     "TtlCleanup",
     "TtlTime",
@@ -335,6 +339,8 @@ _LATER: Final = {
     "RemoteJob": "headgate.api.jobs.remote_job",
     "connect": "headgate.api.jobs.remote_job",
     "Row": "headgate.records.row",
+    "Schema": "headgate.relational.schema",
+    "Table": "headgate.api.tables.column_table",
     "serializer_for": "headgate.api.built_in_serializers",
 }
 """Names that are imported at first use, because they load third-party packages: name -> its module."""

@@ -113,7 +113,7 @@ OURS = {
     "testing": [
         "common", "metrics", "serde", "records", "core", "graph", "api", "state", "checkpoint", "restore",
         "ha", "usercode", "runtime"],
-    "": ["common", "api", "records.row", "spark", "cli.main"],
+    "": ["common", "api", "records.row", "relational.schema", "spark", "cli.main"],
 }  # fmt: skip
 """A later room: `runtime.driver.endpoint.page`. It gets its line when it exists."""
 

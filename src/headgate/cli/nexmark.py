@@ -48,7 +48,7 @@ def nexmark(
     parallelism: Tasks = 2,
     as_json: AsJson = False,
 ) -> None:
-    """Run queries of Nexmark on local Spark: q0, q1, q2, q5, q7, q8, q11, q12, q14, q21, q22."""
+    """Run queries of Nexmark on local Spark: q0, q1, q2, q5, q7, q8, q10, q11, q12, q14, q21, q22."""
 
     def outcome() -> str:
         found = list(_run(queries, events, source, output, check, parallelism))
@@ -72,6 +72,7 @@ def _run(
     from headgate.nexmark.generator import NexmarkSettings
     from headgate.nexmark.queries import QUERIES, Inputs
     from headgate.nexmark.reference import ANSWERS
+    from headgate.nexmark.results import read_result, result_files
 
     chosen = list(QUERIES) if queries == ["all"] else queries
     for query in chosen:
@@ -81,17 +82,17 @@ def _run(
         dataset = (
             generate_files(data, NexmarkSettings(seed=1), events, files=parallelism, interleaved=True)
             if source is None
-            else open_files(source, ["persons", "auctions"] * ("q8" in chosen) + ["bids"])
+            else open_files(source, sorted({table for query in chosen for table in QUERIES[query].tables}))
         )
         for query in chosen:
             env = Environment(parallelism=parallelism)
             folder = (results / query).resolve()
-            QUERIES[query](Inputs(env, dataset.directory)).write_parquet(folder, uid="out")
+            QUERIES[query].write(Inputs(env, dataset.directory), folder)
             began = time.monotonic()
             env.execute(f"nexmark-{query}")
             took = time.monotonic() - began
-            rows, right = _compared(folder, ANSWERS[query][0](dataset) if check else None)
-            yield Ran(query, rows, round(took, 2), right)
+            right = read_result(query, folder).equals(ANSWERS[query][0](dataset)) if check else None
+            yield Ran(query, result_files(query, folder).count_rows(), round(took, 2), right)
 
 
 @contextmanager
@@ -101,19 +102,3 @@ def _folder(given: Path | None) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="headgate-nexmark-") as folder:
         yield Path(folder) / "files"
-
-
-def _compared(folder: Path, answer: object | None) -> tuple[int, bool | None]:
-    """Return how many rows a query has written, and whether they are those of the right answer."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from headgate.nexmark.reference import ordered
-
-    files = sorted(path for path in folder.rglob("*.parquet") if not path.name.startswith((".", "_")))
-    tables = [pq.read_table(path) for path in files]
-    rows = sum(table.num_rows for table in tables)
-    if not isinstance(answer, pa.Table):
-        return rows, None
-    found = pa.concat_tables(tables).cast(answer.schema) if tables else answer.slice(0, 0)
-    return rows, ordered(found).equals(answer)

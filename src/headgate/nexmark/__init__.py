@@ -1,6 +1,6 @@
 """The Nexmark benchmark's input and its right answers: generated events, files of them, queries in DuckDB.
 
-The streaming form of the queries and what measures them live elsewhere; nothing in here runs a job.
+The streaming form of the queries is in the programs of `examples/nexmark`; nothing in here runs a job.
 """
 
 from headgate.nexmark.dataset import TABLES, Dataset, FileFormat, open_files

@@ -71,7 +71,7 @@ def resolve(expression: Expression, schema: Schema) -> Typed:
         case Case():
             return _choice(expression, schema)
         case Call():
-            return called(expression.function, [resolve(part, schema) for part in expression.arguments])
+            return called(expression.function, [_argument(part, schema) for part in expression.arguments])
         case PythonCall():
             arguments = tuple(resolve(part, schema) for part in expression.arguments)
             return PythonApply(expression.function.type, True, expression.function, arguments)
@@ -84,6 +84,17 @@ def resolve(expression: Expression, schema: Schema) -> Typed:
         case Aliases():
             raise PlanError(f"{expression} has {len(expression.names)} names for one column; give it one")
     raise PlanError(f"{expression!r} is no expression")
+
+
+def _argument(expression: Expression, schema: Schema) -> Typed:
+    """Return an argument of a function; text that was meant as a value is no column, which is said."""
+    try:
+        return resolve(expression, schema)
+    except PlanError as error:
+        named = isinstance(expression, Reference) and schema.find(expression.name) is None
+        if named and not difflib.get_close_matches(expression.name, schema.names, 1):
+            raise PlanError(f"{error}; for the text itself write F.lit({expression.name!r})") from None
+        raise
 
 
 def windows_of(window: TimeWindow, schema: Schema) -> Typed:
@@ -233,13 +244,15 @@ def called(name: str, arguments: list[Typed]) -> Typed:
         rule, tolerant = _rule(name.removeprefix(TRY)), True
     if rule is None:
         near = difflib.get_close_matches(name, RULES, 1, 0.0)
-        raise PlanError(f"there is no function {name!r}; did you mean {near[0]!r}?")
+        sql = "" if name.isidentifier() else " F.expr() takes a name and arguments, no SQL"
+        raise PlanError(f"there is no function {name!r}; did you mean {near[0]!r}?{sql}")
     if rule.family == "arithmetic":
         arguments = _whole_beside_decimals(arguments)
     found = rule.judge(tuple(argument.type for argument in arguments))
     if found is None or len(found.arguments) != len(arguments):
         given = ", ".join(text_of(argument.type) for argument in arguments) or "nothing"
-        raise PlanError(f"{name}() takes {rule.takes}; got {given}")
+        hint = "; put each comparison in parentheses: (a > 1) & (b > 2)" if name in ("and", "or") else ""
+        raise PlanError(f"{name}() takes {rule.takes}; got {given}{hint}")
     if rule.refine is not None:
         found = rule.refine(found, arguments)
     converted = tuple(convert(each, to) for each, to in zip(arguments, found.arguments, strict=True))

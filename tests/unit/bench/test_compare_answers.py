@@ -208,5 +208,6 @@ def test_every_entry_of_a_query_is_written() -> None:
 
 
 def test_headgate_is_asked_what_it_has() -> None:
-    """All its queries and the four jobs."""
-    assert {query.name for query in ALL if headgate_job.has(query.name)} == {"J1", "J2", "J3", "J4", *TABLES}
+    """All its queries and the four jobs; q10 is about its sink, and sinks of the comparison only count."""
+    asked = {query.name for query in ALL if headgate_job.has(query.name)}
+    assert asked == {"J1", "J2", "J3", "J4", *TABLES} - {"q10"}

@@ -21,8 +21,10 @@ _CONNECTOR: Final = re.compile(r"(the )?\w+[ _](source|sink)(?= got )")
 def check_callable(verb: str, function: object) -> None:
     """Raise PlanError if `function` is async, takes no one record, or is a generator for `verb` "filter"."""
     if not callable(function):
+        columns = "; for columns call to_table() before" if hasattr(function, "expression") else ""
         raise _refusal(
-            verb, f"{function!r} of type {type(function).__name__}; expected a function of one record"
+            verb,
+            f"{function!r} of type {type(function).__name__}; expected a function of one record{columns}",
         )
     refuse_arity(f"{verb}() ({user_site()})", function, "one record")
     refuse_unawaited(verb, function)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
 from typing import NoReturn, TypeAlias
 
 from headgate.common.errors import PlanError
@@ -18,6 +20,7 @@ from headgate.relational.expressions import (
     Setting,
     name_of,
 )
+from headgate.relational.function_families import function_names
 
 ColumnLike: TypeAlias = "Column | Scalar"
 """A column, or a value that is the same for all rows."""
@@ -45,6 +48,21 @@ class Column:
         raise PlanError(
             f"{self!r} was used as a truth value; combine conditions with & | ~ (in parentheses), not with "
             "and, or, not"
+        )
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in function_names():
+            raise AttributeError(f"a column has no {name!r}; write F.{name}(column, ...)")
+        near = difflib.get_close_matches(name, [each for each in dir(Column) if each[0] != "_"], 1)
+        hint = f"did you mean {near[0]!r}?" if near else "functions are called as F.name(column)"
+        raise AttributeError(f"a column has no {name!r}; {hint}")
+
+    def __getitem__(self, key: object) -> NoReturn:
+        raise PlanError(
+            f"{self!r} was indexed with {key!r:.80}; write F.get(column, F.lit(0)) for an element of an "
+            'array, F.element_at(column, key) for a value of a map, F.col("a.b") for a field of a struct'
         )
 
     # -- arithmetic
@@ -85,10 +103,17 @@ class Column:
     # -- comparisons and conditions
 
     def __eq__(self, other: ColumnLike) -> Column:  # type: ignore[override]
-        return call("=", self, other)
+        return self._equal("=", other)
 
     def __ne__(self, other: ColumnLike) -> Column:  # type: ignore[override]
-        return call("<>", self, other)
+        return self._equal("<>", other)
+
+    def _equal(self, function: str, other: ColumnLike) -> Column:
+        if other is None:
+            raise PlanError(
+                f"{self!r} was compared with None, which is true for no row; write isNull() or isNotNull()"
+            )
+        return call(function, self, other)
 
     def __lt__(self, other: ColumnLike) -> Column:
         return call("<", self, other)
@@ -129,9 +154,10 @@ class Column:
         """Return whether the value is not null."""
         return call("isnotnull", self)
 
-    def isin(self, *values: ColumnLike) -> Column:
-        """Return whether the value equals one of `values`."""
-        return call("in", self, *values)
+    def isin(self, *values: ColumnLike | Sequence[ColumnLike]) -> Column:
+        """Return whether the value equals one of `values`, which may be one list."""
+        listed = values[0] if len(values) == 1 and isinstance(values[0], list | tuple) else values
+        return call("in", self, *listed)  # type: ignore[arg-type]  # a list in a list is refused later
 
     def between(self, low: ColumnLike, high: ColumnLike) -> Column:
         """Return whether the value lies between `low` and `high`, both included."""
@@ -147,13 +173,13 @@ class Column:
 
     def cast(self, to: str) -> Column:
         """Convert to a type named as in Spark, such as "bigint"; what does not fit is an error."""
-        return Column(Cast(self.expression, to))
+        return Column(Cast(self.expression, _type_name(to)))
 
     astype = cast
 
     def try_cast(self, to: str) -> Column:
         """Convert to a type; what does not fit becomes null."""
-        return Column(Cast(self.expression, to, strict=False))
+        return Column(Cast(self.expression, _type_name(to), strict=False))
 
     def when(self, condition: Column, value: ColumnLike) -> Column:
         """Add a branch to what ``F.when`` began: `value` where `condition` is the first that is true."""
@@ -169,6 +195,12 @@ class Column:
         if not isinstance(self.expression, Case):
             raise PlanError(f"when() and otherwise() go on what F.when(...) gives; got {self!r}")
         return self.expression
+
+
+def _type_name(to: str) -> str:
+    if not isinstance(to, str):
+        raise PlanError(f'cast() got {to!r:.80}; expected the name of a type, such as "bigint"')
+    return to
 
 
 def expression_of(value: ColumnLike) -> Expression:

@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal
+
+from typing_extensions import TypeVar
 
 from headgate.api.showing import Preview
 from headgate.api.site import user_site
 from headgate.api.streams.event_time import WatermarkStrategy
 from headgate.api.streams.steps import ProgramContext
 from headgate.api.streams.stream_outputs import Outputs, StreamSink
+from headgate.api.tables.by_name import ByName, refuse_text, selected_columns
 from headgate.api.tables.checked_columns import all_columns, check_partitions, place_of, projected, resolved
 from headgate.api.tables.column import Column, ColumnLike, expression_of
 from headgate.api.tables.grouped_table import GroupedTable
@@ -41,11 +44,11 @@ from headgate.relational.united_tables import Pair, by_name, by_position, united
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-S = TypeVar("S", bound=Outputs[Any])
+S = TypeVar("S", bound=Outputs[Any], default=Any)
 """The class of streams that tables become."""
 
 
-class Table(Generic[S]):
+class Table(ByName, Generic[S]):
     """Columns of a stream, on which expressions are computed batch by batch; ``stream.to_table()`` makes one.
 
     Example:
@@ -120,10 +123,6 @@ class Table(Generic[S]):
         """
         return explained(self._environment, self._relation)
 
-    def __getitem__(self, name: str) -> Column:
-        self._relation.schema.place(name)
-        return Column(Reference(name))
-
     def with_watermark(self, time: str, delay: str | int = 0, idleness: str | int | None = None) -> Table[S]:
         """Give the rows event time by a column; call it before anything else of the table.
 
@@ -152,18 +151,15 @@ class Table(Generic[S]):
 
     # -- columns
 
-    def select(self, *columns: Column | str) -> Table[S]:
+    def select(self, *columns: Column | str | Sequence[Column | str]) -> Table[S]:
         """Return a table of these columns, each a name or an expression; "*" stands for all.
+
+        One list of them will do as well.
 
         Raises:
             PlanError: a column does not exist, does not fit its function, or is named twice.
         """
-        chosen: list[Column] = []
-        for each in columns:
-            if isinstance(each, str) and each == "*":
-                chosen += [Column(Reference(name)) for name in self.columns]
-            else:
-                chosen.append(Column(Reference(each)) if isinstance(each, str) else each)
+        chosen = selected_columns(columns, self.columns, f"select() ({user_site()})")
         return self._of(selected("select", self._relation, [(None, each.expression) for each in chosen]))
 
     def with_column(self, name: str, column: ColumnLike) -> Table[S]:
@@ -176,6 +172,7 @@ class Table(Generic[S]):
         """Return the table with these columns added, or put in place of those of the same name."""
         found: dict[str, Expression] = {name: Reference(name) for name in self.columns}
         for name, column in columns.items():
+            refuse_text(column, f"with_columns() ({user_site()})")
             place = self._relation.schema.find(name)
             known = name if place is None else self._relation.schema.fields[place].name
             found[known] = expression_of(column)
@@ -274,7 +271,10 @@ class Table(Generic[S]):
         """
         found = resolved(self._relation, "filter", expression_of(condition))
         if text_of(found.type) != "boolean":
-            raise PlanError(f"filter() ({user_site()}): {found} is {text_of(found.type)}, not a condition")
+            raise PlanError(
+                f"filter() ({user_site()}): {found} is {text_of(found.type)}, not a condition; compare "
+                'columns, as in F.col("price") > 3'
+            )
         return self._of(Filter(self._relation.schema, self._relation, found))
 
     where = filter
@@ -358,7 +358,7 @@ class Table(Generic[S]):
         Raises:
             PlanError: there is no window, or more than one; or a key is of a type that cannot be one.
         """
-        columns = [Column(Reference(key)) if isinstance(key, str) else key for key in keys]
+        columns = selected_columns(keys, self.columns, f"group_by() ({user_site()})")
         return GroupedTable(self._environment, self._relation, columns, self._of)
 
     groupBy = group_by  # noqa: N815

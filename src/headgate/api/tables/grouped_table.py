@@ -47,6 +47,12 @@ class GroupedTable(Generic[T]):
         self._window: TimeWindow = windows[0]
         self._keys = [key for key in keys if _window(key, child) is None]
         self._check_time()
+        for key in self._keys:
+            self._key(key)  # a wrong one is refused on its line
+
+    def __repr__(self) -> str:
+        keys = ", ".join(map(str, (*(key.expression for key in self._keys), self._window)))
+        return f"<table grouped by {keys}; agg() follows>"
 
     def _check_time(self) -> None:
         schema, time = self._child.schema, self._window.time
@@ -201,7 +207,11 @@ def _window(key: Column, child: Relation) -> TimeWindow | None:
 
 
 def _named_call(column: Column, where: str) -> tuple[str, AggregateCall]:
-    inner = column.expression.child if isinstance(column.expression, Alias) else column.expression
+    expression = column.expression if isinstance(column, Column) else None
+    inner = expression.child if isinstance(expression, Alias) else expression
     if not isinstance(inner, AggregateCall):
-        raise PlanError(f"{where} got {column!r}; expected an aggregate, such as F.count('*')")
+        raise PlanError(
+            f"{where} got {column!r:.80}; expected an aggregate, such as F.count('*'); what is computed of "
+            "results goes into a select() after it"
+        )
     return shown_name(column), inner

@@ -66,6 +66,31 @@ def test_what_a_step_costs_by_itself_is_not_saved_by_shorter_steps(
     assert least <= budget.records <= most
 
 
+def test_steps_of_one_record_grow_again_when_it_is_the_step_that_costs() -> None:
+    """Records were dear, as where other processes have the processor; now a step of any size takes 20 ms."""
+    clock = ManualClock(0)
+    budget = StepBudget(clock, 10)
+    for _ in range(20):
+        stepped(budget, clock, 50_000)
+    assert budget.records <= 2
+    for _ in range(100):
+        with budget.step() as step:
+            step.records = budget.records
+            clock.now += 20
+    assert budget.records > 1_000
+
+
+def test_dear_records_are_seldom_taken_two_at_a_time() -> None:
+    """To see whether it is still the records that take the time."""
+    clock = ManualClock(0)
+    budget, taken = StepBudget(clock, 10), []
+    for _ in range(200):
+        taken.append(budget.records)
+        stepped(budget, clock, 50_000)
+    assert set(taken[20:]) == {1, 2}
+    assert taken[20:].count(2) < 20
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_does_not_drive_the_pace_away(seed: int) -> None:
     """Costs that vary by half, with a pause now and then, keep steps within a factor of the target."""

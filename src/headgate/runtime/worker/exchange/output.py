@@ -68,8 +68,9 @@ class OutputChannel:
         return bool(self._fragments)
 
     def add(self, batch: Batch) -> None:
-        """Gather the records of a batch, and send them once they fill a frame: 512 KiB, 8,192 objects of Python,
-        or 32,768 rows of columns.
+        """Gather the records of a batch, and send them once they fill a frame.
+
+        A frame has 512 KiB, 8,192 objects of Python, or 32,768 rows of columns.
         """
         rows_max = FRAME_ROWS_OF_COLUMNS if isinstance(batch, ArrowBatch) else FRAME_ROWS
         self._fragments.append(batch)

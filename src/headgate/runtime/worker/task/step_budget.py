@@ -22,12 +22,14 @@ _FAR_TOO_LONG = 10
 """Times the desired duration."""
 _TELLING = 1.4
 """Ratio of the sizes of two steps from which the fixed cost of a step can be estimated."""
+_ALIKE_MAX = 16
+"""After so many steps of one size that took too long, one of twice the size shows where the time goes."""
 
 
 class StepBudget:
     """Measures the steps of a subtask, and chooses how many records the next step takes."""
 
-    __slots__ = ("_before", "_cost", "_fixed", "_last", "_step", "_target", "records", "times")
+    __slots__ = ("_alike", "_before", "_cost", "_fixed", "_last", "_step", "_target", "records", "times")
 
     def __init__(self, clock: Clock, target_ms: int) -> None:
         self._target = max(1, target_ms)
@@ -38,6 +40,7 @@ class StepBudget:
         self._before: float | None = None  # what a record of the step before cost
         self._fixed: float | None = None
         self._last: tuple[int, float] | None = None
+        self._alike = 0
 
     def step(self) -> Step:
         """Return a context manager to measure a step, whose block sets its `records`. Steps follow one after
@@ -58,7 +61,12 @@ class StepBudget:
         most = min(RECORDS_MAX, 2 * self.records)
         fitting = most if self._cost * most <= budget else max(1, int(budget / self._cost))
         # A step that was short enough, perhaps as it had few records, is no reason to take fewer.
-        self.records = max(fitting, self.records) if elapsed_ms <= self._target else fitting
+        if elapsed_ms <= self._target:
+            fitting = max(fitting, self.records)
+        elif self._alike >= _ALIKE_MAX:
+            # Else steps of one record would never show that it is not the record that takes the time.
+            fitting = max(fitting, min(RECORDS_MAX, 2 * records))
+        self.records = fitting
 
     def _learn_cost(self, cost: float, elapsed_ms: float) -> None:
         before, self._before = self._before, cost
@@ -68,9 +76,11 @@ class StepBudget:
 
     def _learn_fixed(self, records: int, elapsed_ms: float) -> None:
         """Estimate the fixed cost of a step, from two steps of different size."""
+        self._alike += 1
         if self._last is not None:
             before, took = self._last
             if max(records, before) >= _TELLING * min(records, before):
+                self._alike = 0
                 slope = (elapsed_ms - took) / (records - before)
                 fixed = min(max(0.0, took - slope * before), took, elapsed_ms)
                 self._fixed = _smoothed(self._fixed, fixed)
