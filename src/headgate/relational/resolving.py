@@ -20,6 +20,7 @@ from headgate.relational.expressions import (
     Expression,
     Generator,
     Literal,
+    ProcessingTime,
     PythonCall,
     Reference,
     Scalar,
@@ -79,6 +80,8 @@ def resolve(expression: Expression, schema: Schema) -> Typed:
             raise PlanError(f"{expression} is an aggregate; it goes into group_by(...).agg(...)")
         case TimeWindow():
             raise PlanError(f"{expression} is a window; it goes into group_by(...) or select(...)")
+        case ProcessingTime():
+            raise PlanError(f"{expression} is the time of a window; write group_by(F.window(F.proctime(), \"10s\"))")
         case Generator():
             raise PlanError(f"{expression} gives several rows; it is a column of select(), not part of one")
         case Aliases():
@@ -90,6 +93,8 @@ def windows_of(window: TimeWindow, schema: Schema) -> Typed:
     """Return the windows of each row as an array; the time may be ms since 1970. PlanError for sessions."""
     if window.kind == "session":
         raise PlanError(f"{window} is known when it ends; it goes into group_by(...)")
+    if window.clock == "processing":
+        raise PlanError(f"{window} is of the wall clock; it goes into group_by(...)")
     time = resolve(window.time, schema)
     if is_integer(time.type):
         time = called("timestamp_millis", [time])

@@ -157,6 +157,18 @@ def times_of(window: Windowed) -> PanedTimes | SessionTimes:
     return SameWindowTimes()
 
 
+def ends_passed(times: PanedTimes, marks: Int64s) -> Int64s:
+    """Return a number for each watermark that is the same for two only if no window ends between them."""
+    match times:
+        case WindowTimes():
+            step, first = times.slide, times.offset + times.size
+        case CumulativeTimes():
+            step, first = times.step, times.offset
+        case SameWindowTimes():
+            return marks
+    return np.asarray((np.maximum(marks, -(2**62)) + 1 - first) // step, dtype=np.int64)
+
+
 def _floor(times: Int64s, step: int, offset: int) -> Int64s:
     moved = times - offset % step
     return np.asarray(moved - np.mod(moved, step) + offset % step, dtype=np.int64)
