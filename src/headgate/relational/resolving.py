@@ -81,7 +81,9 @@ def resolve(expression: Expression, schema: Schema) -> Typed:
         case TimeWindow():
             raise PlanError(f"{expression} is a window; it goes into group_by(...) or select(...)")
         case ProcessingTime():
-            raise PlanError(f"{expression} is the time of a window; write group_by(F.window(F.proctime(), \"10s\"))")
+            raise PlanError(
+                f'{expression} is the time of a window; write group_by(F.window(F.proctime(), "10s"))'
+            )
         case Generator():
             raise PlanError(f"{expression} gives several rows; it is a column of select(), not part of one")
         case Aliases():

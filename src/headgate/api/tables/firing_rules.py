@@ -64,8 +64,8 @@ def refuse_repeated(verb: str, relation: Relation) -> None:
         if plan.firing.repeats:
             raise PlanError(
                 f"{verb}() ({user_site()}): the table has results of windows with "
-                f"{' and '.join(_reasons(plan))}, which come more than once, and each would count as a row of "
-                "its own; leave that away there, or write the results and keep the last one of each window"
+                f"{' and '.join(_reasons(plan))}, which come more than once, and each would count as a row; "
+                "leave that away there, or write the results and keep the last one of each window"
             )
 
 

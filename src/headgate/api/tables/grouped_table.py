@@ -139,7 +139,7 @@ class GroupedTable(Generic[T]):
             >>> env = hg.Environment(parallelism=1)
             >>> table = env.from_collection([{"at": 1}]).with_event_time("at")
             >>> hours = table.to_table(pa.schema({"at": pa.int64()})).group_by(F.window("at", "1h"))
-            >>> early = hours.trigger(hg.after_watermark(early="10s")).agg(F.count("*").alias("n"), uid="hours")
+            >>> counts = hours.trigger(hg.after_watermark(early="10s")).count(uid="hours")
         """
         return self._with(early_ms=early_interval(self._window, trigger))
 

@@ -55,4 +55,3 @@ class SideOutputs:
         assert isinstance(relation, Scan)
         node = SideOutputNode(NEW, f"side output {tag.name}", tag=tag.name)
         return self._of(Scan(plan.late, self._environment.program.add(node, (relation.stream,))))
-

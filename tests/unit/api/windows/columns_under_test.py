@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ class ColumnsRun:
             mine = restored if isinstance(node, WindowAggregateNode) else []
             context = OperatorContext(node.uid or "w", node.name, 0, 1, 1, "job", 128, self.clock, mine)
             operators.append(table_operator(context, node))
-        for left, right in zip(operators, operators[1:], strict=False):
+        for left, right in pairwise(operators):
             left.next = right
         self.first, self.windows = operators[0], operators[-1]
         self.windows.next = self.main

@@ -1,4 +1,4 @@
-"""Windows of columns give what the model of windows of rows gives: lateness, late rows, restarts, any batches."""
+"""Windows of columns give what the model of windows of rows gives, whatever is late, and in any batches."""
 
 from __future__ import annotations
 

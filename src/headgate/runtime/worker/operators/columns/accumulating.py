@@ -96,7 +96,7 @@ class AccumulatingOperator(Operator):
     def _send_parts(
         self, rows: pa.Table, late: NDArray[np.bool_], columns: pa.RecordBatch, batch: Batch
     ) -> None:
-        """Send rows of which some may be late; those have their own watermarks, by which the receiver decides."""
+        """Send rows of which some may be late: each of those has its own watermark."""
         assert batch.watermarks is not None
         if not late.all():
             self._send(self._grouped(rows.filter(pa.array(~late))), batch.watermarks[:1])

@@ -11,7 +11,6 @@ import pyarrow as pa
 from headgate.relational.relations import LATE_PREFIX, Aggregation
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.accumulating import AccumulatingOperator
-from headgate.runtime.worker.operators.columns.kept_windows import PANE
 from headgate.runtime.worker.operators.columns.window_times import SessionTimes
 
 if TYPE_CHECKING:
@@ -38,7 +37,9 @@ class LateAccumulatingOperator(AccumulatingOperator):
             return np.asarray(panes <= batch.watermarks)
         return super()._may_be_late(panes, batch)
 
-    def _send_parts(self, rows: pa.Table, late: NDArray[np.bool_], columns: pa.RecordBatch, batch: Batch) -> None:
+    def _send_parts(
+        self, rows: pa.Table, late: NDArray[np.bool_], columns: pa.RecordBatch, batch: Batch
+    ) -> None:
         assert batch.watermarks is not None
         if self._late_columns:
             rows = rows.append_column(LATE_ROW, self._as_they_were(columns))

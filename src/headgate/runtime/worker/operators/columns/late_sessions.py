@@ -12,6 +12,7 @@ from headgate.relational.aggregating.accumulators import Accumulator
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, Ended
 from headgate.runtime.worker.operators.columns.panes import hashes_of_rows
 from headgate.runtime.worker.operators.columns.patient_windows import Again, Taken, horizon, horizons
+from headgate.runtime.worker.operators.columns.running_results import nth_of_key
 from headgate.runtime.worker.operators.columns.session_grouping import END, SessionGrouping, key_numbers
 from headgate.runtime.worker.operators.columns.sessions import SessionWindows
 
@@ -59,7 +60,7 @@ class LateSessions(SessionWindows):
         return np.asarray(rows.column(PANE).to_numpy() <= marks)
 
     def add_late(self, rows: pa.Table, marks: Int64s) -> Taken:
-        """Add late rows, those of a key one after the other: whether one is too late depends on those before."""
+        """Add late rows, those of a key one by one: whether one is too late depends on those before."""
         dropped, fired = np.zeros(len(rows), dtype=np.bool_), list[Again]()
         for places in _one_of_each_key(rows, self._keys):
             part = rows.take(pa.array(places)).select(self._names)
@@ -112,7 +113,9 @@ class LateSessions(SessionWindows):
         )
         found = flags.merged(both) if len(both) else both
         found = found.filter(pa.array(found.column(_PLACE).to_numpy() < _NONE)).select(self._grouping.keys)
-        numbers = key_numbers(pa.concat_tables([known.select(self._grouping.keys), found]), self._grouping.keys)
+        numbers = key_numbers(
+            pa.concat_tables([known.select(self._grouping.keys), found]), self._grouping.keys
+        )
         mine = np.isin(numbers[: len(known)], numbers[len(known) :])
         marks = self.marks_of(known, np.full(len(known), self._mark))
         mine &= known.column(END).to_numpy() - 1 > marks
@@ -139,11 +142,7 @@ class LateSessions(SessionWindows):
 
 def _one_of_each_key(rows: pa.Table, keys: tuple[str, ...]) -> list[Int64s]:
     """Return the places of rows in rounds: the first row of each key, the second of each, and so on."""
-    numbers = key_numbers(rows, keys)
-    order = np.argsort(numbers, kind="stable")
-    starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
-    nth = np.empty(len(order), dtype=np.int64)
-    nth[order] = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
+    nth = nth_of_key(rows, keys)
     return [np.flatnonzero(nth == number) for number in range(int(nth.max()) + 1)]
 
 

@@ -41,7 +41,7 @@ class PatientAggregateOperator(WindowAggregateOperator):
     _touched: list[pa.Table]
 
     def open(self) -> None:
-        """Restore the windows; those that are open emit at the next interval, as what has come is not stored."""
+        """Restore the windows; those that are open emit at the next interval, if there is one."""
         self._touched = []
         super().open()
         if self._plan.firing.early_ms is not None:
@@ -118,7 +118,7 @@ class PatientAggregateOperator(WindowAggregateOperator):
         self.emit_side(tag, ArrowBatch(columns, were.column(1).to_numpy(), marks))
 
     def _emit_again(self, fired: list[Again], marks: Int64s) -> None:
-        """Emit windows again, in the order of the rows that they are due to, and after the watermark of these."""
+        """Emit windows again, in the order of the rows that they are due to, with the watermark of these."""
         results = [self._results(each.windows) for each in fired]
         places = np.concatenate([each.places for each in fired])
         order = np.argsort(places, kind="stable")

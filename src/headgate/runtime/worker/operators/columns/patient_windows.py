@@ -51,7 +51,7 @@ class PatientWindows(KeptWindows, Protocol):
 
 
 def horizon(mark: int, lateness_ms: int) -> int:
-    """Return the last ms of the windows that are forgotten at watermark `mark`; no window outlives the last."""
+    """Return up to which last ms windows are forgotten at watermark `mark`; at the last one all are."""
     return mark if mark == WATERMARK_MAX else max(WATERMARK_MIN, mark - lateness_ms)
 
 

@@ -21,8 +21,9 @@ from headgate.runtime.worker.operators.columns.session_grouping import END
 from headgate.runtime.worker.operators.columns.sessions import SessionWindows
 from headgate.runtime.worker.operators.columns.window_aggregate import WindowAggregateOperator
 from headgate.runtime.worker.operators.columns.window_times import SessionTimes
+
 if TYPE_CHECKING:
-    from headgate.records.batch import Batch, Int64s
+    from headgate.records.batch import Batch
 
 
 class ProcessingAccumulatingOperator(AccumulatingOperator):

@@ -24,12 +24,17 @@ def portions(rows: pa.Table, keys: tuple[str, ...]) -> Iterator[Int64s]:
     """Yield the places of rows, ascending, in portions that have no more rows of a key than pay together."""
     if not len(rows):
         return
-    of_key, order, begins = _by_key(key_numbers(rows, keys))
-    nth = np.empty(len(rows), dtype=np.int64)
-    nth[order] = np.arange(len(rows)) - begins
-    portion = nth // _AT_ONCE
+    portion = nth_of_key(rows, keys) // _AT_ONCE
     for number in range(int(portion.max()) + 1):
         yield np.flatnonzero(portion == number)
+
+
+def nth_of_key(rows: pa.Table, keys: tuple[str, ...]) -> Int64s:
+    """Return for each row how many rows before it have its key."""
+    order, begins = _by_key(key_numbers(rows, keys))
+    nth = np.empty(len(rows), dtype=np.int64)
+    nth[order] = np.arange(len(rows)) - begins
+    return nth
 
 
 def running(grouping: Grouping, rows: pa.Table, before: pa.Table | None) -> pa.Table:
@@ -42,7 +47,7 @@ def running(grouping: Grouping, rows: pa.Table, before: pa.Table | None) -> pa.T
     if before is not None:
         both = pa.concat_tables([both, before.select(names)])
     numbers = key_numbers(both, grouping.keys)
-    _, order, begins = _by_key(numbers[:count])
+    order, begins = _by_key(numbers[:count])
     lengths = np.arange(count) - begins + 1
     members, firing = order[ranges(begins, lengths)], np.repeat(order, lengths)
     if before is not None:
@@ -58,10 +63,8 @@ def running(grouping: Grouping, rows: pa.Table, before: pa.Table | None) -> pa.T
     return found.take(pa.array(in_order)).drop_columns(_FIRING).combine_chunks()
 
 
-def _by_key(numbers: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Return numbers and places of rows ordered by number, and for each where its number begins there."""
+def _by_key(numbers: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the places of rows ordered by number, and for each of these where its number begins."""
     order = np.argsort(numbers, kind="stable")
-    ordered = numbers[order]
-    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-    begins = np.repeat(starts, np.diff(starts, append=len(order)))
-    return ordered, order, begins
+    starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
+    return order, np.repeat(starts, np.diff(starts, append=len(order)))

@@ -54,7 +54,7 @@ class Layer:
         return over
 
     def due(self, after: int, mark: int, limit: int) -> Hashes:
-        """Return the hashes of the sessions whose last ms is after `after` and up to `mark`, or up to `limit`."""
+        """Return the hashes of the sessions whose last ms is in (`after`, `mark`], or `limit` or before."""
         last = self._ends - 1
         found: Hashes = self._hashes[self._there & (((last > after) & (last <= mark)) | (last <= limit))]
         return found
