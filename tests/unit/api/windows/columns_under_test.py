@@ -84,8 +84,9 @@ class ColumnsRun:
             operators.append(table_operator(context, node))
         for left, right in pairwise(operators):
             left.next = right
-        self.first, self.windows = operators[0], operators[-1]
-        self.windows.next = self.main
+        self.first, operators[-1].next = operators[0], self.main
+        places = [place for place, node in enumerate(nodes) if isinstance(node, WindowAggregateNode)]
+        self.windows = operators[places[0]]
         self.windows.side_outputs["late"] = self.late
         for operator in operators:
             operator.open()
@@ -118,10 +119,14 @@ class ColumnsRun:
     def wall(self, at: int) -> list[Any]:
         """Advance the wall clock; return what came out."""
         self.clock.set(at)
-        due = self.windows.next_processing_time()
-        if due is not None and due <= at:
-            self.windows.fire_processing_time(at)
+        self.fire()
         return self._out()
+
+    def fire(self) -> None:
+        """Fire what is due by the clock, as a subtask does."""
+        now, due = self.clock.now_ms(), self.windows.next_processing_time()
+        if due is not None and due <= now:
+            self.windows.fire_processing_time(now)
 
     def _out(self) -> list[Any]:
         self.late_records += [(time, row) for time, _, row in self.late.take()]
