@@ -21,7 +21,7 @@ YEAR_9999: Final = 253_370_764_800_000
 
 
 def refuse_unlikely(context: OperatorContext, batch: Batch, times: Int64s, name: object) -> None:
-    """Raise UsageError if an event time (ms) is in the year 9999 or later; `name` is where it was taken from."""
+    """Raise UsageError if an event time (ms) is in the year 9999 or later, as taken from `name`."""
     if times.max() < YEAR_9999:
         return
     place = int(np.argmax(times >= YEAR_9999))

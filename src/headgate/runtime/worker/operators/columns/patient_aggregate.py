@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
     from headgate.records.batch import Int64s
 
+_FEW: Final = 10_000
+"""Noted rows up to which it does not pay to look whether some are alike."""
+
 
 class PatientAggregateOperator(WindowAggregateOperator):
     """Runs an aggregation as its `firing` says, for the key groups of its subtask."""
@@ -39,6 +42,7 @@ class PatientAggregateOperator(WindowAggregateOperator):
     _kept: PatientWindows
     _next_early: int | None = None
     _touched: list[pa.Table]
+    _touched_rows, _different = 0, _FEW
 
     def open(self) -> None:
         """Restore the windows; those that are open emit at the next interval, if there is one."""
@@ -135,9 +139,18 @@ class PatientAggregateOperator(WindowAggregateOperator):
         if not parts:
             return
         self._touched += parts
+        self._touched_rows += sum(map(len, parts))
+        if self._touched_rows > 2 * self._different:
+            self._touched = [self._touched_once()]
+            self._touched_rows = len(self._touched[0])
+            self._different = max(_FEW, self._touched_rows)
         if self._next_early is None:
             now = self.context.clock.now_ms()
             self._next_early = now - now % interval + interval
+
+    def _touched_once(self) -> pa.Table:
+        touched = pa.concat_tables(self._touched)
+        return Grouping(tuple(touched.column_names), ()).merged(touched)
 
     def next_processing_time(self) -> int | None:
         """Return when windows emit early (wall clock, ms); None: no window has got rows since."""
@@ -147,9 +160,8 @@ class PatientAggregateOperator(WindowAggregateOperator):
         """Emit the windows that have got rows since they last emitted and have not ended."""
         if self._next_early is None or now_ms < self._next_early:
             return
-        touched = pa.concat_tables(self._touched)
-        self._next_early, self._touched = None, []
-        different = Grouping(tuple(touched.column_names), ()).merged(touched)
+        different = self._touched_once()
+        self._next_early, self._touched, self._touched_rows = None, [], 0
         with failing_clearly(self.context, "a window"):
             results = [self._results(each) for each in self._kept.open_now(different)]
         if results:
