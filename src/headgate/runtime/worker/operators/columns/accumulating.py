@@ -77,7 +77,7 @@ class AccumulatingOperator(Operator):
             )
         columns = columns_of(self.context, batch, self._plan.child.schema)
         rows, panes = self._rows(columns, batch), self._times.panes_of(batch.timestamps)
-        late = self._may_be_late(panes, batch)
+        late = self._may_be_late(panes, batch.watermarks)
         rows = rows.add_column(0, PANE, pa.array(panes))
         if isinstance(self._times, SessionTimes):
             rows = rows.append_column(END, pa.array(self._times.last_ends(panes)))
@@ -86,12 +86,12 @@ class AccumulatingOperator(Operator):
             return
         self._send_parts(rows, late, columns, batch)
 
-    def _may_be_late(self, panes: Int64s, batch: Batch) -> NDArray[np.bool_]:
+    def _may_be_late(self, panes: Int64s, marks: Int64s) -> NDArray[np.bool_]:
         """Return which rows are late for any window, by this subtask's watermark.
 
         That of the receiver is not higher, so the other rows are in time there for all of theirs.
         """
-        return np.asarray(self._times.first_ends(panes) - 1 <= batch.watermarks)
+        return np.asarray(self._times.first_ends(panes) - 1 <= marks)
 
     def _send_parts(
         self, rows: pa.Table, late: NDArray[np.bool_], columns: pa.RecordBatch, batch: Batch

@@ -31,11 +31,11 @@ class LateAccumulatingOperator(AccumulatingOperator):
         super().__init__(context, plan)
         self._late_columns = () if plan.late is None else tuple(plan.late.to_arrow())
 
-    def _may_be_late(self, panes: Int64s, batch: Batch) -> NDArray[np.bool_]:
+    def _may_be_late(self, panes: Int64s, marks: Int64s) -> NDArray[np.bool_]:
         if isinstance(self._times, SessionTimes):
             # A session that such a row would lengthen may have ended, though the row's own has not.
-            return np.asarray(panes <= batch.watermarks)
-        return super()._may_be_late(panes, batch)
+            return np.asarray(panes <= marks)
+        return super()._may_be_late(panes, marks)
 
     def _send_parts(
         self, rows: pa.Table, late: NDArray[np.bool_], columns: pa.RecordBatch, batch: Batch

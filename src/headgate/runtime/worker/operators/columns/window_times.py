@@ -159,13 +159,12 @@ def times_of(window: Windowed) -> PanedTimes | SessionTimes:
 
 def ends_passed(times: PanedTimes, marks: Int64s) -> Int64s:
     """Return a number for each watermark that is the same for two only if no window ends between them."""
-    match times:
-        case WindowTimes():
-            step, first = times.slide, times.offset + times.size
-        case CumulativeTimes():
-            step, first = times.step, times.offset
-        case SameWindowTimes():
-            return marks
+    if isinstance(times, SameWindowTimes):
+        return marks
+    if isinstance(times, CumulativeTimes):
+        step, first = times.step, times.offset
+    else:
+        step, first = times.slide, times.offset + times.size
     return np.asarray((np.maximum(marks, -(2**62)) + 1 - first) // step, dtype=np.int64)
 
 
