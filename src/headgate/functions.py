@@ -32,6 +32,7 @@ from headgate.api.tables.column_functions import (
     lit,
     posexplode,
     posexplode_outer,
+    proctime,
     session_window,
     when,
     window,
@@ -43,7 +44,7 @@ from headgate.api.tables.python_functions import udf
 __all__ = [
     "any_value", "avg", "col", "column", "count", "cumulate_window", "explode", "explode_outer", "expr",
     "first", "first_value", "last", "last_value", "listagg", "listagg_distinct", "lit", "max", "mean", "min",
-    "mode", "percentile", "posexplode", "posexplode_outer", "session_window", "string_agg",
+    "mode", "percentile", "posexplode", "posexplode_outer", "proctime", "session_window", "string_agg",
     "string_agg_distinct", "sum", "udf", "when", "window", "window_time",
 ]  # fmt: skip
 

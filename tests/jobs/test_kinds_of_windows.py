@@ -88,10 +88,24 @@ def by_window(table: Any) -> Any:
     return counted.group_by("window").agg(F.max("n").alias("n"), uid="top")
 
 
+def patient(grouped: Any) -> Any:
+    """Rows in windows that take late ones, of which there are none."""
+    windows = grouped.lateness("1s").late_to(hg.OutputTag("late"))
+    return windows.agg(F.count("*").alias("n"), uid="w")
+
+
 KINDS: dict[str, tuple[Callable[[Any], Any], Callable[[], Answer]]] = {
     "sessions": (by_session, sessions),
     "growing": (by_growing, growing),
     "windows of windows": (by_window, busiest),
+    "patient sessions": (
+        lambda table: patient(table.group_by("user", F.session_window("at", f"{GAP}ms"))),
+        sessions,
+    ),
+    "patient growing": (
+        lambda table: patient(table.group_by("user", F.cumulate_window("at", "4s", "1s"))),
+        growing,
+    ),
 }
 
 

@@ -123,6 +123,8 @@ def table_lines(node: Node) -> Iterator[str]:
     elif isinstance(node, AccumulateNode | WindowAggregateNode) and node.aggregation is not None:
         part = "local, before the exchange" if isinstance(node, AccumulateNode) else "final"
         yield f"{part}: {aggregates_text(node.aggregation)}"
+        if isinstance(node, WindowAggregateNode):
+            yield from node.aggregation.firing.lines()
 
 
 def functions_within(node: Node) -> list[Callable[..., object]]:

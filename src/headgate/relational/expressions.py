@@ -210,11 +210,20 @@ def _setting_text(setting: Setting) -> str:
 
 
 WindowKind: TypeAlias = OneOf["sliding", "cumulative", "session", "same"]
+Clock: TypeAlias = OneOf["event", "processing"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessingTime(Expression):
+    """The wall clock of the worker when it processes a row; the time of windows, and of nothing else."""
+
+    def __str__(self) -> str:
+        return "proctime()"
 
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow(Expression):
-    """The window of event time in which a row lies, a key of `group_by`; `relations.Windowed` explains it."""
+    """The window of time in which a row lies, a key of `group_by`; `relations.Windowed` explains it."""
 
     time: Expression
     size_ms: int
@@ -224,8 +233,13 @@ class TimeWindow(Expression):
 
     @property
     def inner(self) -> tuple[Expression, ...]:
-        """The column of event time."""
+        """The column of event time, or the wall clock."""
         return (self.time,)
+
+    @property
+    def clock(self) -> Clock:
+        """Which time the window is of."""
+        return "processing" if isinstance(self.time, ProcessingTime) else "event"
 
     @property
     def name(self) -> str:

@@ -108,4 +108,5 @@ def aggregates_text(plan: Aggregation) -> str:
 def _window_text(window: Windowed) -> str:
     slide = "" if window.slide_ms == window.size_ms else f" every {format_ms(window.slide_ms)}"
     offset = f" moved by {format_ms(window.offset_ms)}" if window.offset_ms else ""
-    return f"{format_ms(window.size_ms)}{slide}{offset}"
+    clock = " of processing time" if window.clock == "processing" else ""
+    return f"{format_ms(window.size_ms)}{slide}{offset}{clock}"

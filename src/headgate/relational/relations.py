@@ -13,7 +13,8 @@ from enum import StrEnum
 from typing import Final, Literal, TypeAlias
 
 from headgate.relational.aggregates import Aggregate
-from headgate.relational.expressions import TimeWindow, WindowKind
+from headgate.relational.expressions import Clock, TimeWindow, WindowKind
+from headgate.relational.firing import AT_END, Firing
 from headgate.relational.resolved import Typed
 from headgate.relational.schema import Field, Schema
 from headgate.relational.spark_types import WINDOW
@@ -42,6 +43,9 @@ JoinKind: TypeAlias = Literal["inner", "left", "right", "full", "semi", "anti"]
 HIDDEN: Final = (ALL_ROWS, WINDOW_START)
 """Names of key columns that results lack."""
 
+LATE_PREFIX: Final = "late/"
+"""What the names of columns begin with that an aggregation reads only to send late rows to a side output."""
+
 
 @dataclass(frozen=True, slots=True)
 class Relation:
@@ -52,9 +56,13 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Scan(Relation):
-    """The records of a stream, by its number in the program, as columns."""
+    """The records of a stream, by its number in the program, as columns.
+
+    `of` is the aggregation whose results they are; None: they are others.
+    """
 
     stream: int
+    of: Aggregation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +129,7 @@ class TableFunction(Relation):
 
 @dataclass(frozen=True, slots=True)
 class Windowed:
-    """Windows of event time.
+    """Windows of event time, or of processing time, as `clock` says.
 
     By `kind`: "sliding" ones are `size_ms` long, one every `slide_ms`; "cumulative" ones begin every
     `size_ms`, and one ends after each `slide_ms` of it; "session" ones end when a key had no row for
@@ -132,10 +140,15 @@ class Windowed:
     slide_ms: int
     offset_ms: int = 0
     kind: WindowKind = "sliding"
+    clock: Clock = "event"
 
     @property
     def stored_name(self) -> str:
         """The name of the record that holds accumulators: those of other windows mean something else."""
+        return self._shape_name if self.clock == "event" else f"Processing_time_{self._shape_name}"
+
+    @property
+    def _shape_name(self) -> str:
         match self.kind:
             case "session":
                 return f"Sessions_of_{self.size_ms}ms"
@@ -150,12 +163,15 @@ class Windowed:
 
 @dataclass(frozen=True, slots=True)
 class Aggregation(Relation):
-    """A row for each group of rows with equal keys, in each window of event time.
+    """A row for each group of rows with equal keys, in each window.
 
     Attributes:
         keys: columns of the child, which stand first in the result.
         window: of the groups; its column `window` comes after the keys.
         uid: by which a later program finds the state; None: none was given.
+        firing: when windows emit beside their end, and what becomes of late rows.
+        late: the columns of late rows that go to a side output; the child has them under `LATE_PREFIX`.
+            None: late rows are dropped.
     """
 
     child: Relation
@@ -163,6 +179,8 @@ class Aggregation(Relation):
     window: Windowed
     aggregates: tuple[Aggregate, ...]
     uid: str | None = None
+    firing: Firing = AT_END
+    late: Schema | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,15 +210,31 @@ class WindowJoin(Relation):
         return tuple(name for name in self.keys if name not in (ODD_KEYS, WINDOW_START))
 
 
+def inputs_of(relation: Relation) -> tuple[Relation, ...]:
+    """Return the plans whose rows a plan is computed from, within the same table."""
+    match relation:
+        case Project() | Filter() | Explode() | TableFunction() | Aggregation():
+            return (relation.child,)
+        case Union():
+            return relation.children
+        case WindowJoin():
+            return (relation.left, relation.right)
+    return ()
+
+
 def windowed(window: TimeWindow) -> Windowed:
     """Return the window that an expression asks for."""
-    return Windowed(window.size_ms, window.slide_ms, window.offset_ms, window.kind)
+    return Windowed(window.size_ms, window.slide_ms, window.offset_ms, window.kind, window.clock)
 
 
 def aggregation_schema(
-    child: Schema, keys: tuple[int, ...], aggregates: tuple[Aggregate, ...], window: str
+    child: Schema, keys: tuple[int, ...], aggregates: tuple[Aggregate, ...], window: TimeWindow
 ) -> Schema:
-    """Return the columns of an aggregation: keys, `window`, results; event time is the window's last ms."""
+    """Return the columns of an aggregation: keys, window, results; event time is the window's last ms.
+
+    Windows of processing time give no event time.
+    """
     kept = [child.fields[place] for place in keys if child.names[place] not in HIDDEN]
     results = [Field(each.name, each.result, each.nullable) for each in aggregates]
-    return Schema((*kept, Field(window, WINDOW, False), *results), window)
+    event_time = window.name if window.clock == "event" else None
+    return Schema((*kept, Field(window.name, WINDOW, False), *results), event_time)

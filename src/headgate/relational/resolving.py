@@ -20,6 +20,7 @@ from headgate.relational.expressions import (
     Expression,
     Generator,
     Literal,
+    ProcessingTime,
     PythonCall,
     Reference,
     Scalar,
@@ -79,6 +80,10 @@ def resolve(expression: Expression, schema: Schema) -> Typed:
             raise PlanError(f"{expression} is an aggregate; it goes into group_by(...).agg(...)")
         case TimeWindow():
             raise PlanError(f"{expression} is a window; it goes into group_by(...) or select(...)")
+        case ProcessingTime():
+            raise PlanError(
+                f'{expression} is the time of a window; write group_by(F.window(F.proctime(), "10s"))'
+            )
         case Generator():
             raise PlanError(f"{expression} gives several rows; it is a column of select(), not part of one")
         case Aliases():
@@ -91,16 +96,18 @@ def _argument(expression: Expression, schema: Schema) -> Typed:
     try:
         return resolve(expression, schema)
     except PlanError as error:
-        named = isinstance(expression, Reference) and schema.find(expression.name) is None
-        if named and not difflib.get_close_matches(expression.name, schema.names, 1):
-            raise PlanError(f"{error}; for the text itself write F.lit({expression.name!r})") from None
-        raise
+        name = expression.name if isinstance(expression, Reference) else None
+        if name is None or schema.find(name) is not None or difflib.get_close_matches(name, schema.names, 1):
+            raise
+        raise PlanError(f"{error}; for the text itself write F.lit({name!r})") from None
 
 
 def windows_of(window: TimeWindow, schema: Schema) -> Typed:
     """Return the windows of each row as an array; the time may be ms since 1970. PlanError for sessions."""
     if window.kind == "session":
         raise PlanError(f"{window} is known when it ends; it goes into group_by(...)")
+    if window.clock == "processing":
+        raise PlanError(f"{window} is of the wall clock; it goes into group_by(...)")
     time = resolve(window.time, schema)
     if is_integer(time.type):
         time = called("timestamp_millis", [time])

@@ -17,22 +17,25 @@ from headgate.relational.relations import Aggregation
 def state_declaration(plan: Aggregation) -> KeyedProcessFunction[Any, Any, Any]:
     """Return a function that declares an aggregation's state: window -> accumulators, for each key.
 
-    A window's key is the ms since 1970 at which its slice of event time, or its session, begins.
+    A window's key is the ms since 1970 at which its slice of event time, or its session, begins. The operator
+    state `forgotten` says, by first and last key group, up to which last ms windows are not there any more.
     """
     record = accumulators_record(plan)
     windows = MapState[int, record]  # type: ignore[valid-type]
-    return windows_function("WindowAggregation", windows)
+    return windows_function("WindowAggregation", windows, forgotten=OperatorListState[tuple[int, int, int]])
 
 
-def windows_function(name: str, windows: Hint) -> KeyedProcessFunction[Any, Any, Any]:
-    """Return a function that declares a map state, `windows`, of this type.
+def windows_function(name: str, windows: Hint, **more: Hint) -> KeyedProcessFunction[Any, Any, Any]:
+    """Return a function that declares a map state, `windows`, of this type; `more` are operator states.
 
     Its operator state `ahead` holds key groups that are further in event time than their subtask, each with
     its watermark.
     """
     ahead = OperatorListState[tuple[int, int]]
-    states = {"windows": map_state(), "ahead": operator_list_state(redistribution="union")}
-    hints = {"__annotations__": {"windows": windows, "ahead": ahead}}
+    of_operator = {"ahead": ahead, **more}
+    unions = {each: operator_list_state(redistribution="union") for each in of_operator}
+    states = {"windows": map_state(), **unions}
+    hints = {"__annotations__": {"windows": windows, **of_operator}}
     body = {**hints, **states, "process": _refuse, "__module__": __name__}
     function: KeyedProcessFunction[Any, Any, Any] = type(name, (KeyedProcessFunction,), body)()
     return function

@@ -10,6 +10,7 @@ from headgate.relational.expressions import (
     Expression,
     Generator,
     Literal,
+    ProcessingTime,
     Reference,
     Scalar,
     TimeWindow,
@@ -58,10 +59,10 @@ def _column(value: ColumnLike) -> ColumnLike:
 def window(
     time: Column | str, size: str | int, slide: str | int | None = None, offset: str | int = 0
 ) -> Column:
-    """Return the window of event time in which a row lies, a key of ``group_by``.
+    """Return the window in which a row lies, a key of ``group_by``.
 
     Args:
-        time: the table's column of event time.
+        time: the table's column of event time, or :func:`proctime`.
         size: length of a window, as text such as "10 seconds" or "10s", or in ms.
         slide: a window begins every so often; None: as often as it is long.
         offset: by which all windows are moved from 1970-01-01 00:00 UTC.
@@ -86,7 +87,7 @@ def session_window(time: Column | str, gap: str | int) -> Column:
     that very moment still belongs to the session.
 
     Args:
-        time: the table's column of event time.
+        time: the table's column of event time, or :func:`proctime`.
         gap: the longest pause, as text such as "10 seconds" or "10s", or in ms.
 
     Raises:
@@ -107,7 +108,7 @@ def cumulate_window(time: Column | str, size: str | int, step: str | int, offset
     """Return windows that grow, a key of ``group_by``: they begin together, and one ends after each `step`.
 
     Args:
-        time: the table's column of event time.
+        time: the table's column of event time, or :func:`proctime`.
         size: length of the longest window, as text such as "1 day" or "1d", or in ms.
         step: by how much each window is longer than the one before; `size` is a multiple of it.
         offset: by which all windows are moved from 1970-01-01 00:00 UTC.
@@ -140,6 +141,21 @@ def window_time(window: Column | str) -> Column:
     """
     name = window if isinstance(window, str) else str(window.expression)
     return call("timestamp_micros", call("unix_micros", col(f"{name}.end")) - 1)
+
+
+def proctime() -> Column:
+    """Return the wall clock of the worker, as the time of windows: ``F.window(F.proctime(), "10s")``.
+
+    A row is in the window in which it comes to the worker that keeps its key, so results depend on the speed
+    of the job, no row is late, and after a failure rows may come into other windows. Windows that have not
+    ended when a bounded input ends give nothing. The name is that of Flink's SQL.
+
+    Example:
+        >>> import headgate.functions as F
+        >>> F.window(F.proctime(), "10s")
+        Column<window(proctime(), 10000 ms)>
+    """
+    return Column(ProcessingTime())
 
 
 def _time(time: Column | str) -> Expression:

@@ -24,6 +24,7 @@ from headgate.api.tables.grouped_table import GroupedTable
 from headgate.api.tables.lowering import lowered, lowered_join
 from headgate.api.tables.program_functions import Columns, form_of, table_function
 from headgate.api.tables.selecting import selected
+from headgate.api.tables.side_outputs import SideOutputs
 from headgate.api.tables.table_explained import explained
 from headgate.api.tables.window_joins import window_join
 from headgate.common.errors import PlanError
@@ -48,7 +49,7 @@ S = TypeVar("S", bound=Outputs[Any], default=Any)
 """The class of streams that tables become."""
 
 
-class Table(ByName, Generic[S]):
+class Table(ByName, SideOutputs, Generic[S]):
     """Columns of a stream, on which expressions are computed batch by batch; ``stream.to_table()`` makes one.
 
     Example:
@@ -350,7 +351,7 @@ class Table(ByName, Generic[S]):
         return self._of(table_function("as_rows", self._relation, function, schema, Form.ROWS, uid))
 
     def group_by(self, *keys: Column | str) -> GroupedTable[Table[S]]:
-        """Group the rows by columns and by a window of event time; ``agg()`` follows.
+        """Group the rows by columns and by a window; ``agg()`` follows.
 
         Args:
             keys: names, expressions, and one ``F.window(...)``.

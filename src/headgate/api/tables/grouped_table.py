@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from dataclasses import replace
+from typing import Any, Generic, Self, TypeVar
 
+from headgate.api.functions import OutputTag
 from headgate.api.site import user_site
 from headgate.api.streams.steps import ProgramContext
 from headgate.api.tables.aggregate_functions import plain_aggregate
 from headgate.api.tables.checked_columns import all_columns, projected, resolved
 from headgate.api.tables.column import Column, shown_name
+from headgate.api.tables.firing_rules import early_interval, lateness_of, refuse_repeated, tag_name
 from headgate.api.tables.lowering import lowered_aggregation
+from headgate.api.windows.trigger import Trigger
 from headgate.common.errors import PlanError
 from headgate.relational.aggregates import Aggregate, resolve_aggregate
-from headgate.relational.expressions import AggregateCall, Alias, Call, Reference, TimeWindow
+from headgate.relational.expressions import AggregateCall, Alias, Call, ProcessingTime, Reference, TimeWindow
+from headgate.relational.firing import AT_END
 from headgate.relational.python_types import can_be_key
 from headgate.relational.relations import (
+    LATE_PREFIX,
     WINDOW_START,
     Aggregation,
     Relation,
@@ -32,7 +39,10 @@ T = TypeVar("T")
 
 
 class GroupedTable(Generic[T]):
-    """Rows grouped by keys and a window; made by :meth:`Table.group_by`, and followed by ``agg()``."""
+    """Rows grouped by keys and a window; made by :meth:`Table.group_by`, and followed by ``agg()``.
+
+    `lateness`, `late_to` and `trigger` go between the two, as for windows of rows.
+    """
 
     def __init__(
         self, environment: ProgramContext, child: Relation, keys: list[Column], table: Callable[[Relation], T]
@@ -46,7 +56,9 @@ class GroupedTable(Generic[T]):
             )
         self._window: TimeWindow = windows[0]
         self._keys = [key for key in keys if _window(key, child) is None]
+        self._firing = AT_END
         self._check_time()
+        refuse_repeated("group_by", child)
         for key in self._keys:
             self._key(key)  # a wrong one is refused on its line
 
@@ -56,6 +68,8 @@ class GroupedTable(Generic[T]):
 
     def _check_time(self) -> None:
         schema, time = self._child.schema, self._window.time
+        if isinstance(time, ProcessingTime):
+            return
         if not isinstance(time, Reference) or schema.event_time is None or time.name != schema.event_time:
             has = "has none" if schema.event_time is None else f"is {schema.event_time!r}"
             raise PlanError(
@@ -63,11 +77,88 @@ class GroupedTable(Generic[T]):
                 "name the column that with_event_time() of the stream names"
             )
 
+    def lateness(self, lateness: str | int) -> Self:
+        """Have windows take rows for some time after their end; each makes its window emit again.
+
+        A row is late when the watermark has passed the end of its window by more than this. Until then the
+        state of the window is kept.
+
+        Args:
+            lateness: as text such as ``"1min"``, or in ms.
+
+        Raises:
+            PlanError: `lateness` is no duration, or the windows are of processing time.
+
+        Example:
+            >>> import pyarrow as pa
+            >>> import headgate as hg
+            >>> import headgate.functions as F
+            >>> from headgate.testing import MiniCluster
+            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
+            >>> rows = env.from_collection([{"at": at} for at in (1_000, 12_000, 2_000)])
+            >>> table = rows.with_event_time("at").to_table(pa.schema({"at": pa.int64()}))
+            >>> patient = table.group_by(F.window("at", "10s")).lateness("5s")
+            >>> patient.agg(F.count("*").alias("n"), uid="patient").select("n").collect()
+            [{'n': 1}, {'n': 2}, {'n': 1}]
+        """
+        return self._with(lateness_ms=lateness_of(self._window, lateness))
+
+    def late_to(self, tag: OutputTag[Any]) -> Self:
+        """Send late rows to a side output, with all columns of this table; else they are dropped and counted.
+
+        Args:
+            tag: the name of the side output, to be given to ``side_output()`` of the table of results.
+
+        Raises:
+            PlanError: `tag` is none, or the windows are of processing time.
+
+        Example:
+            >>> import pyarrow as pa
+            >>> import headgate as hg
+            >>> import headgate.functions as F
+            >>> from headgate.testing import MiniCluster
+            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
+            >>> rows = env.from_collection([{"at": at} for at in (1_000, 12_000, 2_000)])
+            >>> table = rows.with_event_time("at").to_table(pa.schema({"at": pa.int64()}))
+            >>> late = hg.OutputTag("late")
+            >>> counts = table.group_by(F.window("at", "10s")).late_to(late).agg(F.count("*").alias("n"))
+            >>> counts.side_output(late).collect()
+            [{'at': 2000}]
+        """
+        return self._with(late_tag=tag_name(self._window, tag))
+
+    def trigger(self, trigger: Trigger) -> Self:
+        """Say when windows emit; by default when time passes their end, and at each late row that is allowed.
+
+        Args:
+            trigger: ``hg.at_end()``, or one that emits before the end at intervals of the wall clock, if rows
+                have come: ``hg.after_watermark(early="10s")``, ``hg.continuous("10s", time="processing")``.
+
+        Raises:
+            PlanError: `trigger` is none, or one that only windows of rows have; or the windows are of
+                processing time.
+
+        Example:
+            >>> import pyarrow as pa
+            >>> import headgate as hg
+            >>> import headgate.functions as F
+            >>> env = hg.Environment(parallelism=1)
+            >>> table = env.from_collection([{"at": 1}]).with_event_time("at")
+            >>> hours = table.to_table(pa.schema({"at": pa.int64()})).group_by(F.window("at", "1h"))
+            >>> counts = hours.trigger(hg.after_watermark(early="10s")).count(uid="hours")
+        """
+        return self._with(early_ms=early_interval(self._window, trigger))
+
+    def _with(self, **changes: Any) -> Self:
+        other = copy.copy(self)
+        other._firing = replace(self._firing, **changes)
+        return other
+
     def agg(self, *aggregates: Column, uid: str | None = None) -> T:
         """Return a row for each group: its keys, its window, and these aggregates.
 
-        A row goes out when event time passes the end of its window. Records that come after that are dropped
-        and counted.
+        A row goes out when time passes the end of its window. Records that come after that are dropped and
+        counted, unless `lateness` or `late_to` says otherwise.
 
         Args:
             aggregates: such as ``F.count("*").alias("n")``.
@@ -85,7 +176,7 @@ class GroupedTable(Generic[T]):
             raise PlanError(f"{where}: {error}") from None
         plan = self._plan(where, child, keys, found, uid)
         number = lowered_aggregation(self._environment, plan)
-        return self._table(Scan(plan.schema, number))
+        return self._table(Scan(plan.schema, number, plan))
 
     def count(self, *, uid: str | None = None) -> T:
         """Return how many rows each group has, in the column ``count``; as ``agg(F.count("*"))``.
@@ -186,12 +277,15 @@ class GroupedTable(Generic[T]):
         if not chosen:
             # A batch needs a column to have rows.
             chosen.append((child.schema.names[0], all_columns(child)[0][1]))
+        if self._firing.late_tag is not None:
+            chosen += [(f"{LATE_PREFIX}{name}", column) for name, column in all_columns(child)]
         narrow = projected("group_by", child, chosen)
         places = tuple(range(len(keys)))
-        schema = aggregation_schema(narrow.schema, places, tuple(moved), self._window.name)
+        schema = aggregation_schema(narrow.schema, places, tuple(moved), self._window)
         if len(set(schema.names)) != len(schema.names):
             raise PlanError(f"{where}: two columns of the result have one name; use alias()")
-        return Aggregation(schema, narrow, places, windowed(self._window), tuple(moved), uid)
+        window, late = windowed(self._window), None if self._firing.late_tag is None else child.schema
+        return Aggregation(schema, narrow, places, window, tuple(moved), uid, self._firing, late)
 
 
 def _window(key: Column, child: Relation) -> TimeWindow | None:
@@ -206,10 +300,10 @@ def _window(key: Column, child: Relation) -> TimeWindow | None:
     return TimeWindow(expression, 0, 0, kind="same") if of_windows else None
 
 
-def _named_call(column: Column, where: str) -> tuple[str, AggregateCall]:
+def _named_call(column: object, where: str) -> tuple[str, AggregateCall]:
     expression = column.expression if isinstance(column, Column) else None
     inner = expression.child if isinstance(expression, Alias) else expression
-    if not isinstance(inner, AggregateCall):
+    if not isinstance(column, Column) or not isinstance(inner, AggregateCall):
         raise PlanError(
             f"{where} got {column!r:.80}; expected an aggregate, such as F.count('*'); what is computed of "
             "results goes into a select() after it"

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headgate.api.site import user_site
 from headgate.api.tables.checked_columns import all_columns, resolved
+from headgate.api.tables.firing_rules import refuse_repeated, refuse_wall_clock
 from headgate.common.errors import PlanError
 from headgate.relational.expressions import Call, Literal, Reference
 from headgate.relational.python_types import can_be_key
@@ -48,6 +49,9 @@ def window_join(left: Relation, right: Relation, on: Sequence[str], how: str, ui
     kind = KINDS.get(how.lower().replace("_", ""))
     if kind is None:
         raise PlanError(f"{where}: how is {how!r}; expected one of {', '.join(sorted(set(KINDS.values())))}")
+    for side in (left, right):
+        refuse_repeated("join", side)
+        refuse_wall_clock("join", side)
     window = _window_of(where, left, right, on)
     names = [name for name in on if name != window]
     if len({name.lower() for name in names}) < len(names):

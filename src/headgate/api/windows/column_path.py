@@ -89,7 +89,7 @@ def _table(
 
 def _is_time(table: Table[S], name: str) -> bool:
     """Return whether event time is a column of times, and not the window that results of windows have."""
-    return table.schema.fields[table.schema.place(name)].type != WINDOW
+    return bool(table.schema.fields[table.schema.place(name)].type != WINDOW)
 
 
 def _fits(table: Table[S], name: str) -> bool:

@@ -337,3 +337,21 @@ def _part(name: str, given: Trigger | str | int | None) -> Trigger | None:
             "expected a trigger, a duration or None"
         )
     return _Interval(checked_duration("after_watermark", name, given), TimeDomain.PROCESSING)
+
+
+def wall_interval_of(trigger: Trigger) -> tuple[int | None] | None:
+    """Return, of a trigger that fires at the end and at each late record, how often it fires before the end.
+
+    The interval is in ms of the wall clock, and None if there is none. The result is None for other triggers.
+    """
+    if type(trigger) is EndOfWindow:
+        return (None,)
+    if not isinstance(trigger, _AfterWatermark):
+        return None
+    parts = dict(trigger._parts)
+    early = parts.pop("early", None)
+    if parts or not (early is None or isinstance(early, _Interval)):
+        return None
+    if early is None:
+        return (None,)
+    return (early._interval,) if early._time is TimeDomain.PROCESSING else None

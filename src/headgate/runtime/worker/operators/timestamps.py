@@ -20,6 +20,7 @@ from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.job.user_errors import placed, shorten, user_error
 from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, R, ReadyState, V
 from headgate.runtime.worker.operators.reading_source import SourceOperator
+from headgate.runtime.worker.operators.unlikely_times import missing_time, refuse_unlikely
 from headgate.state.snapshots import OperatorSubtaskState
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class TimestampsOperator(Operator):
     def process(self, batch: Batch) -> None:
         """Assign timestamps and watermarks to a batch, and pass it on, then the new watermark."""
         times = self._timestamps(batch)
+        refuse_unlikely(self.context, batch, times, self._strategy.timestamp)
         start, bound = self._of_split(times)
         reached = np.maximum.accumulate(times)
         before = np.empty_like(reached)
@@ -107,7 +109,7 @@ class TimestampsOperator(Operator):
     def _timestamps(self, batch: Batch) -> Int64s:
         selector = self._strategy.timestamp
         if isinstance(batch, ArrowBatch) and isinstance(selector, str):
-            return self._of_column(batch.columns.column(batch.field(selector)), selector)
+            return self._of_column(batch, batch.columns.column(batch.field(selector)), selector)
         rows, row, values = batch.rows(), None, []
         try:
             getter = field_getter(selector, rows[0])
@@ -126,12 +128,9 @@ class TimestampsOperator(Operator):
             pass
         raise self._not_a_time(rows, values)
 
-    def _of_column(self, column: pa.Array, name: str) -> Int64s:
+    def _of_column(self, batch: ArrowBatch, column: pa.Array, name: str) -> Int64s:
         if column.null_count:
-            raise UsageError(
-                f"{self.context.label}: column {name!r} has {column.null_count} records without a timestamp; "
-                "filter them out before with_event_time"
-            )
+            raise missing_time(self.context, batch, column, name)
         if pa.types.is_timestamp(column.type):
             column = pc.cast(pc.cast(column, pa.timestamp("ms"), safe=False), pa.int64())
         elif not pa.types.is_integer(column.type):

@@ -31,6 +31,8 @@ from headgate.runtime.worker.operators.columns.window_times import SessionTimes,
 from headgate.runtime.worker.operators.operator_contract import Operator
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from headgate.records.batch import Int64s
 
 _COUNTED: Final = (ROWS, Accumulator("rows", pa.int64(), "count_all", "sum"))
@@ -79,18 +81,29 @@ class AccumulatingOperator(Operator):
         columns = columns_of(self.context, batch, self._plan.child.schema)
         self._check_times(batch.timestamps, columns)
         rows, panes = self._rows(columns, batch), self._times.panes_of(batch.timestamps)
-        # For any window, by this subtask's watermark: the receiver's is not higher, so the other rows are in
-        # time there for all of theirs.
-        late = self._times.first_ends(panes) - 1 <= batch.watermarks
+        late = self._may_be_late(panes, batch.watermarks)
         rows = rows.add_column(0, PANE, pa.array(panes))
         if isinstance(self._times, SessionTimes):
             rows = rows.append_column(END, pa.array(self._times.last_ends(panes)))
         if not late.any():
             self._send(self._grouped(rows), batch.watermarks[:1])
             return
+        self._send_parts(rows, late, columns, batch)
+
+    def _may_be_late(self, panes: Int64s, marks: Int64s) -> NDArray[np.bool_]:
+        """Return which rows are late for any window, by this subtask's watermark.
+
+        That of the receiver is not higher, so the other rows are in time there for all of theirs.
+        """
+        return np.asarray(self._times.first_ends(panes) - 1 <= marks)
+
+    def _send_parts(
+        self, rows: pa.Table, late: NDArray[np.bool_], columns: pa.RecordBatch, batch: Batch
+    ) -> None:
+        """Send rows of which some may be late: each of those has its own watermark."""
+        assert batch.watermarks is not None
         if not late.all():
             self._send(self._grouped(rows.filter(pa.array(~late))), batch.watermarks[:1])
-        # Each with its own watermark, by which the receiver decides.
         self._send(self._one_by_one(rows.filter(pa.array(late))), batch.watermarks[late])
 
     def _check_times(self, times: Int64s, columns: pa.RecordBatch) -> None:

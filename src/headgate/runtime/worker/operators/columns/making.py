@@ -11,10 +11,17 @@ from headgate.graph.table_nodes import (
     WindowAggregateNode,
     WindowJoinNode,
 )
+from headgate.relational.firing import AT_END
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.accumulating import AccumulatingOperator
+from headgate.runtime.worker.operators.columns.accumulating_late import LateAccumulatingOperator
 from headgate.runtime.worker.operators.columns.column_steps import ColumnsOperator
 from headgate.runtime.worker.operators.columns.functions_of_batches import TableFunctionOperator
+from headgate.runtime.worker.operators.columns.patient_aggregate import PatientAggregateOperator
+from headgate.runtime.worker.operators.columns.processing_time import (
+    ProcessingAccumulatingOperator,
+    ProcessingWindowsOperator,
+)
 from headgate.runtime.worker.operators.columns.window_aggregate import WindowAggregateOperator
 from headgate.runtime.worker.operators.columns.window_join import WindowJoinOperator
 from headgate.runtime.worker.operators.operator_contract import Operator
@@ -33,7 +40,14 @@ def table_operator(
     if isinstance(node, TableFunctionNode):
         return TableFunctionOperator(context, node)
     assert node.aggregation is not None  # the API gives it
+    plan = node.aggregation
+    by_clock, patient = plan.window.clock == "processing", plan.firing != AT_END
     if isinstance(node, AccumulateNode):
-        return AccumulatingOperator(context, node.aggregation)
+        if by_clock:
+            return ProcessingAccumulatingOperator(context, plan)
+        return LateAccumulatingOperator(context, plan) if patient else AccumulatingOperator(context, plan)
     # A function instance belongs to one subtask; the mini-cluster's subtasks share a process.
-    return WindowAggregateOperator(context, node.aggregation, copy.copy(node.function))
+    function = copy.copy(node.function)
+    if by_clock:
+        return ProcessingWindowsOperator(context, plan, function)
+    return (PatientAggregateOperator if patient else WindowAggregateOperator)(context, plan, function)

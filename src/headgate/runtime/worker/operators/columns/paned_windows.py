@@ -72,6 +72,11 @@ class PanedWindows:
             return None
         return Ended(whole, np.full(len(whole), start), np.full(len(whole), end))
 
+    def next_end(self) -> int | None:
+        """Return the end of the window that ends next; None: there is none."""
+        ends = (end for pane in self._panes.starts() for end in self._times.ends_over(pane))
+        return min((end for end in ends if end - 1 > self._mark), default=None)
+
     def at_snapshot(self) -> list[WindowsView]:
         """Return all tables as they are now; a key may be in several of the views."""
         return self._panes.at_snapshot()

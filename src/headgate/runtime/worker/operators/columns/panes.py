@@ -71,6 +71,10 @@ class Panes:
         self._sort_in()
         return sorted(self._layers)
 
+    def tables_between(self, start: int, stop: int) -> list[pa.Table]:
+        """Return the tables of all panes from `start` to before `stop`; a key may be in several of them."""
+        return [each for pane in self.starts() if start <= pane < stop for each in self._layers[pane]]
+
     def merged(self, start: int, stop: int) -> pa.Table | None:
         """Return the accumulators of all panes from `start` to before `stop`, a row for each key, in one
         piece; None: there are none.

@@ -59,6 +59,11 @@ class PanesOfGroups:
         """Return where the panes begin, ascending."""
         return sorted({start for panes in (self._main, *self._ahead.values()) for start in panes.starts()})
 
+    def tables_between(self, start: int, stop: int) -> list[pa.Table]:
+        """Return the tables of all panes from `start` to before `stop`, also of groups that are ahead."""
+        every = (self._main, *self._ahead.values())
+        return [table for panes in every for table in panes.tables_between(start, stop)]
+
     def merged(self, start: int, end: int) -> pa.Table | None:
         """Return the accumulators of the window from `start` to `end`, a row for each key, in one piece.
 

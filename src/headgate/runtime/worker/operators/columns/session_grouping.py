@@ -60,7 +60,7 @@ def _numbered(table: pa.Table, keys: tuple[str, ...]) -> Int64s:
     """Return for each row the number of its session."""
     if not table.num_rows:
         return np.zeros(0, dtype=np.int64)
-    key = _key_numbers(table, keys)
+    key = key_numbers(table, keys)
     start, end = table.column(PANE).to_numpy(), table.column(END).to_numpy()
     order = _order(key, start)
     key, start, end = key[order], start[order], end[order]
@@ -69,7 +69,7 @@ def _numbered(table: pa.Table, keys: tuple[str, ...]) -> Int64s:
     return numbers
 
 
-def _key_numbers(table: pa.Table, keys: tuple[str, ...]) -> Int64s:
+def key_numbers(table: pa.Table, keys: tuple[str, ...]) -> Int64s:
     """Return for each row the number of its key, from 0."""
     found: Int64s = np.zeros(table.num_rows, dtype=np.int64)
     for name in keys:

@@ -53,6 +53,12 @@ class Layer:
         over: Hashes = self._hashes[self._there & (self._ends - 1 <= mark)]
         return over
 
+    def due(self, after: int, mark: int, limit: int) -> Hashes:
+        """Return the hashes of the sessions whose last ms is in (`after`, `mark`], or `limit` or before."""
+        last = self._ends - 1
+        found: Hashes = self._hashes[self._there & (((last > after) & (last <= mark)) | (last <= limit))]
+        return found
+
     def taken(self, wanted: Hashes, until: int) -> pa.Table:
         """Take out the sessions with one of the hashes `wanted`, ascending, that begin until `until`."""
         first = np.searchsorted(self._hashes, wanted, side="left")
@@ -61,6 +67,10 @@ class Layer:
         self._there[found] = False
         self.rows -= len(found)
         return self._table.take(pa.array(found))
+
+    def first_end(self) -> int | None:
+        """Return the end of the session that ends first; None: there is none."""
+        return int(self._ends[self._there].min()) if self.rows else None
 
     def left(self) -> tuple[pa.Table, pa.Array]:
         """Return a table, and which of its sessions have not been taken out."""
@@ -85,7 +95,11 @@ class SessionWindows:
         """Return where the restored sessions of a key group go, which stood at `mark`."""
         if mark > self._mark:
             self._ahead.add(group, mark)
-        return RestoringBy(self._put)
+        return RestoringBy(lambda table: self._restore(table, mark))
+
+    def _restore(self, table: pa.Table, mark: int) -> None:
+        # Those that have ended were kept for late rows only, which are not taken any more.
+        self._put(table.filter(pa.array(table.column(END).to_numpy() - 1 > mark)))
 
     def add(self, rows: pa.Table, marks: Int64s) -> int:
         """Add sessions, of which each came at its watermark of `marks`; return how many rows were late.
@@ -146,6 +160,10 @@ class SessionWindows:
             return []
         done = done.take(pa.array(np.argsort(done.column(END).to_numpy(), kind="stable")))
         return [Ended(done, done.column(PANE).to_numpy(), done.column(END).to_numpy())]
+
+    def next_end(self) -> int | None:
+        """Return when a session ends next, unless rows have lengthened it; None: there is none."""
+        return min((end for layer in self._layers if (end := layer.first_end()) is not None), default=None)
 
     def at_snapshot(self) -> list[WindowsView]:
         """Return all sessions as they are now; later changes do not reach them."""

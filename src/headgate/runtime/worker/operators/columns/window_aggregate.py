@@ -19,8 +19,10 @@ from headgate.runtime.worker.operators.columns.kept_windows import PANE, ROWS, E
 from headgate.runtime.worker.operators.columns.paned_windows import PanedWindows
 from headgate.runtime.worker.operators.columns.session_grouping import SessionGrouping
 from headgate.runtime.worker.operators.columns.sessions import SessionWindows
+from headgate.runtime.worker.operators.columns.window_state import FORGOTTEN
 from headgate.runtime.worker.operators.columns.window_times import SessionTimes, times_of
 from headgate.runtime.worker.operators.columns.windows_operator import WindowsOperator, window_column
+from headgate.runtime.worker.operators.operator_contract import PendingState
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
@@ -43,6 +45,16 @@ class WindowAggregateOperator(WindowsOperator):
         if isinstance(self._times, SessionTimes):
             return SessionWindows(SessionGrouping((PANE, *self._keys), columns), mark, groups)
         return PanedWindows(self._merging, self._times, mark, groups)
+
+    @property
+    def _forgotten_until(self) -> int:
+        """The last ms up to which windows are forgotten: those that ended until then."""
+        return self._mark
+
+    def snapshot(self, checkpoint: int) -> PendingState | None:
+        """Take the tables as they are; they are stored in the background."""
+        self._own.handles[FORGOTTEN].update([(*self._groups, self._forgotten_until)])
+        return super().snapshot(checkpoint)
 
     def _stretches(self, marks: Int64s) -> Iterable[tuple[int, int]]:
         # A row may be late for some of its windows only: they go before it is added, whatever the batches.

@@ -39,6 +39,11 @@ WINDOWS: Final = "windows"
 AHEAD: Final = "ahead"
 """Name of the operator state: key groups that are further in event time than their subtask, and how far."""
 
+FORGOTTEN: Final = "forgotten"
+"""Name of the operator state of aggregations: first and last key group of a subtask, and the last ms up to
+which their windows are forgotten.
+"""
+
 _COLUMNS_FROM: Final = 4_096
 """Entries from which a blob holds columns; of fewer their schemas would take more room than they save."""
 

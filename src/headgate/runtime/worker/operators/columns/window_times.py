@@ -157,6 +157,17 @@ def times_of(window: Windowed) -> PanedTimes | SessionTimes:
     return SameWindowTimes()
 
 
+def ends_passed(times: PanedTimes, marks: Int64s) -> Int64s:
+    """Return a number for each watermark that is the same for two only if no window ends between them."""
+    if isinstance(times, SameWindowTimes):
+        return marks
+    if isinstance(times, CumulativeTimes):
+        step, first = times.step, times.offset
+    else:
+        step, first = times.slide, times.offset + times.size
+    return np.asarray((np.maximum(marks, -(2**62)) + 1 - first) // step, dtype=np.int64)
+
+
 def _floor(times: Int64s, step: int, offset: int) -> Int64s:
     moved = times - offset % step
     return np.asarray(moved - np.mod(moved, step) + offset % step, dtype=np.int64)

@@ -84,8 +84,8 @@ class WindowsOperator(Operator):
         self._groups = key_group_range(where.max_parallelism, where.parallelism, where.subtask)
         marks = [state.watermark for state in where.restored if state.watermark is not None]
         self._mark = min(marks, default=WATERMARK_MIN)
-        self._kept = self._windows_from(self._mark)
         self._own = FunctionState(where, self._function)
+        self._kept = self._windows_from(self._mark)
         self._fill([state for state in where.restored if state.keyed is not None])
 
     def _fill(self, states: list[OperatorSubtaskState]) -> None:
@@ -123,8 +123,12 @@ class WindowsOperator(Operator):
         for start, stop in self._stretches(marks):
             self._advance(int(marks[start]))
             with failing_clearly(self.context, "a window"):
-                self._late += self._kept.add(rows.slice(start, stop - start), marks[start:stop])
+                self._add(rows.slice(start, stop - start), marks[start:stop])
         self._advance(int(marks[-1]))
+
+    def _add(self, rows: pa.Table, marks: Int64s) -> None:
+        """Add rows, of which each came at its watermark of `marks`."""
+        self._late += self._kept.add(rows, marks)
 
     def _stretches(self, marks: Int64s) -> Iterable[tuple[int, int]]:
         """Return the parts of a batch, as ranges of rows, before each of which windows have to go out."""
