@@ -136,6 +136,7 @@ if TYPE_CHECKING:
     from headgate import spark
     from headgate.api.built_in_serializers import DescribedSnapshot, serializer_for
     from headgate.api.jobs.remote_job import RemoteJob, connect
+    from headgate.api.tables.column import Column
     from headgate.api.tables.column_table import Table
     from headgate.api.windows.public import (
         Aggregate,
@@ -196,6 +197,7 @@ __all__ = [
     "BroadcastStream",
     "CheckpointingMode",
     "Collected",
+    "Column",
     "DataFrameLater",
     "ConfigError",
     "CompositeTypeSerializerSnapshot",
@@ -335,6 +337,7 @@ __all__ = [
 
 
 _LATER: Final = {
+    "Column": "headgate.api.tables.column",
     "DescribedSnapshot": "headgate.api.built_in_serializers",
     "RemoteJob": "headgate.api.jobs.remote_job",
     "connect": "headgate.api.jobs.remote_job",
