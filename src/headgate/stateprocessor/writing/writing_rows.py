@@ -33,7 +33,6 @@ from headgate.common.files.durable import clock
 from headgate.common.keys.key_types import Shape, fits, hint_words, shape_of, shape_words
 from headgate.common.keys.keygroups import ALLOWED_KEYS, key_groups_of_arrow
 from headgate.common.plain_data import Description, mappings_in
-from headgate.records.event_times import milliseconds
 from headgate.serde.arrow.arrow_columns import ArrowColumn
 from headgate.serde.arrow.stored_values import open_batch
 from headgate.state.canonical.key_columns import KEY, key_description
@@ -251,7 +250,9 @@ def _moments(name: str, given: pa.DataType) -> Callable[[pa.RecordBatch], pa.Arr
         column = batch.column(name)
         if column.null_count:
             raise UsageError(f"column {name!r} holds null; expected a moment in each row")
-        return pa.array(milliseconds(column))
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
+        return column.cast(pa.int64())
 
     return moments
 
