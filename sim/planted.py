@@ -32,7 +32,7 @@ from headgate.runtime.master.checkpoints.restore_points import RestorePoints
 from headgate.runtime.master.job_master import JobMaster
 from headgate.runtime.protocol import messages as m
 from headgate.runtime.worker.operators.columns import session_grouping
-from headgate.runtime.worker.operators.columns.window_join import WindowJoinOperator
+from headgate.runtime.worker.operators.columns.restored_windows import RestoredWindows
 from headgate.runtime.worker.operators.columns.windows_operator import WindowsOperator
 from headgate.runtime.worker.operators.stateless import SinkOperator
 from headgate.runtime.worker.snapshot.snapshot_taker import SnapshotTaker
@@ -278,8 +278,13 @@ def _never_touching(key: Any, start: Any, end: Any) -> Any:
     return _runs(key, start, end - 1)
 
 
-def _load_nothing(_self: WindowJoinOperator, _into: Any, _keys: Any, _values: Any) -> None:
+_load = RestoredWindows.load
+
+
+def _load_no_rows(self: RestoredWindows, into: Any, keys: Any, values: Any) -> None:
     """Rows that waited for their window's end are in the checkpoint, and stay there."""
+    if not self._numbered:  # as only rows of joins are
+        _load(self, into, keys, values)
 
 
 _HALVES: WeakKeyDictionary[WindowsOperator, Any] = WeakKeyDictionary()
@@ -310,9 +315,7 @@ TABLE_BUGS: dict[str, Bug] = {
         ((assignment, "share_operator", _share_at_the_least_watermark),), "rescales", 19, "unaligned"
     ),
     "sessions that touch are not merged": Bug(((session_grouping, "_runs", _never_touching),), first=5),
-    "a join forgets the rows that are restored": Bug(
-        ((WindowJoinOperator, "_load", _load_nothing),), first=7
-    ),
+    "a join forgets the rows that are restored": Bug(((RestoredWindows, "load", _load_no_rows),), first=7),
     "windows are stored while a batch is half added": Bug(
         (
             (WindowsOperator, "process", _add_half),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from mini_jobs import environment
 
@@ -37,3 +40,28 @@ def test_times_that_no_window_can_have_are_refused(window: Any, at: int) -> None
 def test_the_farthest_times_have_their_windows(at: int) -> None:
     """Past the years of Python's datetime, too."""
     assert [row["end"] for row in ends(WINDOWS[1], at)] == [at + 1_000]
+
+
+def counted(table: Any) -> Any:
+    """Windows of 10 s."""
+    return table.group_by("user", F.window("at", "10s")).agg(F.count("*").alias("n"))
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize(
+    "windows",
+    [
+        counted,
+        lambda table: counted(table.map_batches(lambda batch: batch, "at timestamp, user string")),
+        lambda table: table.select(F.window("at", "10s")),
+    ],
+)
+def test_times_before_1970_are_in_their_windows(
+    tmp_path: Path, windows: Callable[[Any], Any], unit: str
+) -> None:
+    """A microsecond before 1970 is before 1970, as in Spark."""
+    last = pa.array([-1_000 if unit == "ns" else -1], pa.timestamp(unit, "UTC"))
+    pq.write_table(pa.table({"at": last, "user": ["ada"]}), tmp_path / "rows.parquet")
+    table = environment(1).read_parquet(tmp_path).with_event_time("at").to_table()
+    starts = windows(table).select(F.unix_millis("window.start").alias("start")).collect()
+    assert starts == [{"start": -10_000}]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -25,6 +25,7 @@ from headgate.common.errors import InternalError, StorageError, UsageError
 from headgate.common.keys.keygroups import MAX_PARALLELISM_LIMIT
 from headgate.common.plain_data import Description
 from headgate.common.ports import Disk
+from headgate.offline.windows_apart import check_equally_far
 from headgate.offline.writing import FORMATS, NATIVE, SubtaskWriter, count_entries
 from headgate.restore.in_flight_shares import records_of
 from headgate.state.snapshots import (
@@ -121,10 +122,6 @@ class KeyedWritten(NamedTuple):
     entries: int  # entries and timers, read back and counted
 
 
-WINDOWS_STATES: Final = frozenset({"windows", "ahead"})
-"""Names of the states of an operator of windows; `api.tables.aggregation_state` declares them."""
-
-
 class KeyedEngine(Protocol):
     """Writes keyed state of a new savepoint elsewhere than in this process, as in tasks of Spark."""
 
@@ -173,7 +170,9 @@ def _check(metadata: CheckpointMetadata, change: Change, groups: int) -> None:
             f"max parallelism {groups} is not possible; expected {widest}, the parallelism of the "
             f"snapshot's widest keyed operator, to {MAX_PARALLELISM_LIMIT}"
         )
-    _check_windows(metadata, change, groups)
+    for uid in metadata.operators:
+        if groups != metadata.max_parallelism or change.rekey(uid) is not None:
+            check_equally_far(metadata, uid)
     for stream in metadata.in_flight:
         rekeyed = change.rekey(stream.receiver) is not None
         if stream.keyed and records_of(stream) and (groups != metadata.max_parallelism or rekeyed):
@@ -181,26 +180,6 @@ def _check(metadata: CheckpointMetadata, change: Change, groups: int) -> None:
                 f"{records_of(stream)} records were in flight to {stream.receiver!r}, stored with the key "
                 "groups that they had, and only the running program knows their keys; take a savepoint, "
                 "which has nothing in flight, and rewrite that"
-            )
-
-
-def _check_windows(metadata: CheckpointMetadata, change: Change, groups: int) -> None:
-    """Refuse other key groups for windows of columns whose groups are not equally far in event time.
-
-    How far each group is cannot be said of new ones, and by it windows are known that went out already.
-    """
-    for uid, states in metadata.operators.items():
-        known = metadata.state_types.get(uid, {}).keys()
-        if not known >= WINDOWS_STATES or (groups == metadata.max_parallelism and change.rekey(uid) is None):
-            continue
-        marks = {state.watermark for state in states if state.keyed is not None}
-        ahead = any(held.count for state in states for held in state.operator_state)
-        if ahead or len(marks) > 1:
-            raise UsageError(
-                f"the windows of {uid!r} are not equally far in event time, as after an unaligned "
-                "checkpoint, and only with the key groups that they have it is known which of them were sent "
-                "out; let the job go on from this snapshot until its watermarks are equal, take a savepoint, "
-                "and rewrite that"
             )
 
 

@@ -145,9 +145,8 @@ def sync(path: FilePath) -> None:
 
 
 def remove_folder(folder: FilePath) -> None:
-    """Remove a folder and all in it, but no targets of links: of one at `folder` the link alone is removed.
-
-    What cannot be removed is left silently.
+    """Remove a folder and all in it, but no targets of links: where `folder` is one, only the link. Leave
+    silently what cannot be removed.
     """
     with suppress(OSError):
         if (link := Path(folder)).is_symlink():  # without a slash at its end, which would follow the link

@@ -74,9 +74,8 @@ class OwnerLog:
         return first
 
     def _give_back(self, before: Sequence[Path]) -> None:
-        """Make the job of the entries `before` the owner again, if there was one and none has come since.
-
-        Else this job would be taken for the owner when it starts again, and publish beside the other one.
+        """Make the last job of the entries `before` the owner again, if none has come since; else this one
+        would be taken for the owner when it starts again.
         """
         if before:
             self._create(len(before) + 2, read_bytes(before[-1]))

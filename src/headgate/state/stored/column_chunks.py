@@ -62,9 +62,11 @@ def read_chunk(layout: ColumnLayout, data: memoryview) -> tuple[list[Hashable], 
         schema = pa.ipc.read_schema(pa.py_buffer(layout.schema))
         columns = pa.ipc.read_record_batch(pa.py_buffer(data), schema)
         columns.validate(full=True)
-    except (pa.ArrowException, OSError, EOFError, ValueError) as error:
+        if not 0 < layout.keys < len(schema):
+            raise ValueError(f"{layout.keys} of {len(schema)} columns are of the key")
+        found = maps_of([_values(column) for column in columns.columns], layout, converts_of(schema, layout))
+    except (pa.ArrowException, OSError, EOFError, ValueError, TypeError) as error:
         raise StorageError(f"stored columns do not decode ({error})") from None
-    found = maps_of([_values(column) for column in columns.columns], layout, converts_of(schema, layout))
     return found.keys, plain_bytes(found.plain)
 
 

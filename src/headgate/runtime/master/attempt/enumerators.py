@@ -29,28 +29,19 @@ class Enumerators:
         If one cannot be created, those before it are closed, as nobody else knows them.
         """
         by_vertex: dict[int, tuple[OperatorContext, SplitEnumerator]] = {}
+        made = cls(by_vertex)
         try:
-            cls._create(by_vertex, plan, restored, job, attempt)
+            for vertex in plan.vertices:
+                node = vertex.chain[0]
+                if isinstance(node, SourceNode):
+                    uid = node.uid or f"node-{node.id}"
+                    place = OperatorContext(uid, node.name, 0, vertex.parallelism, attempt, job, 0, None)
+                    with blamed(place, "in create_enumerator()"):
+                        by_vertex[vertex.id] = (place, node.source.create_enumerator(restored.get(uid)))
         except BaseException:
-            cls(by_vertex).close()
+            made.close()
             raise
-        return cls(by_vertex)
-
-    @staticmethod
-    def _create(
-        into: dict[int, tuple[OperatorContext, SplitEnumerator]],
-        plan: PhysicalPlan,
-        restored: Mapping[str, Any],
-        job: str,
-        attempt: int,
-    ) -> None:
-        for vertex in plan.vertices:
-            node = vertex.chain[0]
-            if isinstance(node, SourceNode):
-                uid = node.uid or f"node-{node.id}"
-                place = OperatorContext(uid, node.name, 0, vertex.parallelism, attempt, job, 0, clock=None)
-                with blamed(place, "in create_enumerator()"):
-                    into[vertex.id] = (place, node.source.create_enumerator(restored.get(uid)))
+        return made
 
     def next_splits(self, vertex: int, subtask: int) -> list[tuple[str, Any]] | None:
         """Take the next splits for a reader, as (id, position); []: none yet, None: none ever again."""

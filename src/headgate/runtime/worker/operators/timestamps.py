@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headgate.api.streams.event_time import WatermarkStrategy
 from headgate.common.errors import UsageError
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
+from headgate.records.event_times import milliseconds
 from headgate.records.row_batch import field_getter
 from headgate.restore.split_watermarks import MARKS, SplitMarks, marks_of
 from headgate.runtime.job.operator_context import OperatorContext
@@ -131,15 +131,12 @@ class TimestampsOperator(Operator):
     def _of_column(self, batch: ArrowBatch, column: pa.Array, name: str) -> Int64s:
         if column.null_count:
             raise missing_time(self.context, batch, column, name)
-        if pa.types.is_timestamp(column.type):
-            column = pc.cast(pc.cast(column, pa.timestamp("ms"), safe=False), pa.int64())
-        elif not pa.types.is_integer(column.type):
+        if not (pa.types.is_timestamp(column.type) or pa.types.is_integer(column.type)):
             raise UsageError(
                 f"{self.context.label}: column {name!r} is {column.type}; "
                 "expected a timestamp or integer milliseconds since 1970"
             )
-        times: Int64s = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
-        return times
+        return milliseconds(column)
 
     def _not_a_time(self, rows: Sequence[R], values: Sequence[V]) -> UsageError:
         for row, value in zip(rows, values, strict=False):

@@ -13,6 +13,7 @@ from headgate.common.errors import UsageError
 from headgate.graph.table_nodes import TableFunctionNode
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch, take_times
+from headgate.records.event_times import milliseconds
 from headgate.records.row_batch import RowBatch
 from headgate.relational.relations import Form
 from headgate.relational.schema import Field, Schema
@@ -174,12 +175,8 @@ def _kept(batch: Batch, rows: int) -> tuple[Int64s | None, Int64s | None]:
 def _milliseconds(column: pa.Array) -> Int64s:
     if pa.types.is_struct(column.type):
         # A window's results have the last millisecond of their window.
-        ends: Int64s = _milliseconds(pc.struct_field(column, "end"))
-        return ends - 1
-    if pa.types.is_timestamp(column.type):
-        column = pc.cast(pc.cast(column, pa.timestamp("ms", column.type.tz), safe=False), pa.int64())
-    times: Int64s = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
-    return times
+        return milliseconds(pc.struct_field(column, "end")) - 1
+    return milliseconds(column)
 
 
 def _framed(columns: pa.RecordBatch, form: Form | None) -> object:

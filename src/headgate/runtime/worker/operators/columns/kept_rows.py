@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.records.batch import Int64s
+
+
+_SMALL: Final = 16_384
+"""Tables of so many rows or more are left as they are."""
 
 
 class KeptRows:
@@ -61,7 +65,7 @@ class KeptRows:
         starts = np.flatnonzero(np.diff(panes, prepend=panes[0] - 1))
         for start, stop in zip(starts, [*starts[1:], len(panes)], strict=True):
             part = table.slice(int(start), int(stop - start))
-            self._tables.setdefault(int(panes[start]), []).append(part)
+            _append(self._tables.setdefault(int(panes[start]), []), part)
 
     def reached(self, mark: int) -> list[Ended]:
         """Return the rows of windows that end until the watermark `mark`, and forget them."""
@@ -77,6 +81,16 @@ class KeptRows:
     def at_snapshot(self) -> list[WindowsView]:
         """Return all rows as they are now; later changes do not reach them."""
         return [RowsView([table for tables in self._tables.values() for table in tables])]
+
+
+def _append(tables: list[pa.Table], more: pa.Table) -> None:
+    """Append a table, and put it together with those before it as long as these are small and not larger by
+    far: a table of a single row takes kilobytes. So each row is copied a logarithmic number of times at most.
+    """
+    tables.append(more)
+    while len(tables) > 1 and len(tables[-2]) < min(2 * len(tables[-1]), _SMALL):
+        newer, older = tables.pop(), tables.pop()
+        tables.append(pa.concat_tables([older, newer]).combine_chunks())
 
 
 class RowsView:

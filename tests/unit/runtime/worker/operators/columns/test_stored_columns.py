@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -23,7 +24,7 @@ from headgate.state.snapshots import Inline
 from headgate.state.stored import blob_format
 from headgate.state.stored.blob import BlobWriter, StoredBlob
 from headgate.state.stored.blob_format import BytesBlob
-from headgate.state.stored.column_chunks import read_chunk
+from headgate.state.stored.column_chunks import ColumnChunk, layout_of, read_chunk, written_chunk
 from headgate.state.stored.contract import SectionCodec
 from headgate.state.targets import Target, target_of
 
@@ -183,6 +184,27 @@ def test_damaged_columns_are_an_error(as_columns: None) -> None:
     for length in (0, 7, chunk.length // 2):
         with pytest.raises(StorageError, match="stored columns do not decode"):
             read_chunk(section.columns, part[:length])
+
+
+@pytest.mark.parametrize("keys", [-1, 0, 10, 99])
+def test_a_layout_that_does_not_fit_its_columns_is_an_error(as_columns: None, keys: int) -> None:
+    """There are ten columns: at least one is of the key, and the one after these is the pane."""
+    data, _ = stored(table(KEYS["numbers"], [0] * 120), ("k",), False)
+    header, body = blob_format.read_header(BytesBlob(data))
+    (section,) = header.sections
+    chunk = section.chunks[0]
+    part = memoryview(data)[body + chunk.offset : body + chunk.offset + chunk.length]
+    assert section.columns is not None
+    with pytest.raises(StorageError, match=f"stored columns do not decode .{keys} of 10 columns"):
+        read_chunk(msgspec.structs.replace(section.columns, keys=keys), part)
+
+
+def test_keys_that_cannot_be_keys_are_an_error() -> None:
+    """Lists of a damaged or crafted blob."""
+    columns = pa.table({"k": [[1]], PANE: [0]}).to_batches()[0]
+    layout = layout_of(columns.schema, 1, numbered=False)
+    with pytest.raises(StorageError, match="stored columns do not decode"):
+        read_chunk(layout, memoryview(written_chunk(ColumnChunk(0, 1, columns))))
 
 
 def test_programs_without_columns_refuse_them(monkeypatch: pytest.MonkeyPatch) -> None:
