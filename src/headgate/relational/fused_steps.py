@@ -30,7 +30,7 @@ class Step:
 
     @property
     def expressions(self) -> tuple[Typed, ...]:
-        """All that it computes."""
+        """What it evaluates for each row: first the conditions, then the columns."""
         return (*self.conditions, *self.columns)
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class ExplodeStep:
 
     @property
     def expressions(self) -> tuple[Typed, ...]:
-        """All that it computes."""
+        """What it evaluates for each row: the array or map."""
         return (self.values,)
 
     def __str__(self) -> str:

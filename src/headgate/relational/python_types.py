@@ -15,7 +15,7 @@ from headgate.relational.spark_types import is_integer, text_of
 
 
 def hint_of(kind: pa.DataType) -> Hint:
-    """Return the annotation of a column's values, null included.
+    """Return the Python type of a column's values, as one annotates it: Optional, as they may be null.
 
     Example:
         >>> hint_of(pa.int64())

@@ -145,7 +145,10 @@ class Conversion(Typed):
 
 @dataclass(frozen=True, slots=True)
 class Choice(Typed):
-    """The value of the first branch whose condition is true, else `otherwise`; for its own rows only."""
+    """The value of the first branch whose condition is true, else `otherwise`.
+
+    Each value is evaluated only for the rows that get it, so that it may fail for the others.
+    """
 
     branches: tuple[tuple[Typed, Typed], ...]
     otherwise: Typed

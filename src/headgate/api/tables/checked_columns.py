@@ -26,7 +26,7 @@ def all_columns(relation: Relation) -> list[tuple[str, Typed]]:
 
 
 def checked(verb: str, made: Callable[[], T]) -> T:
-    """Return what `made` gives; a PlanError of it names the call and its line."""
+    """Call `made` and return its result; a PlanError that it raises gets the call `verb` and its line."""
     try:
         return made()
     except PlanError as error:

@@ -156,13 +156,13 @@ def _equal(side: Relation, number: int, keys: list[Field]) -> list[tuple[str, Ty
 
 
 def _as_key(value: Typed) -> Typed:
-    """Return a value in which null and NaN are the least key of the type, and -0.0 is 0.0."""
+    """Return a value in which null and NaN are 0, or an empty text, and -0.0 is 0.0."""
     kind = value.type
-    least = Constant(kind, False, pa.scalar(_EMPTY.get(kind, 0), kind))
+    zero = Constant(kind, False, pa.scalar(_EMPTY.get(kind, 0), kind))
     odd = [called("isnull", [value])] if value.nullable else []
     if _is_float(value):
-        odd += [called("isnan", [value]), called("=", [value, least])]
-    return Choice(kind, False, tuple((each, least) for each in odd), value) if odd else value
+        odd += [called("isnan", [value]), called("=", [value, zero])]
+    return Choice(kind, False, tuple((each, zero) for each in odd), value) if odd else value
 
 
 def _is_float(value: Typed) -> bool:

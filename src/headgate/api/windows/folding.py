@@ -28,7 +28,7 @@ class Aggregates:
             self.start += each.start
 
     def add(self, kept: Kept, record: Any) -> None:
-        """Add a record."""
+        """Add a record to what is kept of its window; a value that is None does not count."""
         for _, each, at, getter in self._parts:
             value = True if getter is None else getter(record)
             if value is not None:
@@ -64,7 +64,7 @@ class AggregatedWindows(WindowFunction):
         return held is None
 
     def merge(self, window: Key, merged: Sequence[Key]) -> None:
-        """Merge the aggregates."""
+        """Put what sessions kept together as what the longer one keeps, in order of time."""
         values: list[Any] | None = None
         for each in merged:
             held = self.windows.get(each)
@@ -82,7 +82,7 @@ class AggregatedWindows(WindowFunction):
         return () if held is None else (self.aggregates.result(view.key, window, held),)
 
     def purge(self, window: Key) -> None:
-        """Forget the values."""
+        """Forget what the aggregates kept; later records begin anew."""
         purge_value(self, window)
 
 
@@ -122,12 +122,12 @@ class ReducedWindows(WindowFunction):
         self._put(window, record)
 
     def results(self, window: Window, view: WindowView) -> Iterable[Any]:
-        """Return the record."""
+        """Return the record that the window's records were reduced to; none if it has none."""
         held = self.windows.get(window.key)
         return () if held is None else (record_of(*held),)
 
     def purge(self, window: Key) -> None:
-        """Forget the record."""
+        """Forget the reduced record; later records begin anew."""
         purge_value(self, window)
 
 

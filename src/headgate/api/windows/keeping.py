@@ -149,7 +149,7 @@ class KeptWindows(WindowFunction):
         return left
 
     def purge(self, window: Key) -> None:
-        """Forget the records."""
+        """Remove the window's records; a session stays known, with none."""
         held = self.windows.get(window)
         if held is None:
             return

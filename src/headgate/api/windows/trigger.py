@@ -141,7 +141,10 @@ class Trigger(ABC):
 
     @property
     def wants_end(self) -> bool:
-        """Whether the trigger wants to know of the end of windows that began under another trigger."""
+        """Whether it is asked at the end of windows that began under another trigger, before an upgrade.
+
+        Such windows have not registered their end. The trigger is asked with `window.max_timestamp`.
+        """
         return False
 
     @property

@@ -53,24 +53,32 @@ class EndOfWindow(Trigger):
             self._wait(window, ctx)
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
-        """Wait no more."""
-        if ctx.time == TimeDomain.EVENT:
-            ctx.delete_event_time(window.max_timestamp)
-        else:
-            ctx.delete_processing_time(window.max_timestamp)
+        """Delete the timer of the end."""
+        _delete(ctx.time, window.max_timestamp, ctx)
 
     @property
     def wants_end(self) -> bool:
-        """It does."""
+        """True: to fire at the end is all that it is for."""
         return True
 
     def _wait(self, window: Window, ctx: TriggerContext) -> None:
         if window == ALL_TIME:
             return  # it has no end
-        if ctx.time == TimeDomain.EVENT:
-            ctx.register_event_time(window.max_timestamp)
-        else:
-            ctx.register_processing_time(window.max_timestamp)
+        _register(ctx.time, window.max_timestamp, ctx)
+
+
+def _register(clock: str, time_ms: int, ctx: TriggerContext) -> None:
+    if clock == TimeDomain.EVENT:
+        ctx.register_event_time(time_ms)
+    else:
+        ctx.register_processing_time(time_ms)
+
+
+def _delete(clock: str, time_ms: int, ctx: TriggerContext) -> None:
+    if clock == TimeDomain.EVENT:
+        ctx.delete_event_time(time_ms)
+    else:
+        ctx.delete_processing_time(time_ms)
 
 
 class _EveryCount(Trigger):
@@ -123,22 +131,15 @@ class _Interval(Trigger):
             self._wait(min(waiting), None, window, ctx)
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
-        if (waiting := ctx.state.pop("next", None)) is None:
-            return
-        if self._time is TimeDomain.EVENT:
-            ctx.delete_event_time(waiting)
-        else:
-            ctx.delete_processing_time(waiting)
+        if (waiting := ctx.state.pop("next", None)) is not None:
+            _delete(self._time, waiting, ctx)
 
     def _wait(self, until: int, now: int | None, window: Window, ctx: TriggerContext) -> None:
         ends_first = now is not None and now < window.max_timestamp <= until
         if self._time == ctx.time and ends_first:
             return
         ctx.state["next"] = until
-        if self._time is TimeDomain.EVENT:
-            ctx.register_event_time(until)
-        else:
-            ctx.register_processing_time(until)
+        _register(self._time, until, ctx)
 
 
 class _Purging(Trigger):

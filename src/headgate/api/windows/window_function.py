@@ -54,7 +54,7 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         dropped: late records that went nowhere, since the function was opened.
     """
 
-    due: MapState[tuple[int, int], list[tuple[int, int, bool]]] = map_state()  # last: whether it asked
+    due: MapState[tuple[int, int], list[tuple[int, int, bool]]] = map_state()  # last: whether asked for
     remembered: MapState[tuple[int, int], dict[str, Any]] = map_state()
     windows: ClassVar[Any]  # declared by the class that `window_states` makes, with the type of what is kept
 
@@ -88,7 +88,7 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         """Forget what a window keeps. One of those that merge stays known."""
 
     def forget(self, window: Key) -> None:
-        """Forget a window."""
+        """Forget what a window keeps, and that there was such a window."""
         self.purge(window)
         self.windows.remove(window)
 
@@ -250,12 +250,12 @@ class WindowView:
 
     @property
     def key(self) -> Any:
-        """The current key."""
+        """The key whose window this is."""
         return self._ctx.key
 
     @property
     def watermark(self) -> int:
-        """Event time, in ms."""
+        """Event time that was reached, in ms; -2**63 before the first watermark."""
         return self._ctx.timers.current_watermark
 
     def now_ms(self) -> int:
