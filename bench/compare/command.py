@@ -52,7 +52,7 @@ def parsed(words: list[str] | None) -> argparse.Namespace:
         type=float,
         default=START_LIMIT_S,
         metavar="SECONDS",
-        help=f"that a run has besides those for its events; default {START_LIMIT_S:g}, more on a busy machine",
+        help=f"that a run has besides those for its events; default {START_LIMIT_S:g}",
     )
     parser.add_argument("--table", type=Path, metavar="FILE", help="where the table goes as text, too")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="where the chart goes, beside it as PNG")
