@@ -31,6 +31,7 @@ from bench.sections import (
     spark_stateful,
     state,
     user_code,
+    windows,
 )
 
 _PAGE_CELLS = 130
@@ -43,6 +44,8 @@ MEASURES: dict[str, Callable[[Plan, Callable[[str], None]], dict[str, Any]]] = {
     "memory": headgate_jobs.memory,
     "backpressure": headgate_jobs.backpressure,
     "latency": headgate_jobs.latency,
+    "window-latency": windows.latency,
+    "open-sessions": windows.open_sessions,
     "state": state.measure,
     "state-large": state.large,
     "savepoints": savepoints.measure,

@@ -11,6 +11,8 @@ SECTIONS = (
     "memory",
     "backpressure",
     "latency",
+    "window-latency",
+    "open-sessions",
     "state",
     "state-large",
     "savepoints",
@@ -48,6 +50,8 @@ class Plan:
         barriers_credit: frames that may be under way on a channel; fewer are sooner full.
         delay_s: length of the stream whose latency is measured.
         delay_warm_up_s: its beginning, which does not count.
+        window_rate: records per second of the stream whose windows' latency is measured.
+        session_keys: keys that have an open session each.
         state_heap_keys: keys over which access to the heap is compared.
         state_rocks_keys: keys over which access to RocksDB is compared.
         state_batches: of 1,000 records in a round of these.
@@ -93,6 +97,8 @@ class Plan:
     barriers_credit: int = 4
     delay_s: float = 30.0
     delay_warm_up_s: float = 5.0
+    window_rate: int = 100_000
+    session_keys: int = 1_000_000
     state_heap_keys: tuple[int, ...] = (1_000, 100_000, 1_000_000)
     state_rocks_keys: tuple[int, ...] = (100_000, 1_000_000)
     state_batches: int = 300
@@ -137,6 +143,8 @@ SMOKE = Plan(
     barriers_credit=1,
     delay_s=4.0,
     delay_warm_up_s=1.0,
+    window_rate=10_000,
+    session_keys=20_000,
     state_heap_keys=(10_000,),
     state_rocks_keys=(20_000,),
     state_batches=20,

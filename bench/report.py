@@ -30,6 +30,8 @@ def show(record: dict[str, Any], console: Console) -> None:
     if sections.get("barriers", {}).get("rows"):
         _show_barriers(sections["barriers"], console)
     for name in (
+        "window-latency",
+        "open-sessions",
         "state",
         "state-large",
         "savepoints",

@@ -22,6 +22,7 @@ from bench.compare.cells import (
     FAILED,
     SLOW_PER_S,
     SLOWEST_PER_S,
+    START_LIMIT_S,
     WRONG,
     Answers,
     Cell,
@@ -46,6 +47,13 @@ def parsed(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--systems", metavar="NAME,...", help=f"of {','.join(SYSTEMS)}; default: all")
     parser.add_argument("--events", type=int, help=f"of the generator, bids and others; default {EVENTS:,}")
     parser.add_argument("--rounds", type=int, default=1, help="measured runs of each cell; default 1")
+    parser.add_argument(
+        "--start-limit",
+        type=float,
+        default=START_LIMIT_S,
+        metavar="SECONDS",
+        help=f"that a run has besides those for its events; default {START_LIMIT_S:g}",
+    )
     parser.add_argument("--table", type=Path, metavar="FILE", help="where the table goes as text, too")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="where the chart goes, beside it as PNG")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the record goes")
@@ -88,7 +96,9 @@ def main(words: list[str] | None = None) -> int:
     asked = parsed(words)
     console = Console()
     console = console if console.is_terminal else Console(width=_PAGE_CELLS)
-    plan = Plan(event_set(asked.events), asked.rounds, install=not asked.smoke)
+    plan = Plan(
+        event_set(asked.events), asked.rounds, install=not asked.smoke, start_limit_s=asked.start_limit
+    )
     path = asked.json or machine.ROOT / "bench" / "results" / f"peers-{time.strftime('%Y-%m-%d-%H%M%S')}.json"
     record, cells = _begun(asked, plan), list[Cell]()
     say = _teller(time.monotonic())

@@ -93,7 +93,7 @@ def j3_python(env: hg.Environment, order: Order) -> Stream:
     return windows_of(env, order, hg.tumbling("10s")).process(count_and_highest, uid="windows")
 
 
-def count_and_highest(auction: Any, window: Any, bids: Any, ctx: Any) -> Iterator[tuple[Any, ...]]:
+def count_and_highest(auction: Any, window: Any, bids: Any, _ctx: Any) -> Iterator[tuple[Any, ...]]:
     """The row of a window."""
     yield auction, time_of(window.start), len(bids), max(bid.price for bid in bids)
 
@@ -165,12 +165,12 @@ def stream_of(env: hg.Environment, order: Order) -> Stream:
     return QUERIES[order.query](OrderInputs(env, order)).to_stream()
 
 
-def _write(stream: Stream, order: Order) -> None:
-    """Send the answer into Parquet files, to be compared row by row."""
-    if order.query in TUPLES:
-        schema, names = TUPLES[order.query], TUPLES[order.query].names
-        stream = stream.map(lambda row: dict(zip(names, row, strict=True))).to_table(schema).to_stream()
-    stream.write_parquet(order.out, uid="out")
+def written_as_table(stream: Stream, order: Order) -> Stream:
+    """The rows of the answer as columns, as files of them need."""
+    if order.query not in TUPLES:
+        return stream
+    schema, names = TUPLES[order.query], TUPLES[order.query].names
+    return stream.map(lambda row: dict(zip(names, row, strict=True))).to_table(schema).to_stream()
 
 
 def main() -> None:
@@ -184,7 +184,7 @@ def main() -> None:
         if order.out is None:
             stream.sink_to(sink, uid="sink")
         else:
-            _write(stream, order)
+            written_as_table(stream, order).write_parquet(order.out, uid="out")
         env.execute(order.query)
     finally:
         shutil.rmtree(storage, ignore_errors=True)

@@ -133,8 +133,9 @@ _WRITTEN: Final = (
         """,
         spark="""
             SELECT auction, price, bidder, `dateTime`, extra FROM bid JOIN (
-                SELECT max(price) AS highest, window_time(window) AS last_moment
-                FROM bid GROUP BY window(`dateTime`, '10 seconds')
+                SELECT highest, window_time(window) AS last_moment FROM (
+                    SELECT window, max(price) AS highest FROM bid GROUP BY window(`dateTime`, '10 seconds')
+                )
             ) AS best
             ON price = highest AND `dateTime` > last_moment - INTERVAL '10' SECOND
                 AND `dateTime` <= last_moment + INTERVAL '0.000001' SECOND
