@@ -91,9 +91,10 @@ def _argument(expression: Expression, schema: Schema) -> Typed:
     try:
         return resolve(expression, schema)
     except PlanError as error:
-        named = isinstance(expression, Reference) and schema.find(expression.name) is None
-        if named and not difflib.get_close_matches(expression.name, schema.names, 1):
-            raise PlanError(f"{error}; for the text itself write F.lit({expression.name!r})") from None
+        if isinstance(expression, Reference) and schema.find(expression.name) is None:
+            near = difflib.get_close_matches(expression.name, schema.names, 1)
+            if not near:
+                raise PlanError(f"{error}; for the text itself write F.lit({expression.name!r})") from None
         raise
 
 

@@ -206,10 +206,10 @@ def _window(key: Column, child: Relation) -> TimeWindow | None:
     return TimeWindow(expression, 0, 0, kind="same") if of_windows else None
 
 
-def _named_call(column: Column, where: str) -> tuple[str, AggregateCall]:
+def _named_call(column: object, where: str) -> tuple[str, AggregateCall]:
     expression = column.expression if isinstance(column, Column) else None
     inner = expression.child if isinstance(expression, Alias) else expression
-    if not isinstance(inner, AggregateCall):
+    if not isinstance(column, Column) or not isinstance(inner, AggregateCall):
         raise PlanError(
             f"{where} got {column!r:.80}; expected an aggregate, such as F.count('*'); what is computed of "
             "results goes into a select() after it"
