@@ -94,6 +94,14 @@ def test_events_for_the_examples_are_made_by_a_program(
     assert sum(made.read(table).num_rows for table in made.files) == 500
 
 
+def test_a_query_may_have_no_rows(tmp_path: Path) -> None:
+    """Of twenty events none is on an auction that q2 wants."""
+    dataset = generate_files(tmp_path / "tiny", NexmarkSettings(seed=1), 20, files=1)
+    answer = result("q2", dataset, tmp_path)
+    assert answer.num_rows == 0
+    assert answer.equals(ANSWERS["q2"][0](dataset))
+
+
 def test_every_example_is_a_query() -> None:
     """And each query has its program there, which the package reaches by its link."""
     assert {path.stem for path in EXAMPLES.glob("q*.py")} == set(QUERIES)

@@ -157,7 +157,7 @@ class Column:
     def isin(self, *values: ColumnLike | Sequence[ColumnLike]) -> Column:
         """Return whether the value equals one of `values`, which may be one list."""
         listed = values[0] if len(values) == 1 and isinstance(values[0], list | tuple) else values
-        return call("in", self, *listed)  # a list in a list is refused later
+        return call("in", self, *listed)
 
     def between(self, low: ColumnLike, high: ColumnLike) -> Column:
         """Return whether the value lies between `low` and `high`, both included."""
