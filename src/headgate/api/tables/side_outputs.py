@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, Self
 
 from headgate.api.functions import OutputTag
@@ -18,8 +19,9 @@ class SideOutputs:
     _environment: ProgramContext
     _relation: Relation
 
+    @abstractmethod
     def _of(self, relation: Relation) -> Self:
-        raise NotImplementedError
+        """Return the table of another plan."""
 
     def side_output(self, tag: OutputTag[Any]) -> Self:
         """Return the rows that came too late for the windows of this table's aggregation.

@@ -63,7 +63,7 @@ def both(make: Callable[[], Any], rows: Callable[[], Any], steps: list[Any], dis
     disorder=st.sampled_from([0, 40, 400]),
     lateness=st.sampled_from([0, 60]),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_early_results_come_when_those_of_rows_come(
     kind: str, steps: list[Any], interval: int, disorder: int, lateness: int
 ) -> None:
@@ -82,7 +82,7 @@ def test_early_results_come_when_those_of_rows_come(
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(steps=STEPS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_windows_of_processing_time_are_those_of_rows(kind: str, steps: list[Any]) -> None:
     """By the clock at which records come, whatever their event time; what has not ended at the end is not."""
     of_columns, of_rows = KINDS[kind]
@@ -166,6 +166,19 @@ def test_more_lateness_brings_no_window_back(kind: str, before: int | None) -> N
     assert [row["n"] for _, row in again] == [2]
     tried.finish()
     assert tried.dropped == 3
+
+
+def test_a_snapshot_of_a_version_without_lateness_has_forgotten_what_had_ended() -> None:
+    """Such a snapshot does not say what is forgotten."""
+    program = Changing(lambda: F.window("at", 50), None)
+    tried = ColumnsRun(program)
+    tried.feed([Seen("a", 10), Seen("a", 60)])
+    tried.watermark(55)
+    program.lateness = 1_000
+    tried.restart(without="forgotten")
+    assert tried.feed([Seen("a", 11)], [55]) == []
+    assert shown(tried.watermark(120)) == [("a", (50, 100), 1)]
+    assert [row["n"] for _, row in tried.feed([Seen("a", 61)], [120])] == [2]
 
 
 @pytest.mark.parametrize("kind", WINDOWS)

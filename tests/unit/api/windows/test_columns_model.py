@@ -82,7 +82,7 @@ def run(
     sizes=st.lists(st.integers(1, 9), min_size=1, max_size=3),
     cut=st.integers(0, 25),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_windows_are_those_of_the_model(
     shape: str, tagged: bool, records: list[Seen], disorder: int, lateness: int, sizes: list[int], cut: int
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -20,7 +21,9 @@ YEAR_9999: Final = 253_370_764_800_000
 """Where the year 9999 begins, in ms since 1970; a usual stand-in for "never"."""
 
 
-def refuse_unlikely(context: OperatorContext, batch: Batch, times: Int64s, name: object) -> None:
+def refuse_unlikely(
+    context: OperatorContext, batch: Batch, times: Int64s, name: str | Callable[..., int]
+) -> None:
     """Raise UsageError if an event time (ms) is in the year 9999 or later, as taken from `name`."""
     if times.max() < YEAR_9999:
         return
@@ -41,7 +44,7 @@ def missing_time(context: OperatorContext, batch: ArrowBatch, column: pa.Array, 
     )
 
 
-def _named(name: object) -> str:
+def _named(name: str | Callable[..., int]) -> str:
     return f"column {name!r}" if isinstance(name, str) else "the timestamp"
 
 

@@ -14,10 +14,10 @@ from headgate.graph.table_nodes import (
 from headgate.relational.firing import AT_END
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.accumulating import AccumulatingOperator
-from headgate.runtime.worker.operators.columns.accumulating_late import LateAccumulatingOperator
 from headgate.runtime.worker.operators.columns.column_steps import ColumnsOperator
 from headgate.runtime.worker.operators.columns.functions_of_batches import TableFunctionOperator
-from headgate.runtime.worker.operators.columns.patient_aggregate import PatientAggregateOperator
+from headgate.runtime.worker.operators.columns.late.accumulating_late import LateAccumulatingOperator
+from headgate.runtime.worker.operators.columns.late.patient_aggregate import PatientAggregateOperator
 from headgate.runtime.worker.operators.columns.processing_time import (
     ProcessingAccumulatingOperator,
     ProcessingWindowsOperator,

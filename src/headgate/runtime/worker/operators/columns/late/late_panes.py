@@ -10,10 +10,10 @@ import pyarrow as pa
 from headgate.common.time import WATERMARK_MAX
 from headgate.relational.aggregating.grouping import Grouping
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, Ended
+from headgate.runtime.worker.operators.columns.late.patient_windows import Again, Taken, horizon, horizons
+from headgate.runtime.worker.operators.columns.late.rows_of_keys import RowsOfKeys
+from headgate.runtime.worker.operators.columns.late.running_results import portions, running
 from headgate.runtime.worker.operators.columns.paned_windows import PanedWindows
-from headgate.runtime.worker.operators.columns.patient_windows import Again, Taken, horizon, horizons
-from headgate.runtime.worker.operators.columns.rows_of_keys import RowsOfKeys
-from headgate.runtime.worker.operators.columns.running_results import portions, running
 from headgate.runtime.worker.operators.columns.window_times import PanedTimes
 
 if TYPE_CHECKING:

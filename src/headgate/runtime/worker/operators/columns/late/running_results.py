@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.relational.aggregating.grouping import Grouping
-from headgate.runtime.worker.operators.columns.rows_of_keys import ranges
+from headgate.runtime.worker.operators.columns.late.rows_of_keys import ranges
 from headgate.runtime.worker.operators.columns.session_grouping import key_numbers
 
 if TYPE_CHECKING:

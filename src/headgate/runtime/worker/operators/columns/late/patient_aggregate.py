@@ -12,12 +12,12 @@ import pyarrow as pa
 from headgate.common.time import WATERMARK_MIN
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.relational.aggregating.grouping import Grouping
-from headgate.runtime.worker.operators.columns.accumulating_late import LATE_ROW, LATE_TIME
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, ROWS, KeptWindows
-from headgate.runtime.worker.operators.columns.late_panes import LatePanes
-from headgate.runtime.worker.operators.columns.late_sessions import LateSessions
-from headgate.runtime.worker.operators.columns.patient_windows import (
+from headgate.runtime.worker.operators.columns.late.accumulating_late import LATE_ROW, LATE_TIME
+from headgate.runtime.worker.operators.columns.late.late_panes import LatePanes
+from headgate.runtime.worker.operators.columns.late.late_sessions import LateSessions
+from headgate.runtime.worker.operators.columns.late.patient_windows import (
     Again,
     PatientWindows,
     horizons,

@@ -10,9 +10,9 @@ import pyarrow as pa
 from headgate.common.time import WATERMARK_MAX
 from headgate.relational.aggregating.accumulators import Accumulator
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, Ended
+from headgate.runtime.worker.operators.columns.late.patient_windows import Again, Taken, horizon, horizons
+from headgate.runtime.worker.operators.columns.late.running_results import nth_of_key
 from headgate.runtime.worker.operators.columns.panes import hashes_of_rows
-from headgate.runtime.worker.operators.columns.patient_windows import Again, Taken, horizon, horizons
-from headgate.runtime.worker.operators.columns.running_results import nth_of_key
 from headgate.runtime.worker.operators.columns.session_grouping import END, SessionGrouping, key_numbers
 from headgate.runtime.worker.operators.columns.sessions import SessionWindows
 
