@@ -6,9 +6,11 @@ The tiers themselves are defined in `pyproject.toml`.
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -42,6 +44,11 @@ if _is_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As when a script started the tests with `&`: what they start would never hear of a Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+gc.disable()
+"""Until all tests are collected: nothing of what is imported meanwhile is ever garbage."""
+_writes_no_bytecode = sys.dont_write_bytecode
+sys.dont_write_bytecode = False  # rewriting the assertions of all tests takes longer than to import them
+
 if "HEADGATE_HOME" not in os.environ:
     # Drivers that tests kill must not be listed among the user's own jobs.
     os.environ["HEADGATE_HOME"] = tempfile.mkdtemp(prefix="headgate-tests-")
@@ -66,3 +73,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if tier == "integration" and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(INTEGRATION_TIMEOUT_S))
     items.sort(key=lambda item: tiers.get(item.nodeid, 0))
+
+
+def pytest_collection_finish() -> None:
+    """Tests run as without all those other tests: no collection of garbage looks at what they consist of."""
+    gc.freeze()
+    gc.enable()
+    sys.dont_write_bytecode = _writes_no_bytecode
