@@ -18,7 +18,8 @@ from rich.console import Console
 from proof.record import FOLDER, ROOT, write_json
 
 SEEDS = 20_000
-SMOKE_SEEDS = 20
+SMOKE_SEEDS = 4
+"""Enough to show that the section runs: `make sim` has these seeds and hundreds more."""
 MINUTES = 20.0
 LEDGER = FOLDER / "simulation.json"
 
