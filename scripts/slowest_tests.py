@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
         print(*(f"{seconds:.0f} {path}" for seconds, path in by_files(found) if seconds >= 25), sep="\n")
         return 0
     for seconds, run, name in found[: options.count]:
-        print(f"{seconds:7.1f} s  {run:8} {name}")
+        print(f"{seconds:7.1f} s  {run:11} {name}")
     print(f"{len(found)} tests in {sum(seconds for seconds, _, _ in found) / 60:.1f} minutes of tests")
     return 0
 
