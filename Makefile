@@ -13,7 +13,7 @@ SEEDS ?= 300
 TEST_LIMIT_S ?= 0
 HEADGATE_DEMO_ARGS ?=
 
-.PHONY: help setup java demo test test-cluster test-zookeeper test-kafka test-at-length sim check format bench bench-peers proof types-matrix docs pins clean
+.PHONY: help setup java demo test test-cluster test-zookeeper test-kafka test-at-length sim check format bench bench-peers proof types types-matrix rules docs pins clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -28,8 +28,8 @@ demo: java setup ## Twenty seconds of real events, a killed worker, and the proo
 	@$(PY) examples/demo.py $(HEADGATE_DEMO_ARGS)
 
 test: java setup ## All quick tests and the examples in docstrings, about 5 minutes; `make check` has the rules
-	@$(PY) scripts/run_within.py $(TEST_LIMIT_S) $(PY) -m pytest tests -m "not ci and not proof" -n 2 --dist loadfile \
-		--durations 10 --ignore tests/architecture $(ARGS)
+	@$(PY) scripts/run_within.py $(TEST_LIMIT_S) $(PY) -m pytest tests -m "not ci and not proof" -n 2 \
+		--dist loadfile --no-loadscope-reorder --durations 10 --ignore tests/architecture $(ARGS)
 
 test-cluster: java setup ## Jobs on a standalone cluster of Spark: executors, machines and code that come and go
 	@$(PY) -m pytest -q tests/integration/cluster $(ARGS)
@@ -41,7 +41,7 @@ test-kafka: java setup ## Spark's source for Kafka with a real broker, both fetc
 	@$(PY) -m pytest -q tests/integration/kafka $(ARGS)
 
 test-at-length: setup ## Random models and exhaustive searches with their full counts; part of `make proof`
-	@$(PY) -m pytest -q tests -m proof -n 2 --dist loadfile $(ARGS)
+	@$(PY) -m pytest -q tests -m proof -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 sim: setup ## Whole jobs on virtual time, disk, network and processes, under faults: SEEDS of them
 	@$(PY) -m sim --seeds $(SEEDS) $(ARGS)
@@ -49,8 +49,13 @@ sim: setup ## Whole jobs on virtual time, disk, network and processes, under fau
 check: setup ## Lint, format, types, and the rules about the source itself
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+	@$(MAKE) --no-print-directory -j 2 types rules
+
+types:
 	$(PY) -m mypy
-	$(PY) -m pytest -q tests/architecture -n 2 $(ARGS)
+
+rules:
+	$(PY) -m pytest -q tests/architecture $(ARGS)
 
 format: setup ## Let the tools mend what they can
 	$(PY) -m ruff check --fix .

@@ -76,7 +76,10 @@ class Section:
 
 
 _SEARCHES = ("tests/unit/core", "tests/unit/checkpoint", "tests/jobs")
-_TESTS = ("-m", "pytest", "-q", "-m", "proof", "-n", "2", "--dist", "loadfile", "--junitxml", RESULTS)
+_TESTS = (
+    "-m", "pytest", "-q", "-m", "proof", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder",
+    "--junitxml", RESULTS,
+)  # fmt: skip
 
 SECTIONS: Final[Mapping[str, Section]] = {
     "searches": Section(

@@ -18,7 +18,10 @@ from rich.console import Console
 from proof.record import FOLDER, ROOT, write_json
 
 SEEDS = 20_000
-SMOKE_SEEDS = 20
+SMOKE_SEEDS = 4
+"""Enough to show that the section runs: `make sim` has these seeds and hundreds more."""
+SMOKE_EVERY = 60
+"""Steps of a driver from one crash to the next; the tests of the simulator have more of them."""
 MINUTES = 20.0
 LEDGER = FOLDER / "simulation.json"
 
@@ -38,7 +41,8 @@ def carry_out(smoke: bool, minutes: float, console: Console, ledger: Path = LEDG
     else:
         wanted = ["--seeds", str(SEEDS), "--seconds", str(minutes * 60), "--ledger", str(ledger)]
     figures = json.loads(_simulated([*wanted, "--keep-going", "--json"], console))
-    crashes = _simulated(["--exhaustive", "driver-crash", "--every", "20" if smoke else "1"], console)
+    every = str(SMOKE_EVERY if smoke else 1)
+    crashes = _simulated(["--exhaustive", "driver-crash", "--every", every], console)
     failed = figures.get("all_failed", figures["failed"])
     return figures | {"driver_crashes": crashes, "findings": len(failed) + (" 0 violations" not in crashes)}
 

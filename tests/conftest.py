@@ -6,11 +6,14 @@ The tiers themselves are defined in `pyproject.toml`.
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import threading
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -28,6 +31,8 @@ INTEGRATION_TIMEOUT_S = 240
 ORDER = ["unit", "architecture", "jobs", "integration"]
 """Quick ones first: they fail sooner, and Spark in the process slows down every collection of garbage."""
 
+SLOW_FILES = Path(__file__).with_name("slow_files.txt")
+
 settings.register_profile(
     "repeatable",
     derandomize=True,  # the same examples on every machine: a red run can be repeated
@@ -42,6 +47,11 @@ if _is_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As when a script started the tests with `&`: what they start would never hear of a Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+gc.disable()
+"""Until all tests are collected: nothing of what is imported meanwhile is ever garbage."""
+_writes_no_bytecode = sys.dont_write_bytecode
+sys.dont_write_bytecode = False  # rewriting the assertions of all tests takes longer than to import them
+
 if "HEADGATE_HOME" not in os.environ:
     # Drivers that tests kill must not be listed among the user's own jobs.
     os.environ["HEADGATE_HOME"] = tempfile.mkdtemp(prefix="headgate-tests-")
@@ -51,7 +61,8 @@ if "HEADGATE_HOME" not in os.environ:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test with its tier; one outside the tiers is an error, not a test without rules."""
     root = Path(__file__).parent
-    tiers: dict[str, int] = {}
+    seconds = seconds_of_files(SLOW_FILES.read_text(encoding="utf-8"))
+    places: dict[str, tuple[int, float]] = {}
     for item in items:
         if not item.path.is_relative_to(root):
             continue
@@ -61,8 +72,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 f"{item.nodeid} lies in no tier; move it below one of {sorted(TIER_OF_FOLDER)}"
             )
         tier = TIER_OF_FOLDER[folder]
-        tiers[item.nodeid] = ORDER.index(tier)
+        places[item.nodeid] = (ORDER.index(tier), -seconds[item.path.relative_to(root.parent).as_posix()])
         item.add_marker(getattr(pytest.mark, tier))
         if tier == "integration" and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(INTEGRATION_TIMEOUT_S))
-    items.sort(key=lambda item: tiers.get(item.nodeid, 0))
+    items.sort(key=lambda item: places.get(item.nodeid, (0, 0.0)))
+
+
+def seconds_of_files(text: str) -> defaultdict[str, float]:
+    """File -> seconds that its tests take; 0 of those that are not listed."""
+    rows = [line.split() for line in text.splitlines() if line and line[0] != "#"]
+    return defaultdict(float, {path: float(seconds) for seconds, path in rows})
+
+
+def pytest_collection_finish() -> None:
+    """Tests run as without all those other tests: no collection of garbage looks at what they consist of."""
+    gc.freeze()
+    gc.enable()
+    sys.dont_write_bytecode = _writes_no_bytecode

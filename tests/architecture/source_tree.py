@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import gc
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,9 +15,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "headgate"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Module:
-    """One Python file: its path below the root, and what is in it."""
+    """One Python file: its path below the root, and what is in it. Each is one object, and is kept."""
 
     path: str
     text: str
@@ -46,9 +48,22 @@ class Import:
 def modules(*folders: str) -> tuple[Module, ...]:
     """All Python files below the folders, given relative to the root; absent folders are empty."""
     paths = sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
-    return tuple(_module(path) for path in paths)
+    with _kept_for_ever():
+        return tuple(_module(path) for path in paths)
 
 
+@contextmanager
+def _kept_for_ever() -> Iterator[None]:
+    """Keep collections of garbage from looking at a million nodes: most of the time went there."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@cache
 def _module(path: Path) -> Module:
     text = path.read_text(encoding="utf-8")
     return Module(path.relative_to(ROOT).as_posix(), text, ast.parse(text, str(path)))
@@ -81,25 +96,37 @@ def _imports(module: Module) -> Iterator[Import]:
 
 def _nodes_not_run_at_import(tree: ast.Module) -> set[int]:
     lazy: set[int] = set()
-    for node in ast.walk(tree):
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
         function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         types_only = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
         if function or types_only:
             lazy.update(id(inner) for inner in ast.walk(node))
+        else:
+            waiting += ast.iter_child_nodes(node)
     return lazy
 
 
-def functions(module: Module) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    """Every function of a file with its dotted name inside it."""
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 
-    def walk(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+
+@cache
+def functions(module: Module) -> tuple[tuple[str, Function], ...]:
+    """Every function of a file with its dotted name inside it, in the order of the file."""
+    found: list[tuple[str, Function]] = []
+
+    def walk(node: ast.AST, prefix: str) -> None:
         for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-                yield prefix + child.name, child
-            named = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-            yield from walk(child, f"{prefix}{child.name}." if named else prefix)
+            if isinstance(child, ast.expr):
+                continue  # has no statement in it, and is most of a tree
+            if isinstance(child, Function):
+                found.append((prefix + child.name, child))
+            named = isinstance(child, Function | ast.ClassDef)
+            walk(child, f"{prefix}{child.name}." if named else prefix)
 
-    yield from walk(module.tree, "")
+    walk(module.tree, "")
+    return tuple(found)
 
 
 def docstrings(tree: ast.Module) -> set[int]:

@@ -67,7 +67,13 @@ def _names() -> frozenset[str]:
 def resolved(path: str, before: Path | None) -> Path | None:
     """The file or folder that a page means."""
     roots = [ROOT, PACKAGE, *([] if before is None else [before])]
-    return next((found for root in roots for found in sorted(root.glob(path.rstrip("/")))), None)
+    return next((found for root in roots for found in matches(root, path.rstrip("/"))), None)
+
+
+@cache
+def matches(root: Path, path: str) -> list[Path]:
+    """The files and folders of a path, which may have an asterisk in it."""
+    return sorted(root.glob(path)) if "*" in path else [root / path] if (root / path).exists() else []
 
 
 @cache

@@ -53,7 +53,9 @@ def _overrides(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     said = any(ast.unparse(each).endswith("override") for each in node.decorator_list)
     above = f"super().{node.name}"
     return said or any(
-        ast.unparse(each) == above for each in ast.walk(node) if isinstance(each, ast.Attribute)
+        ast.unparse(each) == above
+        for each in ast.walk(node)
+        if isinstance(each, ast.Attribute) and each.attr == node.name
     )
 
 
@@ -130,22 +132,25 @@ def _of_itself(node: Definition) -> int:
     own = [
         each
         for each in ast.walk(node)
-        if isinstance(each, ast.Attribute) and ast.unparse(each) in (f"self.{node.name}", f"cls.{node.name}")
+        if isinstance(each, ast.Attribute)
+        and each.attr == node.name
+        and ast.unparse(each) in (f"self.{node.name}", f"cls.{node.name}")
     ]
     return len(names) + len(own)
 
 
-def uncalled(modules: tuple[Module, ...]) -> set[str]:
+@cache
+def uncalled(modules: tuple[Module, ...]) -> frozenset[str]:
     """What is offered and mentioned nowhere, as `path::name`."""
     everywhere: Counter[str] = Counter()
     for module in modules:
-        everywhere += mentioned(module.tree)
-    return {
+        everywhere.update(mentioned(module.tree))
+    return frozenset(
         f"{module.inside}::{where}"
         for module in modules
         for where, node in offered(module.tree).items()
-        if everywhere[node.name] == _of_itself(node) and node.name not in read_by_users()
-    }
+        if node.name not in read_by_users() and everywhere[node.name] == _of_itself(node)
+    )
 
 
 def listed() -> set[str]:

@@ -7,6 +7,7 @@ import itertools
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 from source_tree import modules
@@ -28,8 +29,13 @@ _ID = re.compile(r"\bs[A-Z]\d+\b")
 _NAMED = re.compile(r"test_s([a-z])(\d+)_")
 
 
-def stated() -> Iterator[tuple[str, str, str]]:
+@cache
+def stated() -> tuple[tuple[str, str, str], ...]:
     """File, name and docstring of every test that `.ci/run` runs."""
+    return tuple(_stated())
+
+
+def _stated() -> Iterator[tuple[str, str, str]]:
     for module in modules("tests"):
         classes = [node.body for node in module.tree.body if isinstance(node, ast.ClassDef)]
         for node in itertools.chain(module.tree.body, *classes):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 from source_tree import ROOT, project_files
@@ -25,14 +26,20 @@ PINNED = re.compile(r"[a-z0-9._-]+==[^\s;]+( ; [^\\]+?)?\s+(--hash=sha256:[0-9a-
 INDEX_OPTIONS = re.compile("--(" + "extra-)?index-" + "url|--find-" + "links|--trusted-" + "host")
 
 
-def lines() -> Iterator[tuple[str, int, str]]:
-    """Every line of every text file of the project."""
-    for path in project_files():
-        data = path.read_bytes()
-        if b"\0" in data:
-            continue
-        for number, line in enumerate(data.decode("utf-8", errors="replace").splitlines(), 1):
-            yield path.relative_to(ROOT).as_posix(), number, line
+@cache
+def texts() -> dict[str, str]:
+    """Every text file of the project."""
+    files = {path.relative_to(ROOT).as_posix(): path.read_bytes() for path in project_files()}
+    return {name: data.decode("utf-8", errors="replace") for name, data in files.items() if b"\0" not in data}
+
+
+def lines(pattern: re.Pattern[str]) -> Iterator[str]:
+    """Every line in which a pattern is, with its file and number."""
+    for name, text in texts().items():
+        if pattern.search(text):
+            for number, line in enumerate(text.splitlines(), 1):
+                if pattern.search(line):
+                    yield f"{name}:{number}: {line}"
 
 
 @pytest.mark.parametrize(
@@ -42,7 +49,7 @@ def lines() -> Iterator[tuple[str, int, str]]:
 )
 def test_no_trace_of_one_machine(pattern: re.Pattern[str]) -> None:
     """No file names a folder of somebody's machine or the host of a package registry."""
-    assert [f"{path}:{number}: {line}" for path, number, line in lines() if pattern.search(line)] == []
+    assert list(lines(pattern)) == []
 
 
 def test_pinned_packages_name_no_index() -> None:

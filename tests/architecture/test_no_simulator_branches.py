@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 
 import pytest
 from source_tree import Module, docstrings, source
@@ -24,6 +25,7 @@ def words(text: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", text).lower()
 
 
+@cache
 def texts(module: Module) -> list[tuple[int, str]]:
     """Every identifier, imported name and string of a file with its line; docstrings are free."""
     free = docstrings(module.tree)

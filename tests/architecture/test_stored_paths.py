@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 import pytest
+from source_tree import source
 
 ASKED = {"asked", "request", "sys.modules"}
 """What one process of a user asks of another, and what the interpreter has: none of it was stored."""
-
-SOURCE = Path(__file__).resolve().parents[2] / "src" / "headgate"
 
 
 def joined_entries(tree: ast.AST) -> list[int]:
@@ -61,9 +59,5 @@ def test_the_rule_finds_what_it_is_for(code: str, count: int) -> None:
 
 def test_stored_names_are_not_joined() -> None:
     """They go through `common.stored_paths`."""
-    found = {
-        f"{path.relative_to(SOURCE)}:{line}"
-        for path in sorted(SOURCE.rglob("*.py"))
-        for line in joined_entries(ast.parse(path.read_text()))
-    }
+    found = {f"{module.inside}:{line}" for module in source() for line in joined_entries(module.tree)}
     assert found == set()

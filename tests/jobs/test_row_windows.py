@@ -221,7 +221,7 @@ def record(index: int) -> dict[str, Any]:
     return {"at": 10 * index, "user": f"u{index // 40 % 5}", "price": index % 7}
 
 
-@pytest.mark.parametrize("unaligned", [False, True])
+@pytest.mark.parametrize("unaligned", [pytest.param(False, marks=pytest.mark.ci), True])
 def test_sessions_are_whole_after_a_worker_was_killed(tmp_path: Path, unaligned: bool) -> None:
     """Kill -9 of the process that sends results out, twice, between checkpoints."""
     env = hg.Environment(parallelism=2, executor=ProcessCluster(), config={**TINY, **RESTART_AT_ONCE})

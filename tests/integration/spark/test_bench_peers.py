@@ -21,7 +21,7 @@ from bench.compare.systems import BYTEWAX, FLINK, PATHWAY, SPARK, System
 from bench.machine import ROOT, import_path
 from bench.peers.environments import AbsentError
 
-EVENTS = 60_000
+EVENTS = 20_000
 LIMIT_S = 500
 
 pytestmark = [pytest.mark.ci, pytest.mark.spark, pytest.mark.timeout(LIMIT_S + 60)]

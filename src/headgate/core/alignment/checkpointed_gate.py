@@ -106,7 +106,7 @@ class CheckpointedInputGate(Generic[E]):
                 self._captured.append((channel, element))
         elif kind is not Kind.END_OF_PARTITION:
             self._controls += 1
-            assert isinstance(element, _Numbered)
+            assert isinstance(element, Barrier | _Numbered)
             self._arrived[channel] = max(self._arrived[channel], element.checkpoint)
             if isinstance(element, Barrier):
                 self._unannounced.append((self._arrivals, channel, element))
@@ -161,7 +161,8 @@ class CheckpointedInputGate(Generic[E]):
             return channel, element, []
         if isinstance(element, Barrier):
             return channel, element, self._barrier(channel, number, element, clocks)
-        if isinstance(element, _Numbered):
+        if kind is Kind.CANCEL:
+            assert isinstance(element, _Numbered)
             return channel, element, self._cancel(channel, element.checkpoint)
         if kind is Kind.END_OF_PARTITION:
             self._open.discard(channel)
@@ -264,7 +265,7 @@ class CheckpointedInputGate(Generic[E]):
         for _, kind, element in self._queues.waiting(channel):
             if kind is Kind.RECORDS or kind is Kind.OTHER:
                 self._captured.append((channel, element))
-            elif isinstance(element, _Numbered) and element.checkpoint >= checkpoint:
+            elif isinstance(element, Barrier | _Numbered) and element.checkpoint >= checkpoint:
                 return
 
     def _drop_capture(self) -> None:

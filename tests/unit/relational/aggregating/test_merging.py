@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headgate.functions as F  # noqa: N812  # as PySpark's users write it
@@ -202,12 +202,23 @@ def close(one: Any, other: Any) -> bool:
 PORTIONS = (st.lists(st.integers(1, 5), max_size=6), st.lists(st.integers(0, 20), max_size=5))
 
 
+@pytest.mark.parametrize("examples", [30, pytest.param(500, marks=pytest.mark.proof)])
 @pytest.mark.parametrize("name", [*ANY_ORDER, *IN_ORDER])
-@given(rows=st.lists(ROW, min_size=1, max_size=16), sizes=PORTIONS[0], merges=PORTIONS[1], seed=st.randoms())
-def test_any_portions_and_merges_give_the_result(
-    name: str, rows: Rows, sizes: list[int], merges: list[int], seed: Any
-) -> None:
-    """Of those that do not depend on it, rows come in any order."""
+def test_any_portions_and_merges_give_the_result(name: str, examples: int) -> None:
+    """Of those that do not depend on it, rows come in any order. `make proof` runs the full count, 500."""
+
+    @settings(max_examples=examples)
+    @given(
+        rows=st.lists(ROW, min_size=1, max_size=16), sizes=PORTIONS[0], merges=PORTIONS[1], seed=st.randoms()
+    )
+    def holds(rows: Rows, sizes: list[int], merges: list[int], seed: Any) -> None:
+        check_portions_and_merges(name, rows, sizes, merges, seed)
+
+    holds()
+
+
+def check_portions_and_merges(name: str, rows: Rows, sizes: list[int], merges: list[int], seed: Any) -> None:
+    """Compare with the plain answer."""
     column, answer = (ANY_ORDER | IN_ORDER)[name]
     expected_of = defaultdict(list)
     for row in rows:
