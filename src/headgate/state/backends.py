@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,14 +16,16 @@ from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.common.errors import ConfigError
 from headgate.common.ports import Clock
 from headgate.common.process.processes import process_lives
-from headgate.common.settings.options import STATE_BACKEND
+from headgate.common.settings.options import STATE_BACKEND, WINDOWS_MEMORY
 from headgate.state.backend import KeyedBackend, TableBackend
 from headgate.state.changelog.backend import ChangelogBackend
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.stored.families import own_prefix
 
 if TYPE_CHECKING:
+    from headgate.state.rocksdb.chunk_store import ChunkStore
     from headgate.state.rocksdb.rocksdb_memory import RocksMemory
+    from headgate.state.targets import Target
 
 HASHMAP, ROCKSDB = "hashmap", "rocksdb"
 _FOLDER = re.compile(r"headgate-state-(?P<host>.+)-(?P<pid>\d+)-[^-]+")
@@ -36,6 +39,17 @@ class StateBackends(Protocol):
     ) -> KeyedBackend:
         """Return an empty backend for the declared states of one subtask and its first and last key group."""
 
+    def chunks(
+        self, name: str, target: Target, groups: tuple[int, int], max_parallelism: int
+    ) -> ChunkStore | None:
+        """Return an empty store of chunks of columns for the state `name` of one subtask; None: it is to be
+        held in memory.
+        """
+
+    @property
+    def memory_of_columns(self) -> int:
+        """Bytes that an operator subtask holds in memory of a state of columns before it stores them."""
+
 
 class HeapBackends:
     """Makes backends that keep state as Python objects: fast, and bounded by memory."""
@@ -45,6 +59,17 @@ class HeapBackends:
     ) -> TableBackend:
         """Return an empty backend in memory for a subtask; `groups`: its first and last key group."""
         return HeapKeyedBackend(descriptors, *groups, max_parallelism)
+
+    def chunks(
+        self, name: str, target: Target, groups: tuple[int, int], max_parallelism: int
+    ) -> ChunkStore | None:
+        """Return None: columns are held in memory, too."""
+        return None
+
+    @property
+    def memory_of_columns(self) -> int:
+        """No bound."""
+        return sys.maxsize
 
     def to_build_on(self) -> HeapBackends:
         """Return a factory of backends that a changelog can be put around: this one itself."""
@@ -64,6 +89,7 @@ class RocksBackends:
     timers_on_disk: bool = False  # timers are in RocksDB, and only the next ones in memory too
     eager_migration: bool = False  # rewrite values of older types before processing begins
     map_entries: bool = True  # entries of large maps are stored one by one, where the keys' type allows it
+    memory_of_columns: int = WINDOWS_MEMORY.default  # held by a subtask before columns are stored, in bytes
     _memory: RocksMemory | None = field(default=None, init=False)
 
     def open(
@@ -72,24 +98,44 @@ class RocksBackends:
         """Return an empty backend in a new RocksDB database; the first call drops dead processes' folders."""
         # Optional packages are loaded when they are used.
         from headgate.state.rocksdb.backend import RocksKeyedBackend
-        from headgate.state.rocksdb.rocksdb_memory import RocksMemory
 
-        local = Path(self.local or tempfile.gettempdir())
-        if self._memory is None:
-            local.mkdir(parents=True, exist_ok=True)
-            remove_abandoned(local)
-            self._memory = RocksMemory(self.memory_bytes)
+        memory = self._shared_memory()
         return RocksKeyedBackend(
             descriptors,
             *groups,
             max_parallelism,
-            directory=Path(tempfile.mkdtemp(prefix=own_prefix(), dir=local)),
-            memory=self._memory,
+            directory=self._new_directory(),
+            memory=memory,
             incremental=self.incremental,
             timers_on_disk=self.timers_on_disk,
             eager_migration=self.eager_migration,
             map_entries=self.map_entries,
         )
+
+    def chunks(self, name: str, target: Target, groups: tuple[int, int], max_parallelism: int) -> ChunkStore:
+        """Return an empty store of chunks of columns in a RocksDB database, made when it is needed."""
+        from headgate.state.rocksdb.chunk_store import ChunkStore
+
+        memory, directory = self._shared_memory(), self._new_directory
+        return ChunkStore(
+            name, target, groups, max_parallelism, directory, memory, incremental=self.incremental
+        )
+
+    def _shared_memory(self) -> RocksMemory:
+        from headgate.state.rocksdb.rocksdb_memory import RocksMemory
+
+        if self._memory is None:
+            self._local.mkdir(parents=True, exist_ok=True)
+            remove_abandoned(self._local)
+            self._memory = RocksMemory(self.memory_bytes)
+        return self._memory
+
+    @property
+    def _local(self) -> Path:
+        return Path(self.local or tempfile.gettempdir())
+
+    def _new_directory(self) -> Path:
+        return Path(tempfile.mkdtemp(prefix=own_prefix(), dir=self._local))
 
     def to_build_on(self) -> RocksBackends:
         """Return a factory of backends that a changelog can be put around: like this one, but each map is
@@ -119,6 +165,17 @@ class ChangelogBackends:
         now_ms = self._clock.monotonic_ms
         return ChangelogBackend(backend, descriptors, self._materialize_ms, now_ms, self._restored)
 
+    def chunks(
+        self, name: str, target: Target, groups: tuple[int, int], max_parallelism: int
+    ) -> ChunkStore | None:
+        """Return what the inner backends give: chunks never change, so a log of changes would be of no use."""
+        return self._backends.chunks(name, target, groups, max_parallelism)
+
+    @property
+    def memory_of_columns(self) -> int:
+        """Bytes that an operator subtask holds in memory of a state of columns before it stores them."""
+        return self._backends.memory_of_columns
+
 
 def backends_for(
     kind: str,
@@ -128,6 +185,7 @@ def backends_for(
     *,
     timers_on_disk: bool = False,
     eager_migration: bool = False,
+    memory_of_columns: int = WINDOWS_MEMORY.default,
 ) -> HeapBackends | RocksBackends:
     """Return the factory of `kind`: "hashmap", or "rocksdb" with the other arguments; else ConfigError."""
     if kind == HASHMAP:
@@ -138,7 +196,12 @@ def backends_for(
             f"expected {HASHMAP} or {ROCKSDB}"
         )
     return RocksBackends(
-        memory_bytes, local, incremental, timers_on_disk=timers_on_disk, eager_migration=eager_migration
+        memory_bytes,
+        local,
+        incremental,
+        timers_on_disk=timers_on_disk,
+        eager_migration=eager_migration,
+        memory_of_columns=memory_of_columns,
     )
 
 

@@ -24,6 +24,8 @@ from headgate.runtime.worker.operators.columns.windows_operator import WindowsOp
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
+    from headgate.runtime.worker.operators.columns.spilled.windows_on_disk import WindowsOnDisk
+    from headgate.state.rocksdb.chunk_store import ChunkStore
 
 
 class WindowAggregateOperator(WindowsOperator):
@@ -43,6 +45,22 @@ class WindowAggregateOperator(WindowsOperator):
         if isinstance(self._times, SessionTimes):
             return SessionWindows(SessionGrouping((PANE, *self._keys), columns), mark, groups)
         return PanedWindows(self._merging, self._times, mark, groups)
+
+    def _windows_on_disk(self, chunks: ChunkStore, mark: int, memory: int) -> WindowsOnDisk | None:
+        if isinstance(self._times, SessionTimes):
+            return None
+        # Optional packages are loaded when they are used.
+        from headgate.runtime.worker.operators.columns.spilled import spilled_panes
+        from headgate.runtime.worker.operators.columns.spilled.chunk_columns import ChunkColumns
+        from headgate.runtime.worker.operators.columns.spilled.spill import Spill
+        from headgate.runtime.worker.operators.columns.spilled.windows_on_disk import WindowsOnDisk
+
+        merging, groups = self._merging, self.context.max_parallelism
+        of_panes = Grouping((PANE, *self._keys), merging.columns)
+        columns = ChunkColumns(self._of_keys, self._values_kept, groups, placed=False, numbered=False)
+        spill = Spill(chunks, columns, of_panes.merged)
+        kept = spilled_panes.SpilledPanes(spill, merging, self._times, mark, memory)
+        return WindowsOnDisk(kept, spill, of_panes.merged, self._pending)
 
     def _stretches(self, marks: Int64s) -> Iterable[tuple[int, int]]:
         # A row may be late for some of its windows only: they go before it is added, whatever the batches.

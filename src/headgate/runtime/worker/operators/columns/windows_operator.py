@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ from headgate.relational.schema import Field
 from headgate.relational.spark_types import WINDOW
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
-from headgate.runtime.worker.operators.columns.kept_windows import Ended, KeptWindows
+from headgate.runtime.worker.operators.columns.kept_windows import Ended, KeptWindows, Restoring, WindowsView
 from headgate.runtime.worker.operators.columns.restored_windows import RestoredWindows
 from headgate.runtime.worker.operators.columns.window_state import AHEAD, WINDOWS, PendingWindows
 from headgate.runtime.worker.operators.function_state import FunctionState
@@ -40,6 +40,12 @@ from headgate.state.targets import Target, target_of
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
+    from headgate.runtime.worker.operators.columns.spilled.windows_on_disk import WindowsOnDisk
+    from headgate.state.rocksdb.chunk_store import ChunkStore
+    from headgate.state.stored.native_restore import NamedStates
+
+SENT_TOGETHER: Final = 1 << 16
+"""Results of windows that end at once are sent in batches of about so many rows, or more of one window."""
 
 
 class WindowsOperator(Operator):
@@ -62,12 +68,22 @@ class WindowsOperator(Operator):
         self._key_fields, self._grouping = keys, grouping
         self._keys = tuple(field.name for field in keys)
         of_keys = pa.schema([pa.field(each.name, each.type) for each in keys])
+        self._of_keys, self._values_kept = of_keys, values
         self._restored = RestoredWindows(of_keys, values, numbered=grouping is None)
         self._late = 0
+        self._into: dict[int, Restoring] = {}
+        self._completed: int | None = 0
+        self._disk: WindowsOnDisk | None = None
 
     @abstractmethod
     def _windows_from(self, mark: int) -> KeptWindows:
-        """Return windows without rows, for event time from `mark` on."""
+        """Return windows without rows, for event time from `mark` on, all of which are held in memory."""
+
+    @abstractmethod
+    def _windows_on_disk(self, chunks: ChunkStore, mark: int, memory: int) -> WindowsOnDisk | None:
+        """Return windows without rows, for event time from `mark` on, of which `memory` bytes are in memory;
+        None: there are none of this kind.
+        """
 
     @abstractmethod
     def _received(self, batch: pa.RecordBatch) -> pa.Table:
@@ -84,9 +100,19 @@ class WindowsOperator(Operator):
         self._groups = key_group_range(where.max_parallelism, where.parallelism, where.subtask)
         marks = [state.watermark for state in where.restored if state.watermark is not None]
         self._mark = min(marks, default=WATERMARK_MIN)
-        self._kept = self._windows_from(self._mark)
+        self._kept = self._opened()
         self._own = FunctionState(where, self._function)
         self._fill([state for state in where.restored if state.keyed is not None])
+
+    def _opened(self) -> KeptWindows:
+        where = self.context
+        chunks = None
+        if where.backends is not None:
+            chunks = where.backends.chunks(WINDOWS, self._target, self._groups, where.max_parallelism)
+        if chunks is None or where.backends is None:
+            return self._windows_from(self._mark)
+        self._disk = self._windows_on_disk(chunks, self._mark, where.backends.memory_of_columns)
+        return self._windows_from(self._mark) if self._disk is None else self._disk.kept
 
     def _fill(self, states: list[OperatorSubtaskState]) -> None:
         """Add the stored windows of former subtasks, each group's as far in event time as it had got."""
@@ -98,12 +124,36 @@ class WindowsOperator(Operator):
         if not stored:
             return
         ahead = dict(self._own.handles[AHEAD].get())
-        with open_restore(stored, {WINDOWS: self._target}, self._groups, where.max_parallelism) as restore:
-            for state, base in zip(states, restore.bases, strict=True):
-                mark = WATERMARK_MIN if state.watermark is None else state.watermark
+        marks = [WATERMARK_MIN if state.watermark is None else state.watermark for state in states]
+        with open_restore(
+            stored, {WINDOWS: self._target}, self._groups, where.max_parallelism, takes_native=True
+        ) as restore:
+            for state, mark, base in zip(states, marks, restore.bases, strict=True):
+                self._note_groups(state, mark, ahead)
                 for entries in (entries for section in base for entries in section.entries(restore.groups)):
                     into = self._kept.of_group(entries.group, ahead.get(entries.group, mark))
                     self._restored.load(into, entries.keys, entries.values)
+            if restore.native:
+                self._fill_natively(restore.native)
+
+    def _note_groups(self, state: OperatorSubtaskState, mark: int, ahead: dict[int, int]) -> None:
+        """Note how far the groups whose windows are in RocksDB's files had got."""
+        if state.keyed is not None and state.keyed.native is not None:
+            first = max(self._groups[0], state.keyed.first_group)
+            for group in range(first, min(self._groups[1], state.keyed.last_group) + 1):
+                self._into[group] = self._kept.of_group(group, ahead.get(group, mark))
+
+    def _fill_natively(self, native: list[NamedStates]) -> None:
+        if self._disk is not None:
+            self._disk.restore(native)
+            return
+        # Optional packages are loaded when they are used.
+        from headgate.runtime.worker.operators.columns.spilled.windows_on_disk import restored_tables
+
+        columns = self._of_keys, self._values_kept
+        where = self.context.max_parallelism
+        for group, table in restored_tables(native, self._target, self._groups, where, *columns):
+            self._into[group].add(table)
 
     def process(self, batch: Batch) -> None:
         """Add the rows of a batch to their windows, then let the windows go that have ended."""
@@ -138,14 +188,23 @@ class WindowsOperator(Operator):
         if mark <= self._mark:
             return
         self._mark = mark
+        results, rows = [], 0
         with failing_clearly(self.context, "a window"):
-            ended = self._kept.reached(mark)
-        results = [found for each in ended if (found := self._results(each))[0].num_rows]
-        if results:
-            columns = pa.concat_batches([columns for columns, _ in results])
-            at = np.concatenate([times for _, times in results])
-            # As of a timer: they come before the watermark that their windows waited for.
-            self.next.process(ArrowBatch(columns, at, at - 1))
+            for ended in self._kept.reached(mark):
+                found = self._results(ended)
+                results.append(found)
+                rows += found[0].num_rows
+                if rows >= SENT_TOGETHER:
+                    self._send(results)
+                    results, rows = [], 0
+        if rows:
+            self._send(results)
+
+    def _send(self, results: list[tuple[pa.RecordBatch, Int64s]]) -> None:
+        columns = pa.concat_batches([columns for columns, _ in results])
+        at = np.concatenate([times for _, times in results])
+        # As of a timer: they come before the watermark that their windows waited for.
+        self.next.process(ArrowBatch(columns, at, at - 1))
 
     def measured(self) -> dict[str, int]:
         """Return how many records came too late for their windows."""
@@ -154,12 +213,21 @@ class WindowsOperator(Operator):
     def snapshot(self, checkpoint: int) -> PendingState | None:
         """Take the tables as they are; they are stored in the background."""
         self._own.handles[AHEAD].update(self._kept.ahead)
-        pending = self._pending()
+        pending = self._pending() if self._disk is None else self._disk.snapshot(checkpoint, self._completed)
         keyed = PendingKeyedState(self.context.uid, pending, self._mark, None, self._key_shapes())
         return self._own.snapshot(keyed)
 
-    def _pending(self) -> PendingWindows:
-        views, groups = self._kept.at_snapshot(), self.context.max_parallelism
+    def may_build_on(self, checkpoint: int | None) -> None:
+        """Let the next snapshot refer to files of `checkpoint`; 0: to none; None: it is a savepoint."""
+        self._completed = checkpoint
+
+    def close(self) -> None:
+        """Remove what lies on the local disk."""
+        if self._disk is not None:
+            self._disk.close()
+
+    def _pending(self, views: Sequence[WindowsView] | None = None) -> PendingWindows:
+        views, groups = self._kept.at_snapshot() if views is None else views, self.context.max_parallelism
         return PendingWindows(views, self._keys, self._grouping, self._target, self._groups, groups)
 
     def _key_shapes(self) -> list[Plain]:
@@ -172,7 +240,8 @@ class WindowsOperator(Operator):
 
     def peek(self, state: str, key: Hashable) -> StoredValue | None:
         """Return the accumulators of all windows of a key, for a live query; None: there are none."""
-        found = self._pending().of_key(key)
+        views = None if self._disk is None else self._disk.views_of(key)
+        found = self._pending(views).of_key(key)
         return stored_value(WINDOWS, self._target, found) if found else None
 
 
