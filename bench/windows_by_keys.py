@@ -2,9 +2,9 @@
 
     python -m bench.windows_by_keys --events 10000000 --keys 100000,1000000,10000000 --json curve.json
 
-Every event has a key that the others before it do not have, until all keys had their turn. Each point is a job in
-a process of its own, with Parquet files as its input and checkpoints every second; half of the events are open
-when most are.
+Every event has a key that the others before it do not have, until all keys had their turn. Each point is a
+job in a process of its own, with Parquet files as its input and checkpoints every second; half of the events
+are open when most are.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def run_point(kind: str, backend: str, folder: Path) -> dict[str, Any]:
     config = {"state.backend.type": backend, "execution.checkpointing.incremental": backend == "rocksdb"}
     env = hg.Environment(parallelism=2, executor=MiniCluster(), config=config)
     env.checkpoints(every="1s", storage=str(folder / "checkpoints"))
-    table = env.read_parquet(folder / "events", uid="in").with_event_time("at", out_of_orderness="4s").to_table()
+    events = env.read_parquet(folder / "events", uid="in").with_event_time("at", out_of_orderness="4s")
+    table = events.to_table()
     counted = table.group_by("key", windows_of(kind)).agg(F.count("*").alias("n"), uid="windows")
     counted.to_stream().sink_to(discard_sink(), uid="out")
     before, wall = time.process_time(), time.monotonic()

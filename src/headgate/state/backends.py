@@ -168,7 +168,7 @@ class ChangelogBackends:
     def chunks(
         self, name: str, target: Target, groups: tuple[int, int], max_parallelism: int
     ) -> ChunkStore | None:
-        """Return what the inner backends give: chunks never change, so a log of changes would be of no use."""
+        """Return what the inner backends give: chunks never change, so a log of changes is of no use."""
         return self._backends.chunks(name, target, groups, max_parallelism)
 
     @property

@@ -71,7 +71,7 @@ def placed_in(schema: pa.Schema) -> bool:
 def chunk_bytes(batch: pa.RecordBatch, number: int, schema: bytes) -> bytes:
     """Return the stored bytes of a chunk; `number`: of its values' type; `schema`: its schema's bytes."""
     padded = schema + b"\0" * (-len(schema) % 8)
-    return _HEAD.pack(number, batch.num_rows, len(schema)) + padded + batch.serialize().to_pybytes()
+    return _HEAD.pack(number, batch.num_rows, len(schema)) + padded + bytes(batch.serialize())
 
 
 def rows_in(data: bytes) -> int:

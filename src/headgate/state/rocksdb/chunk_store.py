@@ -135,8 +135,8 @@ class ChunkStore:
         for key, data in zip(keys, self._store.get_many(keys), strict=True):
             if data is None:
                 raise StorageError(
-                    f"state {self.name!r}: chunk {ChunkKey.of(key)} is missing in {self._directory}; the local "
-                    "disk is damaged, restart the job elsewhere"
+                    f"state {self.name!r}: chunk {ChunkKey.of(key)} is missing in {self._directory}; the "
+                    "local disk is damaged, restart the job elsewhere"
                 )
             found.append(data)
         return found
@@ -185,7 +185,7 @@ class ChunkStore:
     # -- snapshots and restores
 
     def snapshot(self) -> SnapshotPoint | None:
-        """Fix the chunks at this moment; None: none was ever written. StorageError: the local disk refuses."""
+        """Fix the chunks at this moment; None: none was ever written. StorageError: the disk refuses."""
         if self._database is None:
             return None
         self._forget_older_types()

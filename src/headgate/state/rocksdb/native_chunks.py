@@ -1,4 +1,4 @@
-"""Reads chunks of columns out of RocksDB's files of a checkpoint, for an operator that holds them in memory."""
+"""Reads chunks of columns out of a checkpoint's RocksDB files, for an operator that holds them in memory."""
 
 from __future__ import annotations
 

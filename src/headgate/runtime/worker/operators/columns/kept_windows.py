@@ -20,11 +20,16 @@ ROWS = "__rows"
 
 
 class Ended(NamedTuple):
-    """Windows that have ended: a row of keys and accumulators for each, ascending by end; times in ms."""
+    """Windows that have ended: a row of keys and accumulators for each, ascending by end; times in ms.
+
+    `since`: the watermark that they are sent with, as others that have ended may follow, whatever their ends;
+    None: each is sent as of its own end.
+    """
 
     table: pa.Table
     starts: Int64s
     ends: Int64s
+    since: int | None = None
 
 
 class WindowsView(Protocol):

@@ -62,6 +62,11 @@ class Layer:
         self.rows -= len(found)
         return self._table.take(pa.array(found))
 
+    @property
+    def size(self) -> int:
+        """Bytes of the table and what belongs to it."""
+        return int(self._table.nbytes) + 5 * len(self._there)
+
     def left(self) -> tuple[pa.Table, pa.Array]:
         """Return a table, and which of its sessions have not been taken out."""
         return self._table, pa.array(self._there.copy())
@@ -85,7 +90,7 @@ class SessionWindows:
         """Return where the restored sessions of a key group go, which stood at `mark`."""
         if mark > self._mark:
             self._ahead.add(group, mark)
-        return RestoringBy(self._put)
+        return RestoringBy(self.put)
 
     def add(self, rows: pa.Table, marks: Int64s) -> int:
         """Add sessions, of which each came at its watermark of `marks`; return how many rows were late.
@@ -94,12 +99,13 @@ class SessionWindows:
         """
         late = rows.column(END).to_numpy() - 1 <= self._ahead.marks_of(rows, marks)
         if not late.any():
-            self._put(rows.drop_columns(ROWS))
+            self.put(rows.drop_columns(ROWS))
             return 0
-        self._put(rows.filter(pa.array(~late)).drop_columns(ROWS))
-        return self._put_late(rows.filter(pa.array(late)))
+        self.put(rows.filter(pa.array(~late)).drop_columns(ROWS))
+        return self.put_late(rows.filter(pa.array(late)))
 
-    def _put_late(self, rows: pa.Table) -> int:
+    def put_late(self, rows: pa.Table) -> int:
+        """Add late sessions that meet an open one; return how many rows the others have."""
         if not self._layers:
             return int(rows.column(ROWS).to_numpy().sum())
         until = int(rows.column(END).to_numpy().max())
@@ -112,10 +118,11 @@ class SessionWindows:
         )
         merged = _with_late(self._grouping).merged(both)
         lost = merged.column(_LATE).to_numpy() > 0
-        self._put(merged.filter(pa.array(~lost)).drop_columns([ROWS, _LATE]))
+        self.put(merged.filter(pa.array(~lost)).drop_columns([ROWS, _LATE]))
         return int(merged.column(ROWS).to_numpy()[lost].sum())
 
-    def _put(self, table: pa.Table) -> None:
+    def put(self, table: pa.Table) -> None:
+        """Add sessions, of which none is late."""
         if not len(table):
             return
         layers = self._layers
@@ -140,12 +147,16 @@ class SessionWindows:
         until = min(mark, WATERMARK_MAX - 1) + 1
         found = self._grouping.merged(self._taken(np.unique(np.concatenate(ended)), until))
         over = found.column(END).to_numpy() - 1 <= mark
-        self._put(found.filter(pa.array(~over)))
+        self.put(found.filter(pa.array(~over)))
         done = found.filter(pa.array(over)).combine_chunks()
         if not len(done):
             return []
         done = done.take(pa.array(np.argsort(done.column(END).to_numpy(), kind="stable")))
         return [Ended(done, done.column(PANE).to_numpy(), done.column(END).to_numpy())]
+
+    def size(self) -> int:
+        """Return how many bytes the sessions take."""
+        return sum(layer.size for layer in self._layers)
 
     def at_snapshot(self) -> list[WindowsView]:
         """Return all sessions as they are now; later changes do not reach them."""

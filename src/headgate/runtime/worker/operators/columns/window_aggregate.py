@@ -46,20 +46,26 @@ class WindowAggregateOperator(WindowsOperator):
             return SessionWindows(SessionGrouping((PANE, *self._keys), columns), mark, groups)
         return PanedWindows(self._merging, self._times, mark, groups)
 
-    def _windows_on_disk(self, chunks: ChunkStore, mark: int, memory: int) -> WindowsOnDisk | None:
-        if isinstance(self._times, SessionTimes):
-            return None
+    def _windows_on_disk(self, chunks: ChunkStore, mark: int, memory: int) -> WindowsOnDisk:
         # Optional packages are loaded when they are used.
-        from headgate.runtime.worker.operators.columns.spilled import spilled_panes
         from headgate.runtime.worker.operators.columns.spilled.chunk_columns import ChunkColumns
         from headgate.runtime.worker.operators.columns.spilled.spill import Spill
+        from headgate.runtime.worker.operators.columns.spilled.spilled_panes import SpilledPanes
+        from headgate.runtime.worker.operators.columns.spilled.spilled_sessions import SpilledSessions
         from headgate.runtime.worker.operators.columns.spilled.windows_on_disk import WindowsOnDisk
 
-        merging, groups = self._merging, self.context.max_parallelism
-        of_panes = Grouping((PANE, *self._keys), merging.columns)
-        columns = ChunkColumns(self._of_keys, self._values_kept, groups, placed=False, numbered=False)
+        by_pane, groups = (PANE, *self._keys), self.context.max_parallelism
+        sessions = isinstance(self._times, SessionTimes)
+        columns = ChunkColumns(self._of_keys, self._values_kept, groups, placed=sessions, numbered=False)
+        if isinstance(self._times, SessionTimes):
+            grouping = SessionGrouping(by_pane, self._merging.columns)
+            spill = Spill(chunks, columns, grouping.merged)
+            return WindowsOnDisk(
+                SpilledSessions(spill, grouping, mark, memory), spill, grouping.merged, self._pending
+            )
+        of_panes = Grouping(by_pane, self._merging.columns)
         spill = Spill(chunks, columns, of_panes.merged)
-        kept = spilled_panes.SpilledPanes(spill, merging, self._times, mark, memory)
+        kept = SpilledPanes(spill, self._merging, self._times, mark, memory)
         return WindowsOnDisk(kept, spill, of_panes.merged, self._pending)
 
     def _stretches(self, marks: Int64s) -> Iterable[tuple[int, int]]:

@@ -80,10 +80,8 @@ class WindowsOperator(Operator):
         """Return windows without rows, for event time from `mark` on, all of which are held in memory."""
 
     @abstractmethod
-    def _windows_on_disk(self, chunks: ChunkStore, mark: int, memory: int) -> WindowsOnDisk | None:
-        """Return windows without rows, for event time from `mark` on, of which `memory` bytes are in memory;
-        None: there are none of this kind.
-        """
+    def _windows_on_disk(self, chunks: ChunkStore, mark: int, memory: int) -> WindowsOnDisk:
+        """Return windows without rows, for event time from `mark` on; `memory` bytes of them are in memory."""
 
     @abstractmethod
     def _received(self, batch: pa.RecordBatch) -> pa.Table:
@@ -112,7 +110,7 @@ class WindowsOperator(Operator):
         if chunks is None or where.backends is None:
             return self._windows_from(self._mark)
         self._disk = self._windows_on_disk(chunks, self._mark, where.backends.memory_of_columns)
-        return self._windows_from(self._mark) if self._disk is None else self._disk.kept
+        return self._disk.kept
 
     def _fill(self, states: list[OperatorSubtaskState]) -> None:
         """Add the stored windows of former subtasks, each group's as far in event time as it had got."""
@@ -128,13 +126,14 @@ class WindowsOperator(Operator):
         with open_restore(
             stored, {WINDOWS: self._target}, self._groups, where.max_parallelism, takes_native=True
         ) as restore:
-            for state, mark, base in zip(states, marks, restore.bases, strict=True):
+            for state, mark in zip(states, marks, strict=True):
                 self._note_groups(state, mark, ahead)
+            if restore.native:
+                self._fill_natively(restore.native)
+            for mark, base in zip(marks, restore.bases, strict=True):
                 for entries in (entries for section in base for entries in section.entries(restore.groups)):
                     into = self._kept.of_group(entries.group, ahead.get(entries.group, mark))
                     self._restored.load(into, entries.keys, entries.values)
-            if restore.native:
-                self._fill_natively(restore.native)
 
     def _note_groups(self, state: OperatorSubtaskState, mark: int, ahead: dict[int, int]) -> None:
         """Note how far the groups whose windows are in RocksDB's files had got."""
@@ -191,20 +190,20 @@ class WindowsOperator(Operator):
         results, rows = [], 0
         with failing_clearly(self.context, "a window"):
             for ended in self._kept.reached(mark):
-                found = self._results(ended)
-                results.append(found)
-                rows += found[0].num_rows
+                columns, at = self._results(ended)
+                # As of a timer: they come before the watermark that their windows waited for.
+                marks = at - 1 if ended.since is None else np.full(len(at), ended.since)
+                results.append(ArrowBatch(columns, at, marks))
+                rows += len(at)
                 if rows >= SENT_TOGETHER:
                     self._send(results)
                     results, rows = [], 0
         if rows:
             self._send(results)
 
-    def _send(self, results: list[tuple[pa.RecordBatch, Int64s]]) -> None:
-        columns = pa.concat_batches([columns for columns, _ in results])
-        at = np.concatenate([times for _, times in results])
-        # As of a timer: they come before the watermark that their windows waited for.
-        self.next.process(ArrowBatch(columns, at, at - 1))
+    def _send(self, results: list[ArrowBatch]) -> None:
+        whole = pa.concat_batches([each.columns for each in results])
+        self.next.process(ArrowBatch(whole, *map(np.concatenate, zip(*map(_times, results), strict=True))))
 
     def measured(self) -> dict[str, int]:
         """Return how many records came too late for their windows."""
@@ -243,6 +242,12 @@ class WindowsOperator(Operator):
         views = None if self._disk is None else self._disk.views_of(key)
         found = self._pending(views).of_key(key)
         return stored_value(WINDOWS, self._target, found) if found else None
+
+
+def _times(batch: ArrowBatch) -> tuple[Int64s, Int64s]:
+    assert batch.timestamps is not None
+    assert batch.watermarks is not None
+    return batch.timestamps, batch.watermarks
 
 
 def window_column(starts: Int64s, ends: Int64s) -> pa.Array:

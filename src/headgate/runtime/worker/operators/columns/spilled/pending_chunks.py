@@ -1,4 +1,4 @@
-"""A snapshot of windows in RocksDB: chunks on the local disk and tables in memory, stored in the background."""
+"""A snapshot of windows in RocksDB: chunks on the local disk and tables in memory, stored later on."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from headgate.state.targets import Target
 class PendingChunks:
     """The windows of a subtask as they were at the snapshot point.
 
-    `memory`: tables with the column `PANE`. `rows`: how many rows there are, about. `native`: stores RocksDB's
-    own files, which hold all then; None: a checkpoint is a blob.
+    `memory`: tables with the column `PANE`. `rows`: how many rows there are, about. `native`: stores
+    RocksDB's own files, which hold all then; None: a checkpoint is a blob.
     """
 
     point: SnapshotPoint

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 
 from headgate.runtime.worker.operators.columns.spilled.chunk_columns import ChunkColumns
@@ -28,9 +29,10 @@ class Spill:
     def __init__(self, chunks: ChunkStore, columns: ChunkColumns, merge: Merge | None) -> None:
         self.chunks, self.columns, self._merge = chunks, columns, merge
 
-    def write(self, table: pa.Table) -> None:
-        """Store the rows of a table, which have the column `PANE`."""
-        pieces = list(self.columns.pieces(table))
+    def write(self, table: pa.Table, place: int | None = None) -> None:
+        """Store the rows of a table with the column `PANE` at `place`; None: each at its pane."""
+        places = None if place is None else np.full(len(table), place, dtype=np.int64)
+        pieces = list(self.columns.pieces(table, places))
         self.chunks.add(pieces)
         if self._merge is not None:
             for piece in pieces:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -61,6 +61,13 @@ class SpilledWindows:
         self._let_go()
         if tables:
             self._spill.write(pa.concat_tables(map(self._spill.columns.in_order, tables)))
+
+    def store_all(self) -> None:
+        """Store all that is in memory, for a snapshot."""
+        self.spill()
+
+    def stored(self) -> None:
+        """Do nothing: what was stored stays."""
 
     def restored(self) -> None:
         """Do nothing: chunks are looked for when they are wanted."""
@@ -134,9 +141,10 @@ class SpilledPanes(SpilledWindows):
         places = self._places(start, end)
         if places:
             portions = self._spill.portions(places, memory)
-            found = (self._grouping.merged(portion).combine_chunks() for portion in portions)
+            merged = self._grouping.merged
+            found: Iterable[pa.Table] = (merged(portion).combine_chunks() for portion in portions)
         else:
-            found = iter([] if memory is None else [memory])
+            found = [] if memory is None else [memory]
         for each in found:
             whole = self._not_gone(each, end)
             if len(whole):
@@ -179,7 +187,7 @@ class SpilledRows(SpilledWindows):
 
     def reached(self, mark: int) -> Iterator[Ended]:
         """Yield the rows of windows that end until the watermark `mark`, some key groups at a time."""
-        self._mark = mark
+        before, self._mark = self._mark, mark
         self._ahead.reached(mark)
         places = self._places(WATERMARK_MIN, mark + 1)
         found = self._memory.reached(mark)
@@ -189,7 +197,7 @@ class SpilledRows(SpilledWindows):
         memory = found[0].table if found else None
         for portion in self._spill.portions(places, memory):
             last = portion.column(PANE).to_numpy()
-            yield Ended(portion, last, last + 1)
+            yield Ended(portion, last, last + 1, before)
         self._chunks.drop(places)
 
     def at_snapshot(self) -> list[WindowsView]:

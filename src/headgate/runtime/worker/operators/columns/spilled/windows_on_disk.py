@@ -27,8 +27,11 @@ from headgate.state.targets import Target
 class SpillingWindows(KeptWindows, Protocol):
     """Windows of which what is over a budget is stored as chunks."""
 
-    def spill(self) -> None:
-        """Store all that is in memory."""
+    def store_all(self) -> None:
+        """Store all that is in memory, before a snapshot."""
+
+    def stored(self) -> None:
+        """Note that the snapshot was taken."""
 
     def restored(self) -> None:
         """Note that chunks were restored."""
@@ -37,8 +40,8 @@ class SpillingWindows(KeptWindows, Protocol):
 class WindowsOnDisk:
     """Windows, `kept`, and the chunks that they share with snapshots.
 
-    `merge` merges rows of equal keys and panes; None: they stay several. `pending` gives a snapshot of what is
-    in memory alone.
+    `merge` merges rows of equal keys and panes; None: they stay several. `pending` gives a snapshot of what
+    is in memory alone.
     """
 
     def __init__(
@@ -62,20 +65,23 @@ class WindowsOnDisk:
         `completed`: newest complete checkpoint, to whose files it may refer; 0: to none; None: a savepoint.
         """
         if self._chunks.incremental:
-            self.kept.spill()
+            self.kept.store_all()
         try:
             point = self._chunks.snapshot()
         except StorageError as error:
             return FailedSnapshot(error)
+        finally:
+            self.kept.stored()
         if point is None:
             return self._pending()
-        native = None
+        native, memory = None, list[pa.Table]()
         if self._chunks.incremental:
             uploads = self._chunks.no_uploads() if completed is None else self._chunks.uploads
             native = PendingNativeSnapshot(
                 point, checkpoint=checkpoint, completed=completed or 0, uploads=uploads
             )
-        memory = [table for view in self.kept.at_snapshot() for table in view.tables()]
+        else:
+            memory = [table for view in self.kept.at_snapshot() for table in view.tables()]
         rows = self._chunks.rows + sum(map(len, memory))
         columns, target = self._spill.columns, self._chunks.target
         return PendingChunks(point, memory, rows, columns, self._merge, target, native)

@@ -171,9 +171,8 @@ def test_rows_on_disk_are_those_in_memory(
 
 def rows_of(ended: Iterable[Ended]) -> list[str]:
     """All rows; which of a window come first is not said."""
-    return sorted(
-        str(row) for each in ended for row in each.table.select([PANE, "k", "j", "n", "top"]).to_pylist()
-    )
+    names = [PANE, "k", "j", "n", "top"]
+    return sorted(str(row) for each in ended for row in each.table.select(names).to_pylist())
 
 
 @pytest.mark.usefixtures("small")
@@ -191,16 +190,15 @@ def test_a_large_window_comes_in_portions(tmp_path: Path) -> None:
 
 
 def test_a_window_of_many_batches_has_few_chunks(tmp_path: Path) -> None:
-    """A key that comes 500 times, each time stored at once."""
+    """A key that comes 100 times, each time stored at once."""
     chunks, times = store(tmp_path / "s"), TIMES[0]
     spill = Spill(chunks, columns(), Grouping((PANE, *GROUPING.keys), GROUPING.columns).merged)
     windows = SpilledPanes(spill, GROUPING, times, 0, 1)
-    for number in range(500):
+    for number in range(100):
         windows.add(table([("a", 1, 5, number)], times), np.zeros(1, dtype=np.int64))
         windows.spill()
-    assert (
-        len(spill.tables(int(groups_of_rows(table([("a", 1, 5, 0)], times), KEYS.names, GROUPS)[0]), [0])) < 8
-    )
+    group = int(groups_of_rows(table([("a", 1, 5, 0)], times), KEYS.names, GROUPS)[0])
+    assert len(spill.tables(group, [0])) < 8
     (ended,) = windows.reached(19)
-    assert ended.table.to_pylist() == [{"k": "a", "j": 1, "n": 500, "top": 499}]
+    assert ended.table.to_pylist() == [{"k": "a", "j": 1, "n": 100, "top": 99}]
     chunks.close()
