@@ -58,7 +58,7 @@ class Job:
         local = {"state.backend.rocksdb.localdir": str(folder / "local"), **more}
         config = {**TINY, "restart-strategy.type": "none", **BACKENDS[backend], **local}
         self.env = environment(parallelism, config)
-        self.env.checkpoints(every="20ms", storage=str(folder / "checkpoints"))
+        self.env.checkpoints(every="100ms", storage=str(folder / "checkpoints"))
         stream = self.env.from_source(self.valve, uid="in").with_event_time("at", out_of_orderness="15s")
         EVERY[kind][0](stream.to_table(SCHEMA)).write_json(str(folder / "out"), uid="out")
 

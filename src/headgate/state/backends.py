@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import re
 import shutil
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -23,9 +22,7 @@ from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.stored.families import own_prefix
 
 if TYPE_CHECKING:
-    from headgate.state.rocksdb.chunk_store import ChunkStore
     from headgate.state.rocksdb.rocksdb_memory import RocksMemory
-    from headgate.state.targets import Target
 
 HASHMAP, ROCKSDB = "hashmap", "rocksdb"
 _FOLDER = re.compile(r"headgate-state-(?P<host>.+)-(?P<pid>\d+)-[^-]+")
@@ -39,17 +36,6 @@ class StateBackends(Protocol):
     ) -> KeyedBackend:
         """Return an empty backend for the declared states of one subtask and its first and last key group."""
 
-    def chunks(
-        self, name: str, target: Target, groups: tuple[int, int], max_parallelism: int
-    ) -> ChunkStore | None:
-        """Return an empty store of chunks of columns for the state `name` of one subtask; None: it is to be
-        held in memory.
-        """
-
-    @property
-    def memory_of_columns(self) -> int:
-        """Bytes that an operator subtask holds in memory of a state of columns before it stores them."""
-
 
 class HeapBackends:
     """Makes backends that keep state as Python objects: fast, and bounded by memory."""
@@ -59,17 +45,6 @@ class HeapBackends:
     ) -> TableBackend:
         """Return an empty backend in memory for a subtask; `groups`: its first and last key group."""
         return HeapKeyedBackend(descriptors, *groups, max_parallelism)
-
-    def chunks(
-        self, name: str, target: Target, groups: tuple[int, int], max_parallelism: int
-    ) -> ChunkStore | None:
-        """Return None: columns are held in memory, too."""
-        return None
-
-    @property
-    def memory_of_columns(self) -> int:
-        """No bound."""
-        return sys.maxsize
 
     def to_build_on(self) -> HeapBackends:
         """Return a factory of backends that a changelog can be put around: this one itself."""
@@ -89,7 +64,7 @@ class RocksBackends:
     timers_on_disk: bool = False  # timers are in RocksDB, and only the next ones in memory too
     eager_migration: bool = False  # rewrite values of older types before processing begins
     map_entries: bool = True  # entries of large maps are stored one by one, where the keys' type allows it
-    memory_of_columns: int = WINDOWS_MEMORY.default  # held by a subtask before columns are stored, in bytes
+    windows_bytes: int = WINDOWS_MEMORY.default  # of windows of columns, before a subtask stores them
     _memory: RocksMemory | None = field(default=None, init=False)
 
     def open(
@@ -99,29 +74,20 @@ class RocksBackends:
         # Optional packages are loaded when they are used.
         from headgate.state.rocksdb.backend import RocksKeyedBackend
 
-        memory = self._shared_memory()
         return RocksKeyedBackend(
             descriptors,
             *groups,
             max_parallelism,
-            directory=self._new_directory(),
-            memory=memory,
+            memory=self.shared_memory(),
+            directory=self.new_directory(),
             incremental=self.incremental,
             timers_on_disk=self.timers_on_disk,
             eager_migration=self.eager_migration,
             map_entries=self.map_entries,
         )
 
-    def chunks(self, name: str, target: Target, groups: tuple[int, int], max_parallelism: int) -> ChunkStore:
-        """Return an empty store of chunks of columns in a RocksDB database, made when it is needed."""
-        from headgate.state.rocksdb.chunk_store import ChunkStore
-
-        memory, directory = self._shared_memory(), self._new_directory
-        return ChunkStore(
-            name, target, groups, max_parallelism, directory, memory, incremental=self.incremental
-        )
-
-    def _shared_memory(self) -> RocksMemory:
+    def shared_memory(self) -> RocksMemory:
+        """Return the bound of all databases of the worker; the first call drops dead processes' folders."""
         from headgate.state.rocksdb.rocksdb_memory import RocksMemory
 
         if self._memory is None:
@@ -134,7 +100,8 @@ class RocksBackends:
     def _local(self) -> Path:
         return Path(self.local or tempfile.gettempdir())
 
-    def _new_directory(self) -> Path:
+    def new_directory(self) -> Path:
+        """Make and return the folder of one database."""
         return Path(tempfile.mkdtemp(prefix=own_prefix(), dir=self._local))
 
     def to_build_on(self) -> RocksBackends:
@@ -154,27 +121,16 @@ class ChangelogBackends:
     def __init__(
         self, backends: HeapBackends | RocksBackends, materialize_ms: int, clock: Clock, restored: int
     ) -> None:
-        self._backends, self._materialize_ms = backends.to_build_on(), materialize_ms
+        self.inner, self._materialize_ms = backends.to_build_on(), materialize_ms
         self._clock, self._restored = clock, restored
 
     def open(
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
     ) -> KeyedBackend:
         """Return an empty backend with a changelog for one operator subtask."""
-        backend = self._backends.open(descriptors, groups, max_parallelism)
+        backend = self.inner.open(descriptors, groups, max_parallelism)
         now_ms = self._clock.monotonic_ms
         return ChangelogBackend(backend, descriptors, self._materialize_ms, now_ms, self._restored)
-
-    def chunks(
-        self, name: str, target: Target, groups: tuple[int, int], max_parallelism: int
-    ) -> ChunkStore | None:
-        """Return what the inner backends give: chunks never change, so a log of changes is of no use."""
-        return self._backends.chunks(name, target, groups, max_parallelism)
-
-    @property
-    def memory_of_columns(self) -> int:
-        """Bytes that an operator subtask holds in memory of a state of columns before it stores them."""
-        return self._backends.memory_of_columns
 
 
 def backends_for(
@@ -185,7 +141,7 @@ def backends_for(
     *,
     timers_on_disk: bool = False,
     eager_migration: bool = False,
-    memory_of_columns: int = WINDOWS_MEMORY.default,
+    windows_bytes: int = WINDOWS_MEMORY.default,
 ) -> HeapBackends | RocksBackends:
     """Return the factory of `kind`: "hashmap", or "rocksdb" with the other arguments; else ConfigError."""
     if kind == HASHMAP:
@@ -196,12 +152,7 @@ def backends_for(
             f"expected {HASHMAP} or {ROCKSDB}"
         )
     return RocksBackends(
-        memory_bytes,
-        local,
-        incremental,
-        timers_on_disk=timers_on_disk,
-        eager_migration=eager_migration,
-        memory_of_columns=memory_of_columns,
+        memory_bytes, local, incremental, timers_on_disk, eager_migration, windows_bytes=windows_bytes
     )
 
 

@@ -123,7 +123,7 @@ class Assembler:
             settings.incremental,
             timers_on_disk=settings.rocksdb_timers,
             eager_migration=settings.rocksdb_eager_migration,
-            memory_of_columns=settings.rocksdb_windows_bytes,
+            windows_bytes=settings.rocksdb_windows_bytes,
         )
         self._backends: StateBackends = backends
         if settings.changelog:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headgate.common.errors import InternalError, StorageError
 from headgate.common.process.children import OwnProcess
+from headgate.common.settings.options import WINDOWS_MEMORY
 from headgate.state.rocksdb.chunk_bytes import ChunkKey, Piece, chunk_bytes, read_chunk, rows_in
 from headgate.state.rocksdb.chunk_layout import ColumnChunks
 from headgate.state.rocksdb.database import ColumnStore, Database, remove_tree
@@ -40,6 +41,7 @@ class ChunkStore:
 
     The database is made with the first chunk. `directory` gives its folder, for this subtask of this attempt
     alone; :meth:`close` removes it. `incremental`: snapshots store RocksDB's own files, the new ones only.
+    `held_bytes`: how much its owner may hold in memory before it stores it.
     """
 
     def __init__(
@@ -52,8 +54,10 @@ class ChunkStore:
         memory: RocksMemory,
         *,
         incremental: bool,
+        held_bytes: int = WINDOWS_MEMORY.default,
     ) -> None:
         self.name, self.target, self.incremental = name, target, incremental
+        self.held_bytes = held_bytes
         self.groups, self.max_parallelism = groups, max_parallelism
         self._new_directory, self._memory = directory, memory
         self._directory: Path | None = None

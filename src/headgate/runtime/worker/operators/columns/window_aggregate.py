@@ -46,7 +46,7 @@ class WindowAggregateOperator(WindowsOperator):
             return SessionWindows(SessionGrouping((PANE, *self._keys), columns), mark, groups)
         return PanedWindows(self._merging, self._times, mark, groups)
 
-    def _windows_on_disk(self, chunks: ChunkStore, mark: int, memory: int) -> WindowsOnDisk:
+    def _windows_on_disk(self, chunks: ChunkStore, mark: int) -> WindowsOnDisk:
         # Optional packages are loaded when they are used.
         from headgate.runtime.worker.operators.columns.spilled.chunk_columns import ChunkColumns
         from headgate.runtime.worker.operators.columns.spilled.spill import Spill
@@ -61,11 +61,14 @@ class WindowAggregateOperator(WindowsOperator):
             grouping = SessionGrouping(by_pane, self._merging.columns)
             spill = Spill(chunks, columns, grouping.merged)
             return WindowsOnDisk(
-                SpilledSessions(spill, grouping, mark, memory), spill, grouping.merged, self._pending
+                SpilledSessions(spill, grouping, mark, chunks.held_bytes),
+                spill,
+                grouping.merged,
+                self._pending,
             )
         of_panes = Grouping(by_pane, self._merging.columns)
         spill = Spill(chunks, columns, of_panes.merged)
-        kept = SpilledPanes(spill, self._merging, self._times, mark, memory)
+        kept = SpilledPanes(spill, self._merging, self._times, mark, chunks.held_bytes)
         return WindowsOnDisk(kept, spill, of_panes.merged, self._pending)
 
     def _stretches(self, marks: Int64s) -> Iterable[tuple[int, int]]:

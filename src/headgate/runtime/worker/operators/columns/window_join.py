@@ -49,7 +49,7 @@ class WindowJoinOperator(WindowsOperator):
     def _windows_from(self, mark: int) -> KeptWindows:
         return KeptRows(self._keys, mark, self.context.max_parallelism)
 
-    def _windows_on_disk(self, chunks: ChunkStore, mark: int, memory: int) -> WindowsOnDisk:
+    def _windows_on_disk(self, chunks: ChunkStore, mark: int) -> WindowsOnDisk:
         # Optional packages are loaded when they are used.
         from headgate.runtime.worker.operators.columns.spilled.chunk_columns import ChunkColumns
         from headgate.runtime.worker.operators.columns.spilled.spill import Spill
@@ -59,7 +59,7 @@ class WindowJoinOperator(WindowsOperator):
         groups = self.context.max_parallelism
         columns = ChunkColumns(self._of_keys, self._values_kept, groups, placed=False, numbered=True)
         spill = Spill(chunks, columns, None)
-        kept = SpilledRows(spill, self._keys, mark, memory)
+        kept = SpilledRows(spill, self._keys, mark, chunks.held_bytes)
         return WindowsOnDisk(kept, spill, None, self._pending)
 
     def _received(self, batch: pa.RecordBatch) -> pa.Table:

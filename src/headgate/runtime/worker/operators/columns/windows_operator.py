@@ -32,6 +32,7 @@ from headgate.runtime.worker.operators.function_state import FunctionState
 from headgate.runtime.worker.operators.keyed_state import PendingKeyedState, earlier_state
 from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, StateTypes
 from headgate.state.backend import StoredValue
+from headgate.state.chunk_stores import chunk_store_of
 from headgate.state.snapshots import OperatorSubtaskState
 from headgate.state.state_names import Claims
 from headgate.state.stored.restoring import open_restore
@@ -80,8 +81,8 @@ class WindowsOperator(Operator):
         """Return windows without rows, for event time from `mark` on, all of which are held in memory."""
 
     @abstractmethod
-    def _windows_on_disk(self, chunks: ChunkStore, mark: int, memory: int) -> WindowsOnDisk:
-        """Return windows without rows, for event time from `mark` on; `memory` bytes of them are in memory."""
+    def _windows_on_disk(self, chunks: ChunkStore, mark: int) -> WindowsOnDisk:
+        """Return windows without rows, for event time from `mark` on, most of which may be in `chunks`."""
 
     @abstractmethod
     def _received(self, batch: pa.RecordBatch) -> pa.Table:
@@ -104,12 +105,10 @@ class WindowsOperator(Operator):
 
     def _opened(self) -> KeptWindows:
         where = self.context
-        chunks = None
-        if where.backends is not None:
-            chunks = where.backends.chunks(WINDOWS, self._target, self._groups, where.max_parallelism)
-        if chunks is None or where.backends is None:
+        chunks = chunk_store_of(where.backends, WINDOWS, self._target, self._groups, where.max_parallelism)
+        if chunks is None:
             return self._windows_from(self._mark)
-        self._disk = self._windows_on_disk(chunks, self._mark, where.backends.memory_of_columns)
+        self._disk = self._windows_on_disk(chunks, self._mark)
         return self._disk.kept
 
     def _fill(self, states: list[OperatorSubtaskState]) -> None:

@@ -1,9 +1,9 @@
 """Session windows with what is over a budget in RocksDB: those that end soon and new ones are in memory.
 
 Sessions that end until the event time `_loaded` are all in memory. Of the others those that came lately are,
-the rest lies in chunks by key group. When the watermark passes `_loaded`, each group's chunks are read, merged
-with what is in memory of the group, and written again without what ends soon. So a watermark in between reads
-nothing.
+the rest lies in chunks by key group. When the watermark passes `_loaded`, each group's chunks are read, and
+merged with what is in memory of the group; then they are written again without what ends soon. So a watermark
+in between reads nothing.
 
 No session in memory that ends until `_loaded` touches one in a chunk: else it would go out too early. What
 comes in and ends that soon, which is long after its time, takes what it touches out of the chunks.
@@ -214,7 +214,7 @@ class SpilledSessions(SpilledWindows):
 
 
 def _ended(tables: list[pa.Table], before: int) -> Iterator[Ended]:
-    """Yield sessions that are over. They are sent as of the watermark `before`, as earlier ones may follow."""
+    """Yield sessions that are over, to be sent as of the watermark `before`: earlier ones may follow."""
     if any(map(len, tables)):
         whole = pa.concat_tables(tables)
         whole = whole.take(pa.array(np.argsort(_ends(whole), kind="stable"))).combine_chunks()
