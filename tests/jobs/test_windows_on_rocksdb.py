@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from mini_jobs import TINY, environment
+from mini_jobs import RESTART_AT_ONCE, TINY, Halting, environment
 from running_jobs import Valve, wait_until
 from test_kinds_of_windows import ALL, KINDS, NUMBERS, ROWS, SCHEMA, Answer, published
 
@@ -52,14 +52,17 @@ class Job:
         parallelism: int,
         backend: str,
         limit: float = float("inf"),
+        halting_at: int | None = None,
         **more: Any,
     ) -> None:
-        self.valve = Valve(next(NUMBERS), limit, *ROWS)
+        source: Any = Valve(next(NUMBERS), limit, *ROWS)
+        if halting_at is not None:
+            source = Halting(next(NUMBERS), halting_at, *ROWS)
         local = {"state.backend.rocksdb.localdir": str(folder / "local"), **more}
         config = {**TINY, "restart-strategy.type": "none", **BACKENDS[backend], **local}
         self.env = environment(parallelism, config)
         self.env.checkpoints(every="100ms", storage=str(folder / "checkpoints"))
-        stream = self.env.from_source(self.valve, uid="in").with_event_time("at", out_of_orderness="15s")
+        stream = self.env.from_source(source, uid="in").with_event_time("at", out_of_orderness="15s")
         EVERY[kind][0](stream.to_table(SCHEMA)).write_json(str(folder / "out"), uid="out")
 
 
@@ -107,4 +110,13 @@ def test_windows_go_on_with_another_backend_and_parallelism(
     """Open windows are in the savepoint once, whatever its form."""
     start = stopped(Job(tmp_path, kind, 2, before, 90), tmp_path, form)
     Job(tmp_path, kind, parallelism, after).env.execute("windows", restore_from=start)
+    assert published(tmp_path) == EVERY[kind][1]()
+
+
+@pytest.mark.parametrize("backend", ["rocksdb", "incremental"])
+@pytest.mark.parametrize("kind", EVERY)
+def test_windows_are_whole_after_a_crash(tmp_path: Path, kind: str, backend: str) -> None:
+    """The job goes on from a checkpoint, which may refer to files of an earlier one."""
+    job = Job(tmp_path, kind, 2, backend, halting_at=90, **RESTART_AT_ONCE)
+    job.env.execute("windows")
     assert published(tmp_path) == EVERY[kind][1]()

@@ -81,10 +81,6 @@ class ChunkStore:
         """Return the key groups that have chunks at some places, ascending."""
         return sorted({group for place in places for group in self._chunks.get(place, ())})
 
-    def rows_at(self, group: int, places: Iterable[int]) -> int:
-        """Return how many rows a key group has at some places."""
-        return sum(each.rows for place in places for each in self._chunks.get(place, {}).get(group, ()))
-
     def sizes(self, group: int, place: int) -> list[int]:
         """Return how many rows each chunk of a group and place has, in the order of their writing."""
         return [each.rows for each in self._chunks.get(place, {}).get(group, ())]
