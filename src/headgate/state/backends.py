@@ -15,7 +15,7 @@ from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.common.errors import ConfigError
 from headgate.common.ports import Clock
 from headgate.common.process.processes import process_lives
-from headgate.common.settings.options import STATE_BACKEND
+from headgate.common.settings.options import STATE_BACKEND, WINDOWS_MEMORY
 from headgate.state.backend import KeyedBackend, TableBackend
 from headgate.state.changelog.backend import ChangelogBackend
 from headgate.state.heap.backend import HeapKeyedBackend
@@ -64,6 +64,7 @@ class RocksBackends:
     timers_on_disk: bool = False  # timers are in RocksDB, and only the next ones in memory too
     eager_migration: bool = False  # rewrite values of older types before processing begins
     map_entries: bool = True  # entries of large maps are stored one by one, where the keys' type allows it
+    windows_bytes: int = WINDOWS_MEMORY.default  # of windows of columns, before a subtask stores them
     _memory: RocksMemory | None = field(default=None, init=False)
 
     def open(
@@ -72,24 +73,36 @@ class RocksBackends:
         """Return an empty backend in a new RocksDB database; the first call drops dead processes' folders."""
         # Optional packages are loaded when they are used.
         from headgate.state.rocksdb.backend import RocksKeyedBackend
-        from headgate.state.rocksdb.rocksdb_memory import RocksMemory
 
-        local = Path(self.local or tempfile.gettempdir())
-        if self._memory is None:
-            local.mkdir(parents=True, exist_ok=True)
-            remove_abandoned(local)
-            self._memory = RocksMemory(self.memory_bytes)
         return RocksKeyedBackend(
             descriptors,
             *groups,
             max_parallelism,
-            directory=Path(tempfile.mkdtemp(prefix=own_prefix(), dir=local)),
-            memory=self._memory,
+            memory=self.shared_memory(),
+            directory=self.new_directory(),
             incremental=self.incremental,
             timers_on_disk=self.timers_on_disk,
             eager_migration=self.eager_migration,
             map_entries=self.map_entries,
         )
+
+    def shared_memory(self) -> RocksMemory:
+        """Return the bound of all databases of the worker; the first call drops dead processes' folders."""
+        from headgate.state.rocksdb.rocksdb_memory import RocksMemory
+
+        if self._memory is None:
+            self._local.mkdir(parents=True, exist_ok=True)
+            remove_abandoned(self._local)
+            self._memory = RocksMemory(self.memory_bytes)
+        return self._memory
+
+    @property
+    def _local(self) -> Path:
+        return Path(self.local or tempfile.gettempdir())
+
+    def new_directory(self) -> Path:
+        """Make and return the folder of one database."""
+        return Path(tempfile.mkdtemp(prefix=own_prefix(), dir=self._local))
 
     def to_build_on(self) -> RocksBackends:
         """Return a factory of backends that a changelog can be put around: like this one, but each map is
@@ -108,14 +121,14 @@ class ChangelogBackends:
     def __init__(
         self, backends: HeapBackends | RocksBackends, materialize_ms: int, clock: Clock, restored: int
     ) -> None:
-        self._backends, self._materialize_ms = backends.to_build_on(), materialize_ms
+        self.inner, self._materialize_ms = backends.to_build_on(), materialize_ms
         self._clock, self._restored = clock, restored
 
     def open(
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
     ) -> KeyedBackend:
         """Return an empty backend with a changelog for one operator subtask."""
-        backend = self._backends.open(descriptors, groups, max_parallelism)
+        backend = self.inner.open(descriptors, groups, max_parallelism)
         now_ms = self._clock.monotonic_ms
         return ChangelogBackend(backend, descriptors, self._materialize_ms, now_ms, self._restored)
 
@@ -128,6 +141,7 @@ def backends_for(
     *,
     timers_on_disk: bool = False,
     eager_migration: bool = False,
+    windows_bytes: int = WINDOWS_MEMORY.default,
 ) -> HeapBackends | RocksBackends:
     """Return the factory of `kind`: "hashmap", or "rocksdb" with the other arguments; else ConfigError."""
     if kind == HASHMAP:
@@ -138,7 +152,7 @@ def backends_for(
             f"expected {HASHMAP} or {ROCKSDB}"
         )
     return RocksBackends(
-        memory_bytes, local, incremental, timers_on_disk=timers_on_disk, eager_migration=eager_migration
+        memory_bytes, local, incremental, timers_on_disk, eager_migration, windows_bytes=windows_bytes
     )
 
 

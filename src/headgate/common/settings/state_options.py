@@ -262,6 +262,13 @@ ROCKSDB_MEMORY: Final = ConfigOption(
     256 * 1024 * 1024,
     "Memory that all RocksDB states of one worker share for blocks and write buffers.",
 )
+WINDOWS_MEMORY: Final = ConfigOption(
+    "state.backend.rocksdb.memory.windows",
+    MemorySize(low_bytes=1024),
+    64 * 1024 * 1024,
+    "With state in RocksDB, what each subtask of an operator with windows of columns holds of them in memory "
+    "before it writes them to RocksDB.",
+)
 ROCKSDB_LOCAL_DIR: Final = optional_text(
     "state.backend.rocksdb.localdir",
     "Folder on a local disk of each worker for RocksDB's files; none is the folder for temporary files.",

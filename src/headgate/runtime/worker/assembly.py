@@ -123,6 +123,7 @@ class Assembler:
             settings.incremental,
             timers_on_disk=settings.rocksdb_timers,
             eager_migration=settings.rocksdb_eager_migration,
+            windows_bytes=settings.rocksdb_windows_bytes,
         )
         self._backends: StateBackends = backends
         if settings.changelog:

@@ -22,6 +22,7 @@ from headgate.serde.codecs.dynamic import encode_tagged
 from headgate.serde.codecs.type_codec import FormSerializer
 from headgate.serde.composites import MapSerializer
 from headgate.serde.serializer import TypeSerializer
+from headgate.state.rocksdb.chunk_layout import COLUMN_CHUNKS, ColumnChunks
 from headgate.state.rocksdb.database import ColumnStore
 from headgate.state.rocksdb.key_bytes import groups_range, one_form, prefix_length, whole_number
 from headgate.state.rocksdb.value_layout import (
@@ -263,6 +264,7 @@ LAYOUTS: Final[dict[int, Callable[[Versions], VersionedValues]]] = {
     PLAIN_VALUES: PlainValues,
     VERSIONED_VALUES: VersionedValues,
     MAP_ENTRIES: MapEntries,
+    COLUMN_CHUNKS: ColumnChunks,
 }
 """Number of a format in checkpoints -> the layout that reads it; all formats that this Headgate reads."""
 

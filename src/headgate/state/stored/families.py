@@ -20,8 +20,8 @@ from headgate.state.stored.contract import TIMER_CODEC, OpenSection, SectionCode
 from headgate.state.targets import Target, timers_target
 
 if TYPE_CHECKING:
-    from headgate.state.rocksdb.database import Database
-    from headgate.state.rocksdb.value_layout import Row
+    from headgate.state.rocksdb.database import ColumnStore, Database
+    from headgate.state.rocksdb.value_layout import Row, VersionedValues
     from headgate.state.rocksdb.value_versions import StoredVersions
     from headgate.state.stored.native_restore import Source
 
@@ -66,7 +66,7 @@ class Families:
         for name, layout in layouts.items():
             codec = values.codec(described(name, targets[name].schema))
             if codec is not None:
-                rows = partial(layout.rows, database.stores[name])
+                rows = _rows_of(layout, database.stores[name], values.advice)
                 entries = partial(self._entries, rows, targets[name], codec)
                 found.append(OpenSection(name, False, codec, entries))
         for name in timers:
@@ -104,6 +104,16 @@ class Families:
         for found in chunks():
             if found.group in groups:
                 yield found._replace(size=int(self._entry_bytes * len(found.keys)))
+
+
+def _rows_of(
+    layout: VersionedValues, store: ColumnStore, advice: str
+) -> Callable[[tuple[int, int]], Iterable[Row]]:
+    from headgate.state.rocksdb.chunk_layout import ColumnChunks
+
+    if advice and isinstance(layout, ColumnChunks):  # a restore merges what is stored in parts, others do not
+        return partial(layout.whole_rows, store, advice)
+    return partial(layout.rows, store)
 
 
 def own_prefix() -> str:

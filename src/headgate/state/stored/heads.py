@@ -144,7 +144,7 @@ def stored_keys(
     if keyed.native is not None and not too_large(keyed):
         with _database(files, keyed, keyed.native) as database:
             for name, store in database.stores.items():
-                yield name, _native_keys(store, name in TIMER_SECTIONS)
+                yield name, _native_keys(store, name, keyed.native)
 
 
 def _keys_of_table(table: OpenTable, domain: str | None) -> Keys:
@@ -164,10 +164,15 @@ def _keys_of_section(blob: BlobReader, body: int, section: Section) -> Keys:
         yield keys_and_values(section, chunk, part)[0]
 
 
-def _native_keys(store: ColumnStore, timers: bool) -> Keys:
+def _native_keys(store: ColumnStore, name: str, native: NativeFiles) -> Keys:
+    from headgate.state.rocksdb.chunk_layout import COLUMN_CHUNKS, chunk_keys
     from headgate.state.rocksdb.key_bytes import key_of, prefix_length
     from headgate.state.rocksdb.timer_queue import timer_of
 
+    if native.details.get("formats", {}).get(name) == COLUMN_CHUNKS:
+        yield from chunk_keys(store)
+        return
+    timers = name in TIMER_SECTIONS
     entries = iter(store.items())
     while portion := list(islice(entries, _PORTION)):
         if timers:

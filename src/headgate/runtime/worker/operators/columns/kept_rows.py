@@ -44,18 +44,19 @@ class KeptRows:
         """Return where the restored rows of a key group go, which stood at `mark`."""
         if mark > self._mark:
             self._ahead.add(group, mark)
-        return RestoringBy(self._put)
+        return RestoringBy(self.put)
 
     def add(self, rows: pa.Table, marks: Int64s) -> int:
         """Add rows, of which each came at its watermark of `marks`; return how many were too late."""
         late = rows.column(PANE).to_numpy() <= self._ahead.marks_of(rows, marks)
         if late.any():
-            self._put(rows.filter(pa.array(~late)))
+            self.put(rows.filter(pa.array(~late)))
             return int(late.sum())
-        self._put(rows)
+        self.put(rows)
         return 0
 
-    def _put(self, table: pa.Table) -> None:
+    def put(self, table: pa.Table) -> None:
+        """Add rows, of which none is late."""
         if not len(table):
             return
         panes = table.column(PANE).to_numpy()
@@ -77,6 +78,10 @@ class KeptRows:
         whole = pa.concat_tables([table for pane in panes for table in self._tables.pop(pane)])
         last = whole.column(PANE).to_numpy()
         return [Ended(whole, last, last + 1)]
+
+    def size(self) -> int:
+        """Return how many bytes the rows take."""
+        return sum(table.nbytes for tables in self._tables.values() for table in tables)
 
     def at_snapshot(self) -> list[WindowsView]:
         """Return all rows as they are now; later changes do not reach them."""

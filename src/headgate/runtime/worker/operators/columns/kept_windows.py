@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -20,11 +20,16 @@ ROWS = "__rows"
 
 
 class Ended(NamedTuple):
-    """Windows that have ended: a row of keys and accumulators for each, ascending by end; times in ms."""
+    """Windows that have ended: a row of keys and accumulators for each, ascending by end; times in ms.
+
+    `since`: the watermark that they are sent with, as others that have ended may follow, whatever their ends;
+    None: each is sent as of its own end.
+    """
 
     table: pa.Table
     starts: Int64s
     ends: Int64s
+    since: int | None = None
 
 
 class WindowsView(Protocol):
@@ -70,8 +75,8 @@ class KeptWindows(Protocol):
         `rows` have the columns `PANE` and `ROWS`.
         """
 
-    def reached(self, mark: int) -> list[Ended]:
-        """Return the windows that end until the watermark `mark`, and forget them."""
+    def reached(self, mark: int) -> Iterable[Ended]:
+        """Return the windows that end until the watermark `mark`; when all are taken they are forgotten."""
 
     def at_snapshot(self) -> list[WindowsView]:
         """Return all windows as they are now; a key may be in several of the views."""

@@ -97,6 +97,11 @@ class Panes:
         for pane in [pane for pane in self._layers if pane < time]:
             del self._layers[pane]
 
+    def size(self) -> int:
+        """Return how many bytes the accumulators take."""
+        waiting = sum(table.nbytes for table in self._waiting)
+        return waiting + sum(table.nbytes for layers in self._layers.values() for table in layers)
+
     def at_snapshot(self) -> PanesView:
         """Return all tables as they are now; later changes do not reach them."""
         self._sort_in()

@@ -52,6 +52,7 @@ class ProcessingWindowsOperator(WindowAggregateOperator):
     The clock takes the place of the watermark: a window ends when the clock reaches its end.
     """
 
+    _in_memory = True
     _kept: PanedWindows | SessionWindows
     _next_end: int | None = None
     _watermark = WATERMARK_MIN

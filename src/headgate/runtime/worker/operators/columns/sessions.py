@@ -72,6 +72,11 @@ class Layer:
         """Return the end of the session that ends first; None: there is none."""
         return int(self._ends[self._there].min()) if self.rows else None
 
+    @property
+    def size(self) -> int:
+        """Bytes of the table and what belongs to it."""
+        return int(self._table.nbytes) + 5 * len(self._there)
+
     def left(self) -> tuple[pa.Table, pa.Array]:
         """Return a table, and which of its sessions have not been taken out."""
         return self._table, pa.array(self._there.copy())
@@ -99,7 +104,7 @@ class SessionWindows:
 
     def _restore(self, table: pa.Table, mark: int) -> None:
         # Those that have ended were kept for late rows only, which are not taken any more.
-        self._put(table.filter(pa.array(table.column(END).to_numpy() - 1 > mark)))
+        self.put(table.filter(pa.array(table.column(END).to_numpy() - 1 > mark)))
 
     def add(self, rows: pa.Table, marks: Int64s) -> int:
         """Add sessions, of which each came at its watermark of `marks`; return how many rows were late.
@@ -108,12 +113,13 @@ class SessionWindows:
         """
         late = rows.column(END).to_numpy() - 1 <= self._ahead.marks_of(rows, marks)
         if not late.any():
-            self._put(rows.drop_columns(ROWS))
+            self.put(rows.drop_columns(ROWS))
             return 0
-        self._put(rows.filter(pa.array(~late)).drop_columns(ROWS))
-        return self._put_late(rows.filter(pa.array(late)))
+        self.put(rows.filter(pa.array(~late)).drop_columns(ROWS))
+        return self.put_late(rows.filter(pa.array(late)))
 
-    def _put_late(self, rows: pa.Table) -> int:
+    def put_late(self, rows: pa.Table) -> int:
+        """Add late sessions that meet an open one; return how many rows the others have."""
         if not self._layers:
             return int(rows.column(ROWS).to_numpy().sum())
         until = int(rows.column(END).to_numpy().max())
@@ -126,10 +132,11 @@ class SessionWindows:
         )
         merged = _with_late(self._grouping).merged(both)
         lost = merged.column(_LATE).to_numpy() > 0
-        self._put(merged.filter(pa.array(~lost)).drop_columns([ROWS, _LATE]))
+        self.put(merged.filter(pa.array(~lost)).drop_columns([ROWS, _LATE]))
         return int(merged.column(ROWS).to_numpy()[lost].sum())
 
-    def _put(self, table: pa.Table) -> None:
+    def put(self, table: pa.Table) -> None:
+        """Add sessions, of which none is late."""
         if not len(table):
             return
         layers = self._layers
@@ -154,7 +161,7 @@ class SessionWindows:
         until = min(mark, WATERMARK_MAX - 1) + 1
         found = self._grouping.merged(self._taken(np.unique(np.concatenate(ended)), until))
         over = found.column(END).to_numpy() - 1 <= mark
-        self._put(found.filter(pa.array(~over)))
+        self.put(found.filter(pa.array(~over)))
         done = found.filter(pa.array(over)).combine_chunks()
         if not len(done):
             return []
@@ -164,6 +171,10 @@ class SessionWindows:
     def next_end(self) -> int | None:
         """Return when a session ends next, unless rows have lengthened it; None: there is none."""
         return min((end for layer in self._layers if (end := layer.first_end()) is not None), default=None)
+
+    def size(self) -> int:
+        """Return how many bytes the sessions take."""
+        return sum(layer.size for layer in self._layers)
 
     def at_snapshot(self) -> list[WindowsView]:
         """Return all sessions as they are now; later changes do not reach them."""

@@ -26,6 +26,8 @@ from headgate.runtime.worker.operators.operator_contract import PendingState
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
+    from headgate.runtime.worker.operators.columns.spilled.windows_on_disk import WindowsOnDisk
+    from headgate.state.rocksdb.chunk_store import ChunkStore
 
 
 class WindowAggregateOperator(WindowsOperator):
@@ -55,6 +57,31 @@ class WindowAggregateOperator(WindowsOperator):
         """Take the tables as they are; they are stored in the background."""
         self._own.handles[FORGOTTEN].update([(*self._groups, self._forgotten_until)])
         return super().snapshot(checkpoint)
+
+    def _windows_on_disk(self, chunks: ChunkStore, mark: int) -> WindowsOnDisk:
+        # Optional packages are loaded when they are used.
+        from headgate.runtime.worker.operators.columns.spilled.chunk_columns import ChunkColumns
+        from headgate.runtime.worker.operators.columns.spilled.spill import Spill
+        from headgate.runtime.worker.operators.columns.spilled.spilled_panes import SpilledPanes
+        from headgate.runtime.worker.operators.columns.spilled.spilled_sessions import SpilledSessions
+        from headgate.runtime.worker.operators.columns.spilled.windows_on_disk import WindowsOnDisk
+
+        by_pane, groups = (PANE, *self._keys), self.context.max_parallelism
+        sessions = isinstance(self._times, SessionTimes)
+        columns = ChunkColumns(self._of_keys, self._values_kept, groups, placed=sessions, numbered=False)
+        if isinstance(self._times, SessionTimes):
+            grouping = SessionGrouping(by_pane, self._merging.columns)
+            spill = Spill(chunks, columns, grouping.merged)
+            return WindowsOnDisk(
+                SpilledSessions(spill, grouping, mark, chunks.held_bytes),
+                spill,
+                grouping.merged,
+                self._pending,
+            )
+        of_panes = Grouping(by_pane, self._merging.columns)
+        spill = Spill(chunks, columns, of_panes.merged)
+        kept = SpilledPanes(spill, self._merging, self._times, mark, chunks.held_bytes)
+        return WindowsOnDisk(kept, spill, of_panes.merged, self._pending)
 
     def _stretches(self, marks: Int64s) -> Iterable[tuple[int, int]]:
         # A row may be late for some of its windows only: they go before it is added, whatever the batches.

@@ -18,6 +18,8 @@ from headgate.runtime.worker.operators.columns.windows_operator import WindowsOp
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
+    from headgate.runtime.worker.operators.columns.spilled.windows_on_disk import WindowsOnDisk
+    from headgate.state.rocksdb.chunk_store import ChunkStore
 
 _ARROW_NAMES: Final = {
     "inner": "inner",
@@ -47,6 +49,19 @@ class WindowJoinOperator(WindowsOperator):
 
     def _windows_from(self, mark: int) -> KeptWindows:
         return KeptRows(self._keys, mark, self.context.max_parallelism)
+
+    def _windows_on_disk(self, chunks: ChunkStore, mark: int) -> WindowsOnDisk:
+        # Optional packages are loaded when they are used.
+        from headgate.runtime.worker.operators.columns.spilled.chunk_columns import ChunkColumns
+        from headgate.runtime.worker.operators.columns.spilled.spill import Spill
+        from headgate.runtime.worker.operators.columns.spilled.spilled_panes import SpilledRows
+        from headgate.runtime.worker.operators.columns.spilled.windows_on_disk import WindowsOnDisk
+
+        groups = self.context.max_parallelism
+        columns = ChunkColumns(self._of_keys, self._values_kept, groups, placed=False, numbered=True)
+        spill = Spill(chunks, columns, None)
+        kept = SpilledRows(spill, self._keys, mark, chunks.held_bytes)
+        return WindowsOnDisk(kept, spill, None, self._pending)
 
     def _received(self, batch: pa.RecordBatch) -> pa.Table:
         columns = [WINDOW_LAST, *self._keys, *self._values]

@@ -44,7 +44,7 @@ FORGOTTEN: Final = "forgotten"
 which their windows are forgotten.
 """
 
-_COLUMNS_FROM: Final = 4_096
+COLUMNS_FROM: Final = 4_096
 """Entries from which a blob holds columns; of fewer their schemas would take more room than they save."""
 
 
@@ -84,7 +84,7 @@ class PendingWindows:
     def _write(self, writer: StateWriter) -> None:
         section = NewSection(WINDOWS, self.target.schema, self._serializer.encode_plain)
         table, groups = self._by_group()
-        if isinstance(writer, BlobWriter) and len(table) >= _COLUMNS_FROM:
+        if isinstance(writer, BlobWriter) and len(table) >= COLUMNS_FROM:
             writer.add_columns(section, self._layout(table), self._chunks(table, groups))
         else:
             writer.add(section, self._entries(table, groups))

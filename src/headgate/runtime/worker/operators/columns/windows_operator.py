@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -25,13 +25,14 @@ from headgate.relational.schema import Field
 from headgate.relational.spark_types import WINDOW
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
-from headgate.runtime.worker.operators.columns.kept_windows import Ended, KeptWindows, Restoring
+from headgate.runtime.worker.operators.columns.kept_windows import Ended, KeptWindows, Restoring, WindowsView
 from headgate.runtime.worker.operators.columns.restored_windows import RestoredWindows
 from headgate.runtime.worker.operators.columns.window_state import AHEAD, WINDOWS, PendingWindows
 from headgate.runtime.worker.operators.function_state import FunctionState
 from headgate.runtime.worker.operators.keyed_state import PendingKeyedState, earlier_state
 from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, StateTypes
 from headgate.state.backend import StoredValue
+from headgate.state.chunk_stores import chunk_store_of
 from headgate.state.snapshots import OperatorSubtaskState
 from headgate.state.state_names import Claims
 from headgate.state.stored.restoring import open_restore
@@ -40,6 +41,12 @@ from headgate.state.targets import Target, target_of
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
+    from headgate.runtime.worker.operators.columns.spilled.windows_on_disk import WindowsOnDisk
+    from headgate.state.rocksdb.chunk_store import ChunkStore
+    from headgate.state.stored.native_restore import NamedStates
+
+SENT_TOGETHER: Final = 1 << 16
+"""Results of windows that end at once are sent in batches of about so many rows, or more of one window."""
 
 
 class WindowsOperator(Operator):
@@ -48,6 +55,8 @@ class WindowsOperator(Operator):
     `keys` and `values` are the columns of the rows that it keeps. `grouping` merges those of a key and pane;
     None: they stay several.
     """
+
+    _in_memory: ClassVar = False  # whatever the state backend
 
     def __init__(
         self,
@@ -62,12 +71,19 @@ class WindowsOperator(Operator):
         self._key_fields, self._grouping = keys, grouping
         self._keys = tuple(field.name for field in keys)
         of_keys = pa.schema([pa.field(each.name, each.type) for each in keys])
+        self._of_keys, self._values_kept = of_keys, values
         self._restored = RestoredWindows(of_keys, values, numbered=grouping is None)
         self._late = 0
+        self._completed: int | None = 0
+        self._disk: WindowsOnDisk | None = None
 
     @abstractmethod
     def _windows_from(self, mark: int) -> KeptWindows:
-        """Return windows without rows, for event time from `mark` on."""
+        """Return windows without rows, for event time from `mark` on, all of which are held in memory."""
+
+    @abstractmethod
+    def _windows_on_disk(self, chunks: ChunkStore, mark: int) -> WindowsOnDisk:
+        """Return windows without rows, for event time from `mark` on, most of which may be in `chunks`."""
 
     @abstractmethod
     def _received(self, batch: pa.RecordBatch) -> pa.Table:
@@ -85,8 +101,18 @@ class WindowsOperator(Operator):
         marks = [state.watermark for state in where.restored if state.watermark is not None]
         self._mark = min(marks, default=WATERMARK_MIN)
         self._own = FunctionState(where, self._function)
-        self._kept = self._windows_from(self._mark)
+        self._kept = self._opened()
         self._fill([state for state in where.restored if state.keyed is not None])
+
+    def _opened(self) -> KeptWindows:
+        where, chunks = self.context, None
+        if not self._in_memory:
+            groups = self._groups
+            chunks = chunk_store_of(where.backends, WINDOWS, self._target, groups, where.max_parallelism)
+        if chunks is None:
+            return self._windows_from(self._mark)
+        self._disk = self._windows_on_disk(chunks, self._mark)
+        return self._disk.kept
 
     def _fill(self, states: list[OperatorSubtaskState]) -> None:
         """Add the stored windows of former subtasks, each group's as far in event time as it had got."""
@@ -98,9 +124,13 @@ class WindowsOperator(Operator):
         if not stored:
             return
         ahead = dict(self._own.handles[AHEAD].get())
-        with open_restore(stored, {WINDOWS: self._target}, self._groups, where.max_parallelism) as restore:
-            for state, base in zip(states, restore.bases, strict=True):
-                into = self._kept_of(state, restore.groups, ahead)
+        with open_restore(
+            stored, {WINDOWS: self._target}, self._groups, where.max_parallelism, takes_native=True
+        ) as restore:
+            each_into = [self._kept_of(state, restore.groups, ahead) for state in states]
+            if restore.native:
+                self._fill_natively(restore.native, each_into)
+            for into, base in zip(each_into, restore.bases, strict=True):
                 for entries in (entries for section in base for entries in section.entries(restore.groups)):
                     self._restored.load(into[entries.group], entries.keys, entries.values)
 
@@ -114,6 +144,20 @@ class WindowsOperator(Operator):
         mark = WATERMARK_MIN if state.watermark is None else state.watermark
         groups = range(max(own.start, state.keyed.first_group), min(own.stop, state.keyed.last_group + 1))
         return {group: self._kept.of_group(group, ahead.get(group, mark)) for group in groups}
+
+    def _fill_natively(self, native: list[NamedStates], each_into: Sequence[Mapping[int, Restoring]]) -> None:
+        """Add the windows out of RocksDB's files; the maps say where those of each key group go in memory."""
+        if self._disk is not None:
+            self._disk.restore(native)
+            return
+        # Optional packages are loaded when they are used.
+        from headgate.runtime.worker.operators.columns.spilled.windows_on_disk import restored_tables
+
+        columns = self._of_keys, self._values_kept
+        where = self.context.max_parallelism
+        into = {group: place for places in each_into for group, place in places.items()}
+        for group, table in restored_tables(native, self._target, self._groups, where, *columns):
+            into[group].add(table)
 
     def process(self, batch: Batch) -> None:
         """Add the rows of a batch to their windows, then let the windows go that have ended."""
@@ -152,14 +196,23 @@ class WindowsOperator(Operator):
         if mark <= self._mark:
             return
         self._mark = mark
+        results, rows = [], 0
         with failing_clearly(self.context, "a window"):
-            ended = self._kept.reached(mark)
-        results = [found for each in ended if (found := self._results(each))[0].num_rows]
-        if results:
-            columns = pa.concat_batches([columns for columns, _ in results])
-            at = np.concatenate([times for _, times in results])
-            # As of a timer: they come before the watermark that their windows waited for.
-            self.next.process(ArrowBatch(columns, at, at - 1))
+            for ended in self._kept.reached(mark):
+                columns, at = self._results(ended)
+                # As of a timer: they come before the watermark that their windows waited for.
+                marks = at - 1 if ended.since is None else np.full(len(at), ended.since)
+                results.append(ArrowBatch(columns, at, marks))
+                rows += len(at)
+                if rows >= SENT_TOGETHER:
+                    self._send(results)
+                    results, rows = [], 0
+        if rows:
+            self._send(results)
+
+    def _send(self, results: list[ArrowBatch]) -> None:
+        whole = pa.concat_batches([each.columns for each in results])
+        self.next.process(ArrowBatch(whole, *map(np.concatenate, zip(*map(_times, results), strict=True))))
 
     def measured(self) -> dict[str, int]:
         """Return how many records came too late for their windows."""
@@ -168,14 +221,24 @@ class WindowsOperator(Operator):
     def snapshot(self, checkpoint: int) -> PendingState | None:
         """Take the tables as they are; they are stored in the background."""
         self._own.handles[AHEAD].update(self._kept.ahead)
-        pending = self._pending()
+        pending = self._pending() if self._disk is None else self._disk.snapshot(checkpoint, self._completed)
         keyed = PendingKeyedState(self.context.uid, pending, self._mark, None, self._key_shapes())
         return self._own.snapshot(keyed)
 
-    def _pending(self) -> PendingWindows:
+    def may_build_on(self, checkpoint: int | None) -> None:
+        """Let the next snapshot refer to files of `checkpoint`; 0: to none; None: it is a savepoint."""
+        self._completed = checkpoint
+
+    def close(self) -> None:
+        """Remove what lies on the local disk."""
+        if self._disk is not None:
+            self._disk.close()
+
+    def _pending(self, views: Sequence[WindowsView] | None = None) -> PendingWindows:
         groups = self.context.max_parallelism
-        with failing_clearly(self.context, "a window"):
-            views = self._kept.at_snapshot()
+        if views is None:
+            with failing_clearly(self.context, "a window"):
+                views = self._kept.at_snapshot()
         return PendingWindows(views, self._keys, self._grouping, self._target, self._groups, groups)
 
     def _key_shapes(self) -> list[Plain]:
@@ -188,8 +251,15 @@ class WindowsOperator(Operator):
 
     def peek(self, state: str, key: Hashable) -> StoredValue | None:
         """Return the accumulators of all windows of a key, for a live query; None: there are none."""
-        found = self._pending().of_key(key)
+        views = None if self._disk is None else self._disk.views_of(key)
+        found = self._pending(views).of_key(key)
         return stored_value(WINDOWS, self._target, found) if found else None
+
+
+def _times(batch: ArrowBatch) -> tuple[Int64s, Int64s]:
+    assert batch.timestamps is not None
+    assert batch.watermarks is not None
+    return batch.timestamps, batch.watermarks
 
 
 def window_column(starts: Int64s, ends: Int64s) -> pa.Array:

@@ -139,7 +139,7 @@ def read(data: bytes, of: Target) -> dict[int, dict[Any, Any]]:
 @pytest.fixture
 def as_columns(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Few entries are stored as columns too."""
-    monkeypatch.setattr(window_state, "_COLUMNS_FROM", 1)
+    monkeypatch.setattr(window_state, "COLUMNS_FROM", 1)
     return
 
 
@@ -160,7 +160,7 @@ def test_both_forms_are_read_alike(kind: str, numbered: bool, monkeypatch: pytes
     panes = [n // 40 if not numbered else 5 for n in range(120)]
     rows = table(KEYS[kind], panes)
     before = read(*stored(rows, tuple(KEYS[kind]), numbered))
-    monkeypatch.setattr(window_state, "_COLUMNS_FROM", 1)
+    monkeypatch.setattr(window_state, "COLUMNS_FROM", 1)
     data, of = stored(rows, tuple(KEYS[kind]), numbered)
     assert blob_format.read_header(BytesBlob(data))[0].sections[0].columns is not None
     assert read(data, of) == before
@@ -211,6 +211,6 @@ def test_programs_without_columns_refuse_them(monkeypatch: pytest.MonkeyPatch) -
     """By the version of the blob, which is the former one where no section has columns."""
     rows, at = table(KEYS["numbers"], [0] * 120), len(blob_format.MAGIC)
     former, _ = stored(rows, ("k",), False)
-    monkeypatch.setattr(window_state, "_COLUMNS_FROM", 1)
+    monkeypatch.setattr(window_state, "COLUMNS_FROM", 1)
     data, _ = stored(rows, ("k",), False)
     assert [np.frombuffer(each[at : at + 4], "<u4")[0] for each in (former, data)] == [1, 2]

@@ -49,7 +49,7 @@ class LateSessions(SessionWindows):
         return max(self._forgotten, horizon(self._mark, self._lateness))
 
     def _restore(self, table: pa.Table, mark: int) -> None:
-        self._put(table)
+        self.put(table)
 
     def marks_of(self, rows: pa.Table, marks: Int64s) -> Int64s:
         """Return `marks`, the watermark of each row, raised to that of the row's group where it is ahead."""
@@ -71,7 +71,7 @@ class LateSessions(SessionWindows):
             limits = np.maximum(horizons(at, self._lateness), self._forgotten)
             gone = late & (found.column(_PARTS).to_numpy() == 1) & (last <= limits)
             dropped[of[gone]] = True
-            self._put(found.filter(pa.array(~gone)).select(self._names))
+            self.put(found.filter(pa.array(~gone)).select(self._names))
             again = np.flatnonzero(late & ~gone & (last <= at))
             again = again[np.argsort(last[again], kind="stable")]
             if len(again):
@@ -102,7 +102,7 @@ class LateSessions(SessionWindows):
         if not self._layers:
             return []
         known = self._sessions_of(touched, WATERMARK_MAX)
-        self._put(known)
+        self.put(known)
         spans = [*self._grouping.keys, END]
         flags = SessionGrouping(self._grouping.keys, (*self._grouping.columns[:1], self._placing.columns[-2]))
         both = pa.concat_tables(
@@ -135,7 +135,7 @@ class LateSessions(SessionWindows):
         last = found.column(END).to_numpy() - 1
         since = self.marks_of(found, np.full(len(found), before))  # what has ended then was emitted then
         self._ahead.reached(mark)
-        self._put(found.filter(pa.array(last > limit)))
+        self.put(found.filter(pa.array(last > limit)))
         over = (last > since) & (last <= mark)
         return [_as_ended(found.filter(pa.array(over)))] if over.any() else []
 

@@ -39,6 +39,7 @@ _FEW: Final = 10_000
 class PatientAggregateOperator(WindowAggregateOperator):
     """Runs an aggregation as its `firing` says, for the key groups of its subtask."""
 
+    _in_memory = True
     _kept: PatientWindows
     _next_early: int | None = None
     _touched: list[pa.Table]

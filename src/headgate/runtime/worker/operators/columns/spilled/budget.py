@@ -1,0 +1,35 @@
+"""How much of the tables of windows is in memory, looked at seldom: adding up their bytes takes time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Budget:
+    """Says when tables of windows take about `limit` bytes; `size` adds up what they take.
+
+    Example:
+        >>> budget = Budget(100, lambda: 30)
+        >>> [budget.exceeded_by(40) for _ in range(4)]
+        [False, False, False, False]
+    """
+
+    def __init__(self, limit: int, size: Callable[[], int]) -> None:
+        self._limit, self._size = limit, size
+        self._at_most = 0
+
+    def exceeded_by(self, more: int) -> bool:
+        """Note that `more` bytes were added, and return whether it is time to store what is there.
+
+        What is added may be merged with what is there, so all together may be less. From half the limit on
+        it is stored, or each further batch would have to be looked at.
+        """
+        self._at_most += more
+        if self._at_most <= self._limit:
+            return False
+        self._at_most = self._size()
+        return self._at_most > self._limit // 2
+
+    def emptied(self) -> None:
+        """Note that all is stored."""
+        self._at_most = 0

@@ -1,0 +1,104 @@
+"""Turns tables of windows into chunks of columns, by key group and place, and chunks into tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.common.errors import UsageError
+from headgate.runtime.worker.operators.columns.kept_windows import PANE
+from headgate.runtime.worker.operators.columns.panes import groups_of_rows
+from headgate.state.rocksdb.chunk_bytes import ChunkKey, Piece, chunk_schema
+
+if TYPE_CHECKING:
+    from headgate.records.batch import Int64s
+
+
+class ChunkColumns:
+    """The columns of one operator's chunks: `keys` of the key, then `values`.
+
+    `placed`: rows of a chunk have their own `PANE`, a column after the keys; else the chunk's place is that
+    of all of them. `numbered`: a key may have several records in a pane.
+    """
+
+    def __init__(
+        self, keys: pa.Schema, values: pa.Schema, max_parallelism: int, *, placed: bool, numbered: bool
+    ) -> None:
+        self.keys, self.max_parallelism = tuple(keys.names), max_parallelism
+        self._values, self._placed = values, placed
+        pane = [pa.field(PANE, pa.int64())]
+        self._rest = pa.schema([*(pane if placed else ()), *values])
+        columns = pa.schema([*keys, *self._rest])
+        self._stored = chunk_schema(columns, len(keys), numbered=numbered, placed=placed)
+        self.schema = pa.schema([*keys, *pane, *values])
+
+    def pieces(self, table: pa.Table, places: Int64s | None = None) -> Iterator[Piece]:
+        """Yield the rows of a table with the column `PANE` as pieces, by key group and place.
+
+        `places`: that of each row; None: its pane.
+        """
+        if not len(table):
+            return
+        places = table.column(PANE).to_numpy() if places is None else places
+        different, numbers = np.unique(places, return_inverse=True)
+        groups = groups_of_rows(table, self.keys, self.max_parallelism)
+        both = groups.astype(np.int64) * len(different) + numbers
+        order = np.argsort(both, kind="stable")
+        ordered, both = self._to_store(table).take(pa.array(order)).combine_chunks(), both[order]
+        (batch,) = ordered.to_batches()
+        starts = np.flatnonzero(np.diff(both, prepend=-1)).tolist()
+        for start, stop in pairwise([*starts, len(both)]):
+            group, number = divmod(int(both[start]), len(different))
+            yield Piece(group, int(different[number]), batch.slice(start, stop - start))
+
+    def piece(self, group: int, place: int, table: pa.Table) -> Piece:
+        """Return all rows of a table, which may lack the column `PANE`, as a piece."""
+        (batch,) = self._to_store(table).combine_chunks().to_batches()
+        return Piece(group, place, batch)
+
+    def _to_store(self, table: pa.Table) -> pa.Table:
+        return table.select(self._stored.names).cast(self._stored)
+
+    def table(self, at: ChunkKey, batch: pa.RecordBatch) -> pa.Table:
+        """Return a chunk as a table of the key's columns, `PANE` and the values, as the program has them.
+
+        Raises:
+            UsageError: a column is missing, as the chunk is of another program.
+        """
+        keys = len(self.keys)
+        found = pa.Table.from_batches([batch])
+        if batch.schema.names[keys:] != self._rest.names:
+            found = self._chosen(found)
+        found = found.rename_columns([*self.keys, *self._rest.names])
+        if not self._placed:
+            found = found.add_column(keys, PANE, pa.repeat(pa.scalar(at.place, pa.int64()), len(found)))
+        return found.cast(self.schema)
+
+    def _chosen(self, found: pa.Table) -> pa.Table:
+        keys = found.column_names[: len(self.keys)]
+        try:
+            return found.select([*keys, *self._rest.names])
+        except KeyError as error:
+            raise UsageError(
+                f"stored windows have the columns {', '.join(found.column_names)}, and one is missing "
+                f"({error}); restore from a canonical savepoint, whose columns may be named anew"
+            ) from None
+
+    def in_order(self, table: pa.Table) -> pa.Table:
+        """Return a table with the column `PANE`, or without, with its columns in the order of chunks."""
+        return table.select([name for name in self.schema.names if name in table.column_names])
+
+    def by_group(self, table: pa.Table) -> dict[int, pa.Table]:
+        """Return the rows of a table of each key group, in their order."""
+        if not len(table):
+            return {}
+        groups = groups_of_rows(table, self.keys, self.max_parallelism)
+        order = np.argsort(groups.astype(np.uint16), kind="stable")
+        ordered, groups = table.take(pa.array(order)), groups[order]
+        starts = np.flatnonzero(np.diff(groups, prepend=-1)).tolist()
+        parts = pairwise([*starts, len(groups)])
+        return {int(groups[start]): ordered.slice(start, stop - start) for start, stop in parts}

@@ -1,0 +1,205 @@
+"""Windows cut into panes, and rows kept until their window ends, with what is over a budget in RocksDB."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
+from headgate.relational.aggregating.grouping import Grouping
+from headgate.runtime.worker.operators.columns.groups_ahead import GroupsAhead
+from headgate.runtime.worker.operators.columns.kept_rows import KeptRows
+from headgate.runtime.worker.operators.columns.kept_windows import (
+    PANE,
+    ROWS,
+    Ended,
+    Restoring,
+    RestoringBy,
+    WindowsView,
+)
+from headgate.runtime.worker.operators.columns.panes import Panes
+from headgate.runtime.worker.operators.columns.spilled.budget import Budget
+from headgate.runtime.worker.operators.columns.spilled.spill import Spill
+from headgate.runtime.worker.operators.columns.window_times import PanedTimes
+
+if TYPE_CHECKING:
+    from headgate.records.batch import Int64s
+
+
+class SpilledWindows:
+    """What both kinds have in common: how far groups have got, the budget of `memory` bytes, the chunks."""
+
+    def __init__(self, spill: Spill, mark: int, memory: int) -> None:
+        self._spill, self._chunks, self._mark = spill, spill.chunks, mark
+        self._ahead = GroupsAhead(spill.columns.keys, spill.columns.max_parallelism)
+        self._budget = Budget(memory, self._size)
+
+    @property
+    def ahead(self) -> list[tuple[int, int]]:
+        """The key groups that are further in event time than the subtask, each with its watermark."""
+        return self._ahead.listed()
+
+    def of_group(self, group: int, mark: int) -> Restoring:
+        """Return where the restored rows of a key group go, which stood at `mark`."""
+        if mark > self._mark:
+            self._ahead.add(group, mark)
+        return RestoringBy(self._put)
+
+    def _put(self, table: pa.Table) -> None:
+        self._hold(table)
+        if self._budget.exceeded_by(table.nbytes):
+            self.spill()
+
+    def spill(self) -> None:
+        """Store all that is in memory."""
+        self._budget.emptied()
+        tables = [table for view in self.at_snapshot() for table in view.tables()]
+        self._let_go()
+        if tables:
+            self._spill.write(pa.concat_tables(map(self._spill.columns.in_order, tables)))
+
+    def store_all(self) -> None:
+        """Store all that is in memory, for a snapshot."""
+        self.spill()
+
+    def stored(self) -> None:
+        """Do nothing: what was stored stays."""
+
+    def restored(self) -> None:
+        """Do nothing: chunks are looked for when they are wanted."""
+
+    @abstractmethod
+    def _hold(self, table: pa.Table) -> None:
+        """Add rows to those in memory."""
+
+    @abstractmethod
+    def _size(self) -> int:
+        """Return the bytes of all that is in memory."""
+
+    @abstractmethod
+    def _let_go(self) -> None:
+        """Forget all that is in memory."""
+
+    @abstractmethod
+    def at_snapshot(self) -> list[WindowsView]:
+        """Return what is in memory, as it is now."""
+
+    def _places(self, start: int, stop: int) -> list[int]:
+        return [place for place in self._chunks.places() if start <= place < stop]
+
+
+class SpilledPanes(SpilledWindows):
+    """Accumulators by pane, for event time from `mark` on; a chunk's place is its pane."""
+
+    def __init__(self, spill: Spill, grouping: Grouping, times: PanedTimes, mark: int, memory: int) -> None:
+        super().__init__(spill, mark, memory)
+        self._grouping, self._times = grouping, times
+        self._memory = Panes(grouping)
+
+    def add(self, rows: pa.Table, marks: Int64s) -> int:
+        """Add accumulators, each of which came at its watermark of `marks`; return how many were late."""
+        last = self._times.last_ends(rows.column(PANE).to_numpy())
+        late = last - 1 <= self._ahead.marks_of(rows, marks)
+        if not late.any():
+            self._put(rows.drop_columns(ROWS))
+            return 0
+        self._put(rows.filter(pa.array(~late)).drop_columns(ROWS))
+        return int(rows.column(ROWS).to_numpy()[late].sum())
+
+    def _hold(self, table: pa.Table) -> None:
+        self._memory.add(table)
+
+    def _size(self) -> int:
+        return self._memory.size()
+
+    def _let_go(self) -> None:
+        self._memory = Panes(self._grouping)
+
+    def reached(self, mark: int) -> Iterator[Ended]:
+        """Yield the windows that end until the watermark `mark`, a portion of their keys at a time.
+
+        When all have been taken, panes that no other window has are forgotten.
+        """
+        before, self._mark = self._mark, mark
+        panes = sorted({*self._memory.starts(), *self._chunks.places()})
+        ends = {end for pane in panes for end in self._times.ends_over(pane) if before < end - 1 <= mark}
+        for end in sorted(ends):
+            yield from self._ended(end)
+        self._ahead.reached(mark)
+        kept = [pane for pane in panes if self._times.ends_over(pane)[-1] - 1 > mark]
+        time = kept[0] if kept else WATERMARK_MAX
+        self._memory.drop_before(time)
+        self._chunks.drop([place for place in self._chunks.places() if place < time])
+
+    def _ended(self, end: int) -> Iterator[Ended]:
+        start = self._times.start_of(end)
+        memory = self._memory.merged(start, end)
+        places = self._places(start, end)
+        if places:
+            portions = self._spill.portions(places, memory)
+            merged = self._grouping.merged
+            found: Iterable[pa.Table] = (merged(portion).combine_chunks() for portion in portions)
+        else:
+            found = [] if memory is None else [memory]
+        for each in found:
+            whole = self._not_gone(each, end)
+            if len(whole):
+                yield Ended(whole, np.full(len(whole), start), np.full(len(whole), end))
+
+    def _not_gone(self, whole: pa.Table, end: int) -> pa.Table:
+        """Leave out groups that have sent out the window that ends at `end`."""
+        if not self._ahead:
+            return whole
+        marks = self._ahead.marks_of(whole, np.full(len(whole), WATERMARK_MIN))
+        return whole.filter(pa.array(marks < end - 1)).combine_chunks()
+
+    def at_snapshot(self) -> list[WindowsView]:
+        """Return what is in memory, as it is now."""
+        return [self._memory.at_snapshot()]
+
+
+class SpilledRows(SpilledWindows):
+    """Rows by the last ms of their window, which is their pane and their chunk's place."""
+
+    def __init__(self, spill: Spill, keys: Sequence[str], mark: int, memory: int) -> None:
+        super().__init__(spill, mark, memory)
+        self._keys = keys
+        self._let_go()
+
+    def add(self, rows: pa.Table, marks: Int64s) -> int:
+        """Add rows, of which each came at its watermark of `marks`; return how many were too late."""
+        late = rows.column(PANE).to_numpy() <= self._ahead.marks_of(rows, marks)
+        self._put(rows.filter(pa.array(~late)) if late.any() else rows)
+        return int(late.sum())
+
+    def _hold(self, table: pa.Table) -> None:
+        self._memory.put(table)
+
+    def _size(self) -> int:
+        return self._memory.size()
+
+    def _let_go(self) -> None:
+        self._memory = KeptRows(self._keys, WATERMARK_MIN, self._spill.columns.max_parallelism)
+
+    def reached(self, mark: int) -> Iterator[Ended]:
+        """Yield the rows of windows that end until the watermark `mark`, some key groups at a time."""
+        before, self._mark = self._mark, mark
+        self._ahead.reached(mark)
+        places = self._places(WATERMARK_MIN, mark + 1)
+        found = self._memory.reached(mark)
+        if not places:
+            yield from found
+            return
+        memory = found[0].table if found else None
+        for portion in self._spill.portions(places, memory):
+            last = portion.column(PANE).to_numpy()
+            yield Ended(portion, last, last + 1, before)
+        self._chunks.drop(places)
+
+    def at_snapshot(self) -> list[WindowsView]:
+        """Return what is in memory, as it is now."""
+        return self._memory.at_snapshot()

@@ -1,0 +1,98 @@
+"""The bytes of chunks of columns in RocksDB: their keys, and Arrow record batches after a short head."""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from headgate.common.errors import StorageError
+
+_KEY: Final = struct.Struct(">HQQ")
+_BIAS: Final = 1 << 63
+"""Places may be negative, and their bytes are to be in order."""
+_HEAD: Final = struct.Struct(">BxxxII4x")
+KEYS, NUMBERED, PLACED = b"keys", b"numbered", b"placed"
+
+
+class ChunkKey(NamedTuple):
+    """Where a chunk lies. `number` ascends in the order in which chunks of a group and place were written.
+
+    `place` is what all entries of the chunk have as their map's key, or any number if they have their own.
+    """
+
+    group: int
+    place: int
+    number: int
+
+    def encoded(self) -> bytes:
+        """Return the bytes under which the chunk lies in RocksDB.
+
+        Example:
+            >>> ChunkKey(3, -1, 2).encoded().hex()
+            '00037fffffffffffffff0000000000000002'
+        """
+        return _KEY.pack(self.group, self.place + _BIAS, self.number)
+
+    @staticmethod
+    def of(stored: bytes) -> ChunkKey:
+        """Return the key that bytes encode; StorageError: they encode none."""
+        if len(stored) != _KEY.size:
+            raise StorageError(f"a chunk's key has {len(stored)} bytes, expected {_KEY.size}; it is damaged")
+        group, place, number = _KEY.unpack(stored)
+        return ChunkKey(group, place - _BIAS, number)
+
+
+class Piece(NamedTuple):
+    """Columns to be stored as a chunk of a key group and place."""
+
+    group: int
+    place: int
+    columns: pa.RecordBatch
+
+
+def chunk_schema(columns: pa.Schema, keys: int, *, numbered: bool, placed: bool) -> pa.Schema:
+    """Return the schema of chunks with these columns: `keys` ones of the key first.
+
+    `placed`: the next column is the entry's key, else it is the chunk's place. `numbered`: a key may have
+    several records under one entry's key; the stored entry's key is that and a number.
+    """
+    about = {KEYS: b"%d" % keys, NUMBERED: b"%d" % numbered, PLACED: b"%d" % placed}
+    return columns.with_metadata(about)
+
+
+def placed_in(schema: pa.Schema) -> bool:
+    """Return whether the rows of a chunk have the keys of their entries as a column."""
+    return (schema.metadata or {}).get(PLACED) == b"1"
+
+
+def chunk_bytes(batch: pa.RecordBatch, number: int, schema: bytes) -> bytes:
+    """Return the stored bytes of a chunk; `number`: of its values' type; `schema`: its schema's bytes."""
+    padded = schema + b"\0" * (-len(schema) % 8)
+    return _HEAD.pack(number, batch.num_rows, len(schema)) + padded + bytes(batch.serialize())
+
+
+def rows_in(data: bytes) -> int:
+    """Return how many rows a chunk's bytes hold."""
+    if len(data) < _HEAD.size:
+        raise StorageError(f"a chunk of columns has {len(data)} bytes; it is damaged")
+    return int(_HEAD.unpack_from(data)[1])
+
+
+def read_chunk(data: bytes) -> pa.RecordBatch:
+    """Return the columns of a chunk's bytes; StorageError: they are none."""
+    rows_in(data)
+    length = _HEAD.unpack_from(data)[2]
+    start = _HEAD.size + length + (-length % 8)
+    try:
+        schema = _schema_of(data[_HEAD.size : _HEAD.size + length])
+        return pa.ipc.read_record_batch(pa.py_buffer(data).slice(start), schema)
+    except (pa.ArrowException, OSError, EOFError, ValueError) as error:
+        raise StorageError(f"a stored chunk of columns does not decode ({error}); it is damaged") from None
+
+
+@lru_cache(maxsize=64)
+def _schema_of(data: bytes) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(data))
