@@ -99,8 +99,8 @@ class Panes:
 
     def size(self) -> int:
         """Return how many bytes the accumulators take."""
-        waiting = sum(table.nbytes for table in self._waiting)
-        return waiting + sum(table.nbytes for layers in self._layers.values() for table in layers)
+        waiting = sum(int(table.nbytes) for table in self._waiting)
+        return waiting + sum(int(table.nbytes) for layers in self._layers.values() for table in layers)
 
     def at_snapshot(self) -> PanesView:
         """Return all tables as they are now; later changes do not reach them."""
