@@ -24,8 +24,6 @@ import sys
 from headgate.common import registry
 executors = registry.BUILT_IN[registry.Kind.EXECUTOR]
 executors["spark"] = executors["process-cluster"]
-if sys.argv[1] == "run":  # other executors than Spark have it off by default
-    sys.argv[2:2] = ["-D", "rest.enabled=true"]
 from headgate.cli.main import main
 sys.exit(main())
 """
