@@ -23,7 +23,7 @@ def q12_of_processing_time(bids: hg.Table) -> hg.Table:
     return counts(bids, F.proctime())
 
 
-def counts(bids: hg.Table, time: hg.Column) -> hg.Table:
+def counts(bids: hg.Table, time: F.Column) -> hg.Table:
     """Return how many bids each bidder made in each 10 s."""
     counted = bids.group_by("bidder", F.window(time, "10s")).agg(
         F.count("*").alias("bid_count"), uid="counts"

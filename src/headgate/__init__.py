@@ -136,7 +136,6 @@ if TYPE_CHECKING:
     from headgate import spark
     from headgate.api.built_in_serializers import DescribedSnapshot, serializer_for
     from headgate.api.jobs.remote_job import RemoteJob, connect
-    from headgate.api.tables.column import Column
     from headgate.api.tables.column_table import Table
     from headgate.api.windows.public import (
         Aggregate,
@@ -197,7 +196,6 @@ __all__ = [
     "BroadcastStream",
     "CheckpointingMode",
     "Collected",
-    "Column",
     "DataFrameLater",
     "ConfigError",
     "CompositeTypeSerializerSnapshot",
@@ -337,7 +335,6 @@ __all__ = [
 
 
 _LATER: Final = {
-    "Column": "headgate.api.tables.column",
     "DescribedSnapshot": "headgate.api.built_in_serializers",
     "RemoteJob": "headgate.api.jobs.remote_job",
     "connect": "headgate.api.jobs.remote_job",

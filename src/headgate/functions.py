@@ -21,7 +21,7 @@ from headgate.api.tables.aggregate_functions import (
 from headgate.api.tables.aggregate_functions import max as max  # noqa: A004  # PySpark's names
 from headgate.api.tables.aggregate_functions import min as min  # noqa: A004
 from headgate.api.tables.aggregate_functions import sum as sum  # noqa: A004
-from headgate.api.tables.column import Column
+from headgate.api.tables.column import Column as Column  # for the types of programs
 from headgate.api.tables.column_functions import (
     col,
     column,

@@ -43,16 +43,6 @@ def test_nan_is_no_key_of_group_by(window: Any, parallelism: int) -> None:
         table.group_by("share", window).agg(F.count("*").alias("n")).collect()
 
 
-@pytest.mark.parametrize("value", [None, nan])
-@pytest.mark.parametrize("how", ["left", "right", "full", "anti"])
-def test_such_a_key_of_a_join_is_refused_whatever_the_parallelism(how: str, value: Any) -> None:
-    """With one subtask too, where rows do not go through an exchange; the message has what its side has."""
-    expected = rf"share of a record with {{'share': {value}}}, event time .* failed with N.*; fill it by"
-    for parallelism in (1, 2):
-        with pytest.raises(hg.UsageError, match=expected):
-            joined(how, [value, 1.0], [value, 2.0], parallelism)
-
-
 @pytest.mark.parametrize("how", ["inner", "semi"])
 def test_rows_with_null_keys_have_no_partner(how: str) -> None:
     """They are left out where only partners come out."""

@@ -19,7 +19,7 @@ def check_equally_far(metadata: CheckpointMetadata, uid: str) -> None:
     if not metadata.state_types.get(uid, {}).keys() >= _STATES:
         return
     states = metadata.operators[uid]
-    ahead = any(held.count for state in states for held in state.operator_state)
+    ahead = any(held.count for state in states for held in state.operator_state if held.name == "ahead")
     if ahead or len({state.watermark for state in states if state.keyed is not None}) > 1:
         raise UsageError(
             f"the windows of {uid!r} are not equally far in event time, as after an unaligned checkpoint, "

@@ -15,6 +15,7 @@ from headgate.api import functions
 from headgate.api.windows.windowed_stream import WindowRules
 from headgate.common.settings.config import Config
 from headgate.graph.partitioners import Forward
+from headgate.relational.relations import Relation
 from headgate.serde.verdicts import AsIs
 
 WRONG: dict[str, list[Any]] = {
@@ -45,7 +46,7 @@ SAMPLES: dict[str, Any] = {
     "frozenset": frozenset(),
     "VertexId": 1, "EdgeId": 1, "KeySelector": "k", "Literal": "text", "OnError": "fail", "Schema": "x",
     "None": None, "Query": print, "Partitioner": Forward(), "Compatibility": AsIs(), "Config": Config(),
-    "Window": hg.Window(0, 1), "WindowRules": WindowRules(hg.tumbling(1)),
+    "Window": hg.Window(0, 1), "WindowRules": WindowRules(hg.tumbling(1)), "Relation": Relation(None),
 }  # fmt: skip
 
 ANYTHING = {

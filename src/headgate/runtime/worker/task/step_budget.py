@@ -23,7 +23,7 @@ _FAR_TOO_LONG = 10
 _TELLING = 1.4
 """Ratio of the sizes of two steps from which the fixed cost of a step can be estimated."""
 _ALIKE_MAX = 16
-"""After so many steps of one size that took too long, one of twice the size shows where the time goes."""
+"""After so many short steps of one size that took too long, one of twice the size shows what costs."""
 
 
 class StepBudget:
@@ -63,7 +63,7 @@ class StepBudget:
         # A step that was short enough, perhaps as it had few records, is no reason to take fewer.
         if elapsed_ms <= self._target:
             fitting = max(fitting, self.records)
-        elif self._alike >= _ALIKE_MAX:
+        elif self._alike >= _ALIKE_MAX and records < RECORDS_FIRST:
             # Else steps of one record would never show that it is not the record that takes the time.
             fitting = max(fitting, min(RECORDS_MAX, 2 * records))
         self.records = fitting
