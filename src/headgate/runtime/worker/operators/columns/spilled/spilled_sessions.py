@@ -132,7 +132,7 @@ class SpilledSessions(SpilledWindows):
 
     def _rows_of(self, table: pa.Table, size: int) -> int:
         """Return how many rows like those of a table take `size` bytes; at least 1."""
-        return max(1, len(table) * size // max(1, table.nbytes))
+        return max(1, len(table) * size // max(1, int(table.nbytes)))
 
     def _bound(self, ends: Int64s, rows: int, most: int) -> int:
         """Return until when at most so many sessions end: not after `most`, but all that have to go out."""
