@@ -266,8 +266,8 @@ WINDOWS_MEMORY: Final = ConfigOption(
     "state.backend.rocksdb.memory.windows",
     MemorySize(low_bytes=1024),
     64 * 1024 * 1024,
-    "With state in RocksDB, what each subtask of an operator with windows of columns holds of them in memory "
-    "before it writes them to RocksDB.",
+    "What each subtask of an operator with windows of columns holds of them in memory before it writes them "
+    "to RocksDB, where state is in RocksDB and not in memory.",
 )
 ROCKSDB_LOCAL_DIR: Final = optional_text(
     "state.backend.rocksdb.localdir",
