@@ -102,7 +102,11 @@ def test_windows_are_those_of_the_batch_answer(tmp_path: Path, kind: str, backen
     ],
 )
 @pytest.mark.parametrize(
-    ("kind", "parallelism"), [(kind, 1 + number % 3) for number, kind in enumerate(EVERY)]
+    ("kind", "parallelism"),
+    [
+        pytest.param(kind, 1 + number % 3, marks=[] if kind in ("sessions", "join") else [pytest.mark.ci])
+        for number, kind in enumerate(EVERY)
+    ],
 )
 def test_windows_go_on_with_another_backend_and_parallelism(
     tmp_path: Path, kind: str, before: str, after: str, form: str, parallelism: int
