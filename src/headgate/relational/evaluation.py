@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from headgate.relational.casts import cast_values
 from headgate.relational.function_families import load_families
+from headgate.relational.functions.kernels import any_true
 from headgate.relational.functions.strings.pieces import piece_of
 from headgate.relational.python_calls import called_by_row
 from headgate.relational.resolved import (
@@ -186,7 +187,8 @@ def _piece(expression: PieceOf, batch: Rows) -> Values:
 def _picked(conditions: list[Values], values: list[Values]) -> Values:
     found = values[-1]
     for condition, value in zip(reversed(conditions), reversed(values[:-1]), strict=True):
-        found = pc.if_else(pc.fill_null(condition, False), value, found)
+        if any_true(condition):
+            found = pc.if_else(pc.fill_null(condition, False), value, found)
     return found
 
 
