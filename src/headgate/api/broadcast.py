@@ -33,7 +33,6 @@ class BroadcastContext(Protocol):
 
     def side_output(self, tag: OutputTag[E], value: E) -> None:
         """Emit `value` to the side output that `tag` names, not to the function's main output."""
-        ...
 
 
 class KeyedBroadcastContext(KeyedContext[K], Protocol[K]):
@@ -60,7 +59,6 @@ class KeyedBroadcastContext(KeyedContext[K], Protocol[K]):
             TypeError: `state` is none of the function's keyed states, `function` gave one record in place of
                 several, or calls this again.
         """
-        ...
 
 
 class BroadcastProcessFunction(RichFunction, ABC, Generic[I, B, O]):

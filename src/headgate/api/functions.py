@@ -67,7 +67,6 @@ class TimerService(Protocol):
 
     def now_ms(self) -> int:
         """Return the processing time: ms since 1970 by the worker's wall clock."""
-        ...
 
     def register_event_time(self, timestamp: int) -> None:
         """Call `on_timer` for this key once the watermark reaches `timestamp` (ms).
@@ -77,19 +76,15 @@ class TimerService(Protocol):
         `on_timer` that registers the next one for ever is refused there. Where the stream has no event
         time, nothing else fires them, which a warning says once.
         """
-        ...
 
     def register_processing_time(self, timestamp: int) -> None:
         """Call `on_timer` for this key at `timestamp` by the wall clock (ms), unless input ends before."""
-        ...
 
     def delete_event_time(self, timestamp: int) -> None:
         """Delete this key's event-time timer at `timestamp` (ms); an absent one is no error."""
-        ...
 
     def delete_processing_time(self, timestamp: int) -> None:
         """Delete this key's processing-time timer at `timestamp` (ms); an absent one is no error."""
-        ...
 
 
 class KeyedContext(Protocol[K]):
@@ -107,7 +102,6 @@ class KeyedContext(Protocol[K]):
 
     def side_output(self, tag: OutputTag[S], value: S) -> None:
         """Emit `value` to the side output that `tag` names, not to the function's main output."""
-        ...
 
 
 class OnTimerContext(KeyedContext[K], Protocol[K]):

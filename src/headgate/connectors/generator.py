@@ -47,7 +47,6 @@ class MonotonicClock(Protocol):
 
     def monotonic_ms(self) -> int:
         """Return milliseconds of a clock that never goes back."""
-        ...
 
 
 class ProcessClock:

@@ -127,7 +127,6 @@ class KeyedEngine(Protocol):
 
     def rewritten(self, work: KeyedWork) -> KeyedWritten:
         """Return the state of one operator, written anew and verified; an error deletes what was written."""
-        ...
 
 
 def rewrite(

@@ -41,7 +41,6 @@ class ValueState(Protocol[V]):
 
     def clear(self) -> None:
         """Forget the value of the current key."""
-        ...
 
 
 class ListState(Protocol[V]):
@@ -49,23 +48,18 @@ class ListState(Protocol[V]):
 
     def add(self, value: V) -> None:
         """Append one element to the list."""
-        ...
 
     def extend(self, values: Iterable[V]) -> None:
         """Append several elements to the list, in their order."""
-        ...
 
     def get(self) -> list[V]:
         """Return the elements in a list of its own; a change inside an element is a change of the state."""
-        ...
 
     def update(self, values: Iterable[V]) -> None:
         """Replace the list by these elements."""
-        ...
 
     def clear(self) -> None:
         """Remove all elements of the list."""
-        ...
 
 
 class MapState(Protocol[MK, MV]):
@@ -73,15 +67,12 @@ class MapState(Protocol[MK, MV]):
 
     def get(self, key: MK, default: MV | None = None) -> MV | None:
         """Return the value that the map has for `key`, or `default`."""
-        ...
 
     def put(self, key: MK, value: MV) -> None:
         """Set the map's entry for `key`."""
-        ...
 
     def remove(self, key: MK) -> None:
         """Remove the map's entry for `key`; an absent one is no error."""
-        ...
 
     def __getitem__(self, key: MK) -> MV: ...
     def __setitem__(self, key: MK, value: MV) -> None: ...
@@ -91,11 +82,9 @@ class MapState(Protocol[MK, MV]):
     def __len__(self) -> int: ...
     def items(self) -> Iterable[tuple[MK, MV]]:
         """Return the map's entries at this moment, without later ones, in order of insertion."""
-        ...
 
     def clear(self) -> None:
         """Remove all entries of the map."""
-        ...
 
 
 class ReducingState(Protocol[V]):
@@ -107,15 +96,12 @@ class ReducingState(Protocol[V]):
         Raises:
             TypeError: the function returned None, or `value` is None: that would read as empty.
         """
-        ...
 
     def get(self) -> V | None:
         """Return the current key's reduced value; None when nothing was added."""
-        ...
 
     def clear(self) -> None:
         """Forget the value of the current key."""
-        ...
 
 
 class AggregatingState(Protocol[IN, OUT]):
@@ -127,15 +113,12 @@ class AggregatingState(Protocol[IN, OUT]):
         Raises:
             TypeError: the function's `add` returned None in place of the accumulator.
         """
-        ...
 
     def get(self) -> OUT | None:
         """Return the current key's result of what was added so far; None when nothing was."""
-        ...
 
     def clear(self) -> None:
         """Forget the accumulator of the current key."""
-        ...
 
 
 class StateKind:

@@ -30,7 +30,6 @@ class OperatorListState(ListState[V], Protocol[V]):
 
     def get(self) -> list[V]:
         """Return the elements, in a list of its own; a change inside an element is a change of the state."""
-        ...
 
     def __len__(self) -> int: ...
 

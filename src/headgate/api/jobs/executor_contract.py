@@ -192,11 +192,9 @@ class JobControl(Protocol):
         Raises:
             OperatingError: the job's loop did not answer in time.
         """
-        ...
 
     def checkpoint(self, then: Then) -> None:
         """Take a checkpoint; `then` gets its URI once it is committed, or the error."""
-        ...
 
     def savepoint(self, target: str | None, format: str, then: Then) -> None:  # noqa: A002
         """Take a savepoint; `then` gets its URI once it is complete, or the error.
@@ -204,7 +202,6 @@ class JobControl(Protocol):
         `target` is its folder (None: the configured one), `format` "canonical" (tables for any tool) or
         "native" (the backend's files).
         """
-        ...
 
     def stop(
         self,
@@ -216,7 +213,6 @@ class JobControl(Protocol):
         """Stop the job with a savepoint, whose URI `then` gets once its output is committed, or the error.
         `drain`: fire all event-time timers first. `target` and `format` are as for :meth:`savepoint`.
         """
-        ...
 
     def cancel(self, handed_over: bool = False) -> None:
         """End the job now, without a savepoint; output that is not yet committed stays uncommitted.
@@ -224,13 +220,11 @@ class JobControl(Protocol):
         Args:
             handed_over: with high availability, end this driver only: the next one takes over the job.
         """
-        ...
 
     def rescale(self, parallelism: int, then: Then, from_last: bool = False) -> None:
         """Continue at another parallelism; `then` gets that number once all subtasks run, or the error.
         `from_last`: the last checkpoint will do where no new one can be taken.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,4 +329,3 @@ class Executor(Protocol):
             JobFailedError: it was cancelled, or anything else failed and the restart strategy gave up.
             KeyboardInterrupt: the user cancelled; everything that was started has ended.
         """
-        ...

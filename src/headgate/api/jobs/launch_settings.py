@@ -39,15 +39,12 @@ class Started(Protocol):
 
     def result(self) -> JobResult:
         """Wait for the end of the job, and return its result."""
-        ...
 
     def cancel(self, timeout_s: float | None = 0) -> None:
         """Cancel the job, and wait for its end at most `timeout_s` seconds; None: as long as it takes."""
-        ...
 
     def hand_over(self) -> bool:
         """Leave the job to the next driver (high availability) or cancel it; return whether it goes on."""
-        ...
 
 
 @dataclass

@@ -122,7 +122,6 @@ class SamplingSink(Protocol):
 
     def told(self, data: bytes) -> bool:
         """Take bytes that a writer sent to the driver; return whether the sink has enough records."""
-        ...
 
 
 @dataclass

@@ -29,7 +29,6 @@ class CollectingSink(Protocol):
     @property
     def results(self) -> list[Any]:
         """The committed records."""
-        ...
 
 
 class ProgramContext(Protocol):
@@ -41,11 +40,9 @@ class ProgramContext(Protocol):
 
     def free_uid(self, stem: str) -> str:
         """Return a uid that no operator has: `stem`, or `stem` with the lowest free number from 2."""
-        ...
 
     def describe(self, name: str = "job") -> dict[str, Json]:
         """Return the facts that ``explain()`` shows of the program."""
-        ...
 
     def _query(
         self, name: str, nodes: tuple[Node, ...], settings: Callable[[Config], Config]
@@ -53,11 +50,9 @@ class ProgramContext(Protocol):
         """Return a checked job of `nodes` outside the program; `settings` turns the program's configuration
         into its own. Where only the plan is captured, write the plan and return None.
         """
-        ...
 
     def _run(self, job: JobSpec) -> JobResult:
         """Run a job made by :meth:`_query` to its end and return its result."""
-        ...
 
 
 def add_function(

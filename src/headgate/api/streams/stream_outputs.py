@@ -337,7 +337,6 @@ class HasDataFrame(Protocol):
     @property
     def dataframe(self) -> DataFrame:
         """The committed records as a ``pyspark.sql.DataFrame``."""
-        ...
 
 
 class DataFrameLater(ShownAsLine):

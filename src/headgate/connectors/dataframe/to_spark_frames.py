@@ -30,17 +30,14 @@ class Frames(Protocol):
 
     def columns(self, paths: Sequence[str]) -> Columns:
         """Return names and types of the columns in staged files; UsageError if a column has two types."""
-        ...
 
     def opened(
         self, paths: Sequence[str], columns: Columns, epoch: SparkEpoch, writer: EpochWriter
     ) -> contextlib.AbstractContextManager[DataFrame]:
         """Open an epoch's files as a DataFrame of `columns` in that order, while `writer` writes it."""
-        ...
 
     def cancel(self) -> None:
         """Cancel the running write; later ones raise FencedError. Called from another thread."""
-        ...
 
 
 class SparkFrames(Frames):

@@ -84,12 +84,10 @@ class MemberDecoder(Protocol):
     @property
     def eof(self) -> bool:
         """Whether the decoder has reached the end of its member."""
-        ...
 
     @property
     def unused_data(self) -> bytes:
         """Bytes that were fed to the decoder and come after the end of its member."""
-        ...
 
 
 D = TypeVar("D", bound=MemberDecoder)

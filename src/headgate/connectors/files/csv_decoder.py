@@ -42,7 +42,6 @@ class RowMaker(Protocol[R]):
 
     def __call__(self, header: Sequence[str], rows: Rows) -> list[R] | pa.RecordBatch:
         """Return one record for each row; ValueError if one of the rows does not fit the schema."""
-        ...
 
 
 class CsvDecoder(Generic[T]):

@@ -45,11 +45,9 @@ class LineParser(Protocol[R]):
 
     def block(self, data: bytes) -> list[R] | pa.RecordBatch | None:
         """Return the records of a block of lines; None if the lines must be parsed one by one."""
-        ...
 
     def singly(self, lines: Sequence[bytes]) -> tuple[list[R] | pa.RecordBatch, list[tuple[int, str]]]:
         """Return the good records of non-empty lines, and (line index, reason) for each bad line."""
-        ...
 
 
 class JsonDecoder(Generic[T]):

@@ -106,7 +106,6 @@ class FileFormat(Protocol):
 
     def opener(self) -> Callable[[PartFile], PartWriter]:
         """Return the function that makes an encoder for each new file of one sink writer."""
-        ...
 
 
 class JsonFormat:

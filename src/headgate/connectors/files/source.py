@@ -50,15 +50,12 @@ class FileCursor(Protocol[R, Q]):
 
     def poll(self, max_records: int) -> tuple[list[R] | pa.RecordBatch, list[BadRecord]] | None:
         """Take the next records, 0 to `max_records`, and bad ones between them; None at the file's end."""
-        ...
 
     def position(self) -> Q | None:
         """Return the position right after the last record returned; None for the file's beginning."""
-        ...
 
     def close(self) -> None:
         """Close the file."""
-        ...
 
 
 class FilesSource(Source[T, P, list[str]]):

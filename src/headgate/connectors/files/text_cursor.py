@@ -76,19 +76,15 @@ class TextDecoder(Protocol[T]):
 
     def begin(self, data: bytes) -> int:
         """Read the header from the file's first complete records; return its length in bytes, or 0."""
-        ...
 
     def saved(self) -> list[str] | None:
         """Return the header's field names, for the position in a checkpoint; None if it has none."""
-        ...
 
     def border(self, data: bytes) -> int:
         """Return how many bytes from the front are complete records; 0 if there are none."""
-        ...
 
     def decode(self, data: bytes, first_line: int) -> Decoded[T]:
         """Decode complete records, the first on line `first_line` (from 1). May raise BadRecordError."""
-        ...
 
 
 class TextCursor(Generic[T]):

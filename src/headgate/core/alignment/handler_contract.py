@@ -55,17 +55,14 @@ class BarrierHandler(Protocol):
     @property
     def current(self) -> int:
         """The latest checkpoint id that took effect or was cancelled here; 0 before the first."""
-        ...
 
     @property
     def pending(self) -> bool:
         """Whether a checkpoint that took effect still waits for barriers."""
-        ...
 
     @property
     def blocked(self) -> Set[int]:
         """The channels that must not be read now: their barrier was read, and others' are still missing."""
-        ...
 
     def announce(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
         """Register a barrier that arrived at the gate, perhaps behind records that were not read yet.
@@ -74,34 +71,27 @@ class BarrierHandler(Protocol):
 
         `age_ms` is the wall clock now less `barrier.trigger_ms`; `now_ms` is the monotonic clock.
         """
-        ...
 
     def barrier(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
         """Process a barrier that was read from `channel`: all records ahead of it were read before.
 
         Called for every barrier, also for one that took effect when it was announced.
         """
-        ...
 
     def cancel(self, checkpoint: int) -> list[Effect]:
         """Abort `checkpoint`, unless it has ended, and older ones: a marker that cancels it was read."""
-        ...
 
     def abort(self, checkpoint: int) -> None:
         """Drop `checkpoint`, which the job master aborted: unblock its channels, ignore its late barriers."""
-        ...
 
     def end_of_partition(self, channel: int, now_ms: float) -> list[Effect]:
         """Mark `channel` as ended: neither records nor barriers will come on it any more."""
-        ...
 
     def timeout(self, now_ms: float) -> list[Effect]:
         """Switch an aligned checkpoint to unaligned if its :meth:`next_timeout` has passed at `now_ms`."""
-        ...
 
     def next_timeout(self) -> float | None:
         """Return the monotonic time (ms) after which :meth:`timeout` has something to do.
 
         None while no checkpoint waits for a timeout.
         """
-        ...

@@ -20,7 +20,6 @@ class HasPages(Protocol):
     @property
     def links(self) -> Mapping[str, str]:
         """URLs of the gang's web pages, by their names for people."""
-        ...
 
 
 def status_of(master: JobMaster, started_ms: int) -> JobStatus:

@@ -31,7 +31,6 @@ class KnowsSlots(Protocol):
 
     def refusal(self, slots: int) -> str | None:
         """Return why `slots` workers cannot replace the present ones, or None if they can; may block."""
-        ...
 
 
 class Rescaling:

@@ -52,7 +52,6 @@ class Piece(Protocol):
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the piece's rows from the snapshot's storage, in batches with at least these columns."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -118,11 +118,9 @@ class RowColumn(Protocol):
     @property
     def schema(self) -> Description:
         """The stored schema of the state: its kind and the descriptions of its serializers."""
-        ...
 
     def rows(self) -> RowsOf:
         """Return a function that converts batches of the DataFrame to rows of the state's table."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
