@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headgate.common.plain_data import Json
@@ -24,45 +24,36 @@ class ColumnsNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class AccumulateNode(Node):
-    """The part of a table's aggregation before the exchange: rows of a batch become accumulators.
+    """The part of a table's aggregation before the exchange: rows of a batch become accumulators."""
 
-    `aggregation` is a `relational.relations.Aggregation`.
-    """
-
-    aggregation: Aggregation | None = None
+    aggregation: Aggregation = field(kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)
 class WindowAggregateNode(KeyedProcessNode):
-    """A table's aggregation in windows of event time; its `function` only declares the state.
+    """A table's aggregation in windows of event time; its `function` only declares the state."""
 
-    `aggregation` is a `relational.relations.Aggregation`.
-    """
-
-    aggregation: Aggregation | None = None
+    aggregation: Aggregation = field(kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)
 class WindowJoinNode(KeyedProcessNode):
-    """A join of two tables in windows, whose input has the rows of both; `function` only declares the state.
+    """A join of two tables in windows, whose input has the rows of both; its `function` declares state."""
 
-    `join` is a `relational.relations.WindowJoin`.
-    """
-
-    join: WindowJoin | None = None
+    join: WindowJoin = field(kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)
 class TableFunctionNode(Node):
     """A function of the program in a table: it gets the columns `reads`, as `form` says, and gives `gives`.
 
-    `function` takes and returns columns or a row, `form` is a `relational.relations.Form`.
+    `function` takes and returns columns or a row.
     """
 
-    function: Callable[..., object] | None = None
-    form: Form | None = None
-    reads: Schema | None = None
-    gives: Schema | None = None
+    function: Callable[..., object] = field(kw_only=True)
+    form: Form = field(kw_only=True)
+    reads: Schema = field(kw_only=True)
+    gives: Schema = field(kw_only=True)
 
 
 TABLES = (ColumnsNode, TableFunctionNode, AccumulateNode, WindowAggregateNode, WindowJoinNode)
@@ -73,9 +64,9 @@ def table_details(node: Node) -> dict[str, Json]:
     """Return what `explain()` says of a table's node: its steps or aggregates as text; {} of other nodes."""
     if isinstance(node, ColumnsNode):
         return {"steps": [str(step) for step in node.steps]}
-    if isinstance(node, AccumulateNode | WindowAggregateNode) and node.aggregation is not None:
+    if isinstance(node, AccumulateNode | WindowAggregateNode):
         return {"aggregates": [str(each) for each in node.aggregation.aggregates]}
-    if isinstance(node, WindowJoinNode) and node.join is not None:
+    if isinstance(node, WindowJoinNode):
         return {"join": node.join.how, "keys": list(node.join.shown_keys)}
     return {}
 
@@ -88,9 +79,9 @@ def columns_given(node: Node) -> Schema | None:
         case TableFunctionNode():
             return node.gives
         case WindowAggregateNode():
-            return None if node.aggregation is None else node.aggregation.schema
+            return node.aggregation.schema
         case WindowJoinNode():
-            return None if node.join is None else node.join.schema
+            return node.join.schema
     return None
 
 
@@ -99,10 +90,8 @@ def columns_read(node: Node) -> int | None:
     if isinstance(node, ColumnsNode):
         return len(node.steps[0].reads)
     if isinstance(node, TableFunctionNode):
-        return None if node.reads is None else len(node.reads)
-    return (
-        len(node.aggregation.child.schema) if isinstance(node, AccumulateNode) and node.aggregation else None
-    )
+        return len(node.reads)
+    return len(node.aggregation.child.schema) if isinstance(node, AccumulateNode) else None
 
 
 def table_lines(node: Node) -> Iterator[str]:
@@ -114,13 +103,13 @@ def table_lines(node: Node) -> Iterator[str]:
     if isinstance(node, ColumnsNode):
         yield f"reads {', '.join(node.steps[0].reads.names) or 'no column'}"
         yield from (f"gives {step}" for step in node.steps)
-    elif isinstance(node, TableFunctionNode) and node.reads is not None and node.gives is not None:
+    elif isinstance(node, TableFunctionNode):
         yield f"reads {', '.join(node.reads.names)}"
         if node.form == "rows":
             both = f"{len(node.reads)} columns, and of {len(node.gives)} back"
             yield f"converts columns -> rows -> columns: conversion of {both}"
         yield f"gives {', '.join(node.gives.names)} by {function_text(node.function)}"
-    elif isinstance(node, AccumulateNode | WindowAggregateNode) and node.aggregation is not None:
+    elif isinstance(node, AccumulateNode | WindowAggregateNode):
         part = "local, before the exchange" if isinstance(node, AccumulateNode) else "final"
         yield f"{part}: {aggregates_text(node.aggregation)}"
         if isinstance(node, WindowAggregateNode):

@@ -37,7 +37,7 @@ def _alone(environment: ProgramContext, relation: Relation) -> ProgramContext:
 def _below(environment: ProgramContext, scan: Scan) -> str | Relation:
     """Return what a scanned stream is, or the plan whose result it is."""
     node = environment.program.node(scan.stream)
-    if isinstance(node, WindowAggregateNode) and node.aggregation is not None:
+    if isinstance(node, WindowAggregateNode):
         return node.aggregation
     while isinstance(node, TimestampsNode):
         node = environment.program.node(node.inputs[0].id)

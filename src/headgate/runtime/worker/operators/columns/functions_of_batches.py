@@ -16,7 +16,7 @@ from headgate.records.batch import Batch, take_times
 from headgate.records.event_times import milliseconds
 from headgate.records.row_batch import RowBatch
 from headgate.relational.relations import Form
-from headgate.relational.schema import Field, Schema
+from headgate.relational.schema import Field
 from headgate.relational.spark_types import is_integer, normal_type, text_of
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.job.user_errors import NoRecord, shorten, user_error
@@ -39,10 +39,8 @@ class TableFunctionOperator(Operator):
 
     def __init__(self, context: OperatorContext, node: TableFunctionNode) -> None:
         super().__init__(context)
-        assert node.function is not None and node.reads is not None and node.gives is not None  # noqa: PT018
         self._function, self._form = node.function, node.form
-        self._reads: Schema = node.reads
-        self._gives: Schema = node.gives
+        self._reads, self._gives = node.reads, node.gives
         self._name = getattr(node.function, "__name__", type(node.function).__name__)
 
     def process(self, batch: Batch) -> None:

@@ -35,11 +35,9 @@ def table_operator(
     if isinstance(node, ColumnsNode):
         return ColumnsOperator(context, node.steps)
     if isinstance(node, WindowJoinNode):
-        assert node.join is not None  # the API gives it
         return WindowJoinOperator(context, node.join, copy.copy(node.function))
     if isinstance(node, TableFunctionNode):
         return TableFunctionOperator(context, node)
-    assert node.aggregation is not None  # the API gives it
     plan = node.aggregation
     by_clock, patient = plan.window.clock == "processing", plan.firing != AT_END
     if isinstance(node, AccumulateNode):
