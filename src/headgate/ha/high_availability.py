@@ -264,15 +264,16 @@ def job_id(name: str, cluster: str, run: int) -> JobId:
         >>> job_id("clicks per user", "default", 0)
         'clicks-per-user-0-b1dbcf27'
     """
-    return JobId(f"{_readable(name)}-{run}-{_digest(name, cluster, str(run))[:8]}")
+    return JobId(f"{readable(name)}-{run}-{_digest(name, cluster, str(run))[:8]}")
 
 
 def election_key(name: str, cluster: str) -> str:
     """Return the name of a job's election, which is the same for all drivers of the job."""
-    return f"{_readable(name)}-{_digest(name, cluster)[:12]}"
+    return f"{readable(name)}-{_digest(name, cluster)[:12]}"
 
 
-def _readable(name: str) -> str:
+def readable(name: str) -> str:
+    """Return a job's name for ids and folders: at most 100 ASCII letters, digits, ".", "_" and "-"."""
     kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name)
     return kept.strip(".-")[:100] or "job"
 

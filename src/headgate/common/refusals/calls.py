@@ -188,7 +188,7 @@ class _Checked(Generic[P, R]):
         wrong = _wrong(parameters, given[self._own :], named)
         if wrong is None:
             return None
-        takes = _listed([p.name for p in parameters if p.kind is not p.VAR_KEYWORD]) or "no arguments"
+        takes = listed([p.name for p in parameters if p.kind is not p.VAR_KEYWORD]) or "no arguments"
         return self._refusal(wrong + (f" It takes {takes}" if wrong.endswith("?") else f"; it takes {takes}"))
 
     def _refusal(self, wrong: str) -> PlanError:
@@ -206,14 +206,14 @@ def _wrong(parameters: list[Parameter], given: Sequence[object], named: Mapping[
                 return f"takes no argument {name!r}{_nearest(name, known)}"
     if len(given) > len(by_place) and not any(p.kind is p.VAR_POSITIONAL for p in parameters):
         count, only = len(by_place), [p.name for p in by_name if p.kind is p.KEYWORD_ONLY]
-        by = f"; give {_listed(only)} by name" if only else ""
+        by = f"; give {listed(only)} by name" if only else ""
         return f"takes {count or 'no'} argument{'s' * (count != 1)} by place, and got {len(given)}{by}"
     twice = [p.name for p in by_place[: len(given)] if p.name in named]
     if twice:
         return f"got {twice[0]!r} twice, by place and by name"
     still_open = [*by_place[len(given) :], *(p for p in by_name if p.kind is p.KEYWORD_ONLY)]
     missing = [p.name for p in still_open if p.default is p.empty and p.name not in named]
-    return f"is called without {_listed([repr(name) for name in missing])}" if missing else None
+    return f"is called without {listed([repr(name) for name in missing])}" if missing else None
 
 
 def _nearest(name: str, known: list[str]) -> str:
@@ -224,5 +224,6 @@ def _nearest(name: str, known: list[str]) -> str:
     return f"; did you mean {nearest!r}?"
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
+    """Return names as words of a sentence, the last after "and"; "" without any."""
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""

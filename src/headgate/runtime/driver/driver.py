@@ -36,7 +36,7 @@ from headgate.common.settings import options as o
 from headgate.core.execution import JobState
 from headgate.display.printed import Prints, where_prints_show
 from headgate.graph.physical import PhysicalPlan
-from headgate.ha.high_availability import HighAvailability, open_leadership, where_to_begin
+from headgate.ha.high_availability import HighAvailability, open_leadership, readable, where_to_begin
 from headgate.ha.second_jobs import take_places
 from headgate.restore.assignment import check_compatible
 from headgate.restore.point import RestorePoint
@@ -108,7 +108,7 @@ class _Driver:
         self._disks = disks_with(self._storage_settings)
         self._answers = endpoint_settings(job.config, answers_commands)
         self._endpoint: Endpoint | None = None
-        self._id = JobId(f"{_folder_name(job.name)}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}")
+        self._id = JobId(f"{readable(job.name)}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}")
         self._leading: HighAvailability | None = None
         self._submitted: JobMaster | None = None
         self._keeping: Keeping | None = None
@@ -128,7 +128,8 @@ class _Driver:
                 return JobResult(self._id, self._job.name, duration_ms=self._clock.monotonic_ms() - began)
             explicit = self._kept_point(opened) if store is None else None
             plan = adopt_key_groups(self._job, explicit)
-            self._id = self._check_claim(disk, explicit) or self._id
+            if explicit is not None:
+                self._id = check_claim(self._job.config, disk, explicit, self._disks) or self._id
             self._check_beginning(explicit)
             second = self._job.config.get(o.ALLOW_SECOND)
             take_places(self._id, self._job.name, plan, disk, opened, allow_second=second)
@@ -295,9 +296,6 @@ class _Driver:
 
         return claimed
 
-    def _check_claim(self, disk: Disk | None, point: RestorePoint | None) -> JobId | None:
-        return None if point is None else check_claim(self._job.config, disk, point, self._disks)
-
     def _check_beginning(self, point: RestorePoint | None) -> None:
         if point is not None:
             plan = adopt_key_groups(self._job, point)
@@ -439,8 +437,3 @@ def adopt_key_groups(job: JobSpec, point: RestorePoint | None) -> PhysicalPlan:
     ignore = job.config.get(o.IGNORE_UNCLAIMED_STATE)
     check_compatible(plan, point.checkpoint, ignore_unclaimed=ignore)
     return plan
-
-
-def _folder_name(name: str) -> str:
-    kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name)
-    return kept.strip(".-")[:100] or "job"

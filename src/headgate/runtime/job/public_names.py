@@ -15,6 +15,7 @@ from typing import Final
 from headgate.api import broadcast, functions
 from headgate.api.declared import keyed_states as state
 from headgate.api.declared import operator_state
+from headgate.common.refusals.calls import listed
 
 _CALL: Final = re.compile(
     r"(?:[\w<>]+\.)*(?P<cls>\w+)\.(?P<method>\w+)\(\) "
@@ -85,9 +86,9 @@ def _reword_no_member(error: AttributeError) -> None:
     if contract in _WITHOUT_KEYS and name in _ONLY_WITH_KEYS:
         rest = "; keys and timers are in process() and on_timer() of a KeyedProcessFunction behind key_by()"
     elif near:
-        rest = f"; did you mean {near[0]!r}? It has {_listed(known)}"
+        rest = f"; did you mean {near[0]!r}? It has {listed(known)}"
     else:
-        rest = f"; it has {_listed(known)}"
+        rest = f"; it has {listed(known)}"
     error.args = (f"{_shown(contract)} has no {name!r}{rest}",)
     error.name = None  # Python would add a proposal of its own, of names that are not public
 
@@ -98,13 +99,13 @@ def _reword_wrong_call(error: TypeError, call: re.Match[str]) -> None:
     if contract is None or function is None:
         return
     takes = [name for name in inspect.signature(function).parameters if name != "self"]
-    listed = _listed(takes) or "no arguments"
+    arguments = listed(takes) or "no arguments"
     method = f"{call['method']}() of {_shown(contract)}"
     if call["name"] is None:
-        error.args = (f"{method} takes {listed}; the call {str(error.args[0])[call.start('what') :]}",)
+        error.args = (f"{method} takes {arguments}; the call {str(error.args[0])[call.start('what') :]}",)
         return
     near = difflib.get_close_matches(call["name"], takes, n=1, cutoff=0.0)
-    meant = f"; did you mean {near[0]!r}? It takes {listed}" if near else f"; it takes {listed}"
+    meant = f"; did you mean {near[0]!r}? It takes {arguments}" if near else f"; it takes {arguments}"
     error.args = (f"{method} takes no argument {call['name']!r}{meant}",)
 
 
@@ -122,7 +123,3 @@ def _members(contract: type) -> list[str]:
 
 def _shown(contract: type) -> str:
     return _SHOWN.get(contract, contract.__name__)
-
-
-def _listed(names: list[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
