@@ -126,7 +126,8 @@ class TimerQueue(Generic[K]):
     def next_time(self) -> int | None:
         """The earliest timestamp that has a timer; None without timers."""
         while self._heap and not self._buckets[self._heap[0]]:
-            self._drop_head()
+            del self._buckets[heappop(self._heap)]
+            self._empty -= 1
         return self._heap[0] if self._heap else None
 
     def has_due(self, up_to: int) -> bool:
@@ -210,10 +211,6 @@ class TimerQueue(Generic[K]):
         del bucket[key]
         if not bucket:
             self._empty += 1
-
-    def _drop_head(self) -> None:
-        del self._buckets[heappop(self._heap)]
-        self._empty -= 1
 
     def _sweep(self) -> None:
         for timestamp in [timestamp for timestamp, bucket in self._buckets.items() if not bucket]:

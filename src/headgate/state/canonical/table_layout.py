@@ -57,7 +57,8 @@ class TableInfo(msgspec.Struct, frozen=True):
 
     def text(self) -> str:
         """Return the description as JSON, so that it can be read with any tool."""
-        return json_dumps(msgspec.to_builtins(self, builtin_types=(bytes,)), default=_bytes_to_json)
+        plain = msgspec.to_builtins(self, builtin_types=(bytes,))
+        return json_dumps(plain, default=lambda value: {"base64": base64.b64encode(value).decode()})
 
 
 def new_table_info(
@@ -82,10 +83,6 @@ def new_table_info(
 
 
 _table_info: Final = converter(TableInfo)
-
-
-def _bytes_to_json(value: bytes) -> dict[str, str]:
-    return {"base64": base64.b64encode(value).decode()}
 
 
 def _bytes_from_json(value: dict[str, Plain]) -> Plain:

@@ -114,14 +114,6 @@ def _one_forms(keys: Sequence[Hashable]) -> Sequence[Hashable]:
     return keys if kinds.isdisjoint(_CHANGES) else [one_form(key) for key in keys]
 
 
-def _of_float(key: float) -> float:
-    return int(key) if key.is_integer() else key
-
-
-def _of_tuple(key: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
-    return tuple(map(one_form, key))
-
-
 def _of_datetime(key: dt.datetime) -> dt.datetime:
     plain = key.replace(fold=0) if key.fold else key
     offset = plain.utcoffset()
@@ -142,7 +134,7 @@ def _of_datetime(key: dt.datetime) -> dt.datetime:
 
 _CHANGES: Final[dict[type, Callable[[Any], Hashable]]] = {
     bool: int,
-    float: _of_float,
-    tuple: _of_tuple,
+    float: lambda key: int(key) if key.is_integer() else key,
+    tuple: lambda key: tuple(map(one_form, key)),
     dt.datetime: _of_datetime,
 }

@@ -127,15 +127,11 @@ class KeysOnly:
 
     def codec(self, section: Section) -> SectionCodec | None:
         """Return a codec that drops the values of a section."""
-        return SectionCodec(_no_values, Target(section.schema, OpaqueValues()), plain=True)
+        return SectionCodec(lambda _, __: [], Target(section.schema, OpaqueValues()), plain=True)
 
     def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
         """Return targets of plain data for RocksDB's files; UsageError: a serializer of the program's own."""
         return PlainValues().targets(stored)
-
-
-def _no_values(_: Buffer, __: int) -> list[None]:
-    return []
 
 
 class _AsDescribed(SimpleTypeSerializerSnapshot[V]):

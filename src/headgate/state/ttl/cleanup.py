@@ -96,11 +96,8 @@ def _list_values(elements: list[V], stamps: list[int], over: Over) -> tuple[int,
     undated = len(elements) - len(stamps)
     expired = [False] * undated + [over(stamp) for stamp in stamps]
     alive = [element for element, out in zip(elements, expired, strict=True) if not out]
-    return (
-        sum(expired),
-        alive or None,
-        [element for element, out in zip(elements, expired, strict=True) if out],
-    )
+    dropped = [element for element, out in zip(elements, expired, strict=True) if out]
+    return sum(expired), alive or None, dropped
 
 
 def _map_stamps(stamps: dict[Hashable, int], over: Over) -> tuple[int, dict[Hashable, int] | None]:
