@@ -19,7 +19,6 @@ K = TypeVar("K", default=Any)
 I = TypeVar("I", default=Any, contravariant=True)  # noqa: E741 - input, as in the field's signatures
 O = TypeVar("O", default=Any, covariant=True)  # noqa: E741
 
-
 F = TypeVar("F")
 R = TypeVar("R")
 T = TypeVar("T")

@@ -68,11 +68,7 @@ def describe(
 
 def render(facts: Mapping[str, Any]) -> str:
     """Return the two graphs in `facts`, a dict of :func:`describe`, as text for people, without its types."""
-    lines = [
-        _head_line(facts),
-        "",
-        "as written",
-    ]
+    lines = [_head_line(facts), "", "as written"]
     lines += [f"  {_logical_line(node)}" for node in facts["logical"]]
     return "\n".join([*lines, "", "as it runs", *running_lines(facts)])
 

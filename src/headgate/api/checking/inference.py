@@ -10,16 +10,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Iterable, Sequence
-from typing import (
-    Any,
-    TypeAlias,
-    TypeGuard,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, TypeAlias, TypeGuard, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import typing_extensions
 

@@ -172,11 +172,7 @@ class JobStatus(msgspec.Struct, frozen=True):
         return html_facts(f"job {self.name}", facts) + html_table(columns, rows)
 
     def _facts(self) -> dict[str, int]:
-        return {
-            "attempt": self.attempt,
-            "restarts": self.restarts,
-            "checkpoints": self.checkpoints_completed,
-        }
+        return {"attempt": self.attempt, "restarts": self.restarts, "checkpoints": self.checkpoints_completed}
 
 
 class JobControl(Protocol):

@@ -29,12 +29,7 @@ from headgate.api.source import (
 from headgate.common.errors import UsageError
 from headgate.common.files.stored_paths import inside
 from headgate.connectors.dataframe.column_types import arrow_schema, check_types
-from headgate.connectors.dataframe.connector import (
-    DataFrameConnector,
-    first_line,
-    shown_columns,
-    unprepared,
-)
+from headgate.connectors.dataframe.connector import DataFrameConnector, first_line, shown_columns, unprepared
 from headgate.connectors.dataframe.staged_files import (
     StagedFile,
     complete_staging,

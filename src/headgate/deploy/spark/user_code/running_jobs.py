@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.common.errors import UsageError
 from headgate.common.files.durable import sha256
-from headgate.deploy.spark.user_code.orders import (
-    LiveJobs,
-    ProcessEnvironment,
-    ShippedCode,
-    UserCodeOptions,
-)
+from headgate.deploy.spark.user_code.orders import LiveJobs, ProcessEnvironment, ShippedCode, UserCodeOptions
 from headgate.deploy.spark.user_code.planning import UserCodePlan, planned
 from headgate.deploy.spark.user_code.shipped_files import folder_of, ship_files
 from headgate.usercode.bundle.artifacts import UserBundle, made_from, unpacked
