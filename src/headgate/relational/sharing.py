@@ -1,7 +1,7 @@
 """What several expressions compute alike is computed once: the pass that finds it before they are run.
 
-Parts are alike when they are the same rule of the same parts. A function of the program is called as often as
-it is written, since it may do what it likes.
+Parts are alike when they are the same rule of the same parts: a rule gives the same for the same arguments.
+A function of the program is called as often as it is written, since it may do what it likes.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ from headgate.relational.resolved import (
 from headgate.relational.spark_types import list_of
 
 _CHEAP: Final = (Column, Constant, Member)
-_CHANGING: Final = frozenset({"rand", "randn", "uuid", "shuffle", "monotonically_increasing_id"})
-"""Functions that give another result at each call."""
 
 
 def sharing(expressions: Sequence[Typed]) -> tuple[Typed, ...]:
@@ -70,7 +68,7 @@ def _key(expression: Typed, inner: list[int]) -> tuple[Any, ...]:
         return (Column, expression.index)
     if isinstance(expression, Constant):
         return (Constant, expression.type, repr(expression.value))
-    if isinstance(expression, PythonApply) or getattr(expression, "function", None) in _CHANGING:
+    if isinstance(expression, PythonApply):
         return (id(expression),)
     own = [getattr(expression, field.name) for field in fields(expression)]
     plain = tuple(value for value in own if not isinstance(value, (Typed, tuple)))

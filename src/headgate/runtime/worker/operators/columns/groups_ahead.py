@@ -6,6 +6,7 @@ subtasks, which stood at different watermarks, and begins at the lowest. What wa
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.common.time import WATERMARK_MIN
+from headgate.runtime.worker.operators.columns.kept_windows import Restoring, RestoringBy
 from headgate.runtime.worker.operators.columns.panes import groups_of_rows
 
 if TYPE_CHECKING:
@@ -49,3 +51,30 @@ class GroupsAhead:
         of_groups[list(self._groups)] = list(self._groups.values())
         groups = groups_of_rows(rows, self._keys, self._max_parallelism)
         return np.asarray(np.maximum(marks, of_groups[groups]), dtype=np.int64)
+
+
+class RestoredByGroup(ABC):
+    """Base of what is kept by key group, and of which groups may be ahead of the subtask, at `mark`."""
+
+    def __init__(self, keys: Sequence[str], mark: int, max_parallelism: int) -> None:
+        self._mark = mark
+        self._ahead = GroupsAhead(keys, max_parallelism)
+
+    @property
+    def ahead(self) -> list[tuple[int, int]]:
+        """The key groups that are further in event time than the subtask, each with its watermark."""
+        return self._ahead.listed()
+
+    def of_group(self, group: int, mark: int) -> Restoring:
+        """Return where the restored rows of a key group go, which stood at `mark`."""
+        if mark > self._mark:
+            self._ahead.add(group, mark)
+        return RestoringBy(lambda table: self.put(self._still_open(table, mark)))
+
+    def _still_open(self, table: pa.Table, _mark: int) -> pa.Table:
+        """Return the restored rows of a group at `_mark` whose windows have not ended."""
+        return table
+
+    @abstractmethod
+    def put(self, table: pa.Table) -> None:
+        """Add rows, of which none is late."""

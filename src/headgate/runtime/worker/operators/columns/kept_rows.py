@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from headgate.runtime.worker.operators.columns.groups_ahead import GroupsAhead
+from headgate.runtime.worker.operators.columns.groups_ahead import RestoredByGroup
 from headgate.runtime.worker.operators.columns.kept_windows import (
     PANE,
     Ended,
-    Restoring,
-    RestoringBy,
     WindowsView,
 )
 
@@ -27,24 +25,12 @@ _SMALL: Final = 16_384
 """Tables of so many rows or more are left as they are."""
 
 
-class KeptRows:
+class KeptRows(RestoredByGroup):
     """Rows by the last ms of their window, which is their pane; there are `max_parallelism` key groups."""
 
     def __init__(self, keys: Sequence[str], mark: int, max_parallelism: int) -> None:
-        self._mark = mark
-        self._ahead = GroupsAhead(keys, max_parallelism)
+        super().__init__(keys, mark, max_parallelism)
         self._tables: dict[int, list[pa.Table]] = {}
-
-    @property
-    def ahead(self) -> list[tuple[int, int]]:
-        """The key groups that are further in event time than the subtask, each with its watermark."""
-        return self._ahead.listed()
-
-    def of_group(self, group: int, mark: int) -> Restoring:
-        """Return where the restored rows of a key group go, which stood at `mark`."""
-        if mark > self._mark:
-            self._ahead.add(group, mark)
-        return RestoringBy(self.put)
 
     def add(self, rows: pa.Table, marks: Int64s) -> int:
         """Add rows, of which each came at its watermark of `marks`; return how many were too late."""

@@ -15,13 +15,11 @@ import pyarrow.compute as pc
 
 from headgate.common.time import WATERMARK_MAX
 from headgate.relational.aggregating.accumulators import Accumulator
-from headgate.runtime.worker.operators.columns.groups_ahead import GroupsAhead
+from headgate.runtime.worker.operators.columns.groups_ahead import RestoredByGroup
 from headgate.runtime.worker.operators.columns.kept_windows import (
     PANE,
     ROWS,
     Ended,
-    Restoring,
-    RestoringBy,
     WindowsView,
 )
 from headgate.runtime.worker.operators.columns.panes import hashes_of_rows
@@ -82,29 +80,23 @@ class Layer:
         return self._table, pa.array(self._there.copy())
 
 
-class SessionWindows:
+def sessions_after(table: pa.Table, mark: int) -> pa.Table:
+    """Return restored sessions that had not ended at `mark`: others were kept for late rows only, which are
+    not taken any more.
+    """
+    return table.filter(pa.array(table.column(END).to_numpy() - 1 > mark))
+
+
+class SessionWindows(RestoredByGroup):
     """Open sessions by key, for event time from `mark` on; there are `max_parallelism` key groups."""
 
     def __init__(self, grouping: SessionGrouping, mark: int, max_parallelism: int) -> None:
-        self._grouping, self._mark = grouping, mark
-        self._keys = grouping.keys[1:]
-        self._ahead = GroupsAhead(self._keys, max_parallelism)
+        self._grouping, self._keys = grouping, grouping.keys[1:]
+        super().__init__(self._keys, mark, max_parallelism)
         self._layers: list[Layer] = []
 
-    @property
-    def ahead(self) -> list[tuple[int, int]]:
-        """The key groups that are further in event time than the subtask, each with its watermark."""
-        return self._ahead.listed()
-
-    def of_group(self, group: int, mark: int) -> Restoring:
-        """Return where the restored sessions of a key group go, which stood at `mark`."""
-        if mark > self._mark:
-            self._ahead.add(group, mark)
-        return RestoringBy(lambda table: self._restore(table, mark))
-
-    def _restore(self, table: pa.Table, mark: int) -> None:
-        # Those that have ended were kept for late rows only, which are not taken any more.
-        self.put(table.filter(pa.array(table.column(END).to_numpy() - 1 > mark)))
+    def _still_open(self, table: pa.Table, mark: int) -> pa.Table:
+        return sessions_after(table, mark)
 
     def add(self, rows: pa.Table, marks: Int64s) -> int:
         """Add sessions, of which each came at its watermark of `marks`; return how many rows were late.

@@ -48,8 +48,8 @@ class LateSessions(SessionWindows):
         """Sessions whose last ms is this or before are forgotten (ms since 1970)."""
         return max(self._forgotten, horizon(self._mark, self._lateness))
 
-    def _restore(self, table: pa.Table, mark: int) -> None:
-        self.put(table)
+    def _still_open(self, table: pa.Table, mark: int) -> pa.Table:
+        return table  # also those that have ended: late rows may still come
 
     def marks_of(self, rows: pa.Table, marks: Int64s) -> Int64s:
         """Return `marks`, the watermark of each row, raised to that of the row's group where it is ahead."""

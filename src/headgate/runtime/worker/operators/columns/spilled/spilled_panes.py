@@ -11,14 +11,12 @@ import pyarrow as pa
 
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.relational.aggregating.grouping import Grouping
-from headgate.runtime.worker.operators.columns.groups_ahead import GroupsAhead
+from headgate.runtime.worker.operators.columns.groups_ahead import RestoredByGroup
 from headgate.runtime.worker.operators.columns.kept_rows import KeptRows
 from headgate.runtime.worker.operators.columns.kept_windows import (
     PANE,
     ROWS,
     Ended,
-    Restoring,
-    RestoringBy,
     WindowsView,
 )
 from headgate.runtime.worker.operators.columns.panes import Panes
@@ -30,26 +28,16 @@ if TYPE_CHECKING:
     from headgate.records.batch import Int64s
 
 
-class SpilledWindows:
+class SpilledWindows(RestoredByGroup):
     """What both kinds have in common: how far groups have got, the budget of `memory` bytes, the chunks."""
 
     def __init__(self, spill: Spill, mark: int, memory: int) -> None:
-        self._spill, self._chunks, self._mark = spill, spill.chunks, mark
-        self._ahead = GroupsAhead(spill.columns.keys, spill.columns.max_parallelism)
+        super().__init__(spill.columns.keys, mark, spill.columns.max_parallelism)
+        self._spill, self._chunks = spill, spill.chunks
         self._budget = Budget(memory, self._size)
 
-    @property
-    def ahead(self) -> list[tuple[int, int]]:
-        """The key groups that are further in event time than the subtask, each with its watermark."""
-        return self._ahead.listed()
-
-    def of_group(self, group: int, mark: int) -> Restoring:
-        """Return where the restored rows of a key group go, which stood at `mark`."""
-        if mark > self._mark:
-            self._ahead.add(group, mark)
-        return RestoringBy(self._put)
-
-    def _put(self, table: pa.Table) -> None:
+    def put(self, table: pa.Table) -> None:
+        """Add rows, of which none is late; what is over the budget is stored."""
         self._hold(table)
         if self._budget.exceeded_by(table.nbytes):
             self.spill()
@@ -105,9 +93,9 @@ class SpilledPanes(SpilledWindows):
         last = self._times.last_ends(rows.column(PANE).to_numpy())
         late = last - 1 <= self._ahead.marks_of(rows, marks)
         if not late.any():
-            self._put(rows.drop_columns(ROWS))
+            self.put(rows.drop_columns(ROWS))
             return 0
-        self._put(rows.filter(pa.array(~late)).drop_columns(ROWS))
+        self.put(rows.filter(pa.array(~late)).drop_columns(ROWS))
         return int(rows.column(ROWS).to_numpy()[late].sum())
 
     def _hold(self, table: pa.Table) -> None:
@@ -173,7 +161,7 @@ class SpilledRows(SpilledWindows):
     def add(self, rows: pa.Table, marks: Int64s) -> int:
         """Add rows, of which each came at its watermark of `marks`; return how many were too late."""
         late = rows.column(PANE).to_numpy() <= self._ahead.marks_of(rows, marks)
-        self._put(rows.filter(pa.array(~late)) if late.any() else rows)
+        self.put(rows.filter(pa.array(~late)) if late.any() else rows)
         return int(late.sum())
 
     def _hold(self, table: pa.Table) -> None:

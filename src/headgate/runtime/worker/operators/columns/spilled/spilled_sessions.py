@@ -23,7 +23,7 @@ from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, ROWS, Ended, WindowsView
 from headgate.runtime.worker.operators.columns.panes import hashes_of_rows
 from headgate.runtime.worker.operators.columns.session_grouping import END, SessionGrouping
-from headgate.runtime.worker.operators.columns.sessions import SessionWindows
+from headgate.runtime.worker.operators.columns.sessions import SessionWindows, sessions_after
 from headgate.runtime.worker.operators.columns.spilled import spill as portions
 from headgate.runtime.worker.operators.columns.spilled.spill import Spill
 from headgate.runtime.worker.operators.columns.spilled.spilled_panes import SpilledWindows
@@ -66,12 +66,15 @@ class SpilledSessions(SpilledWindows):
         self._take_out(too_late)
         return self._memory.put_late(too_late)
 
+    def _still_open(self, table: pa.Table, mark: int) -> pa.Table:
+        return sessions_after(table, mark)
+
     def _put_in_time(self, table: pa.Table) -> None:
         if self._chunks and len(table):
             soon = _ends(table) <= self._loaded
             if soon.any():
                 self._take_out(table.filter(pa.array(soon)))
-        self._put(table)
+        self.put(table)
 
     def _take_out(self, rows: pa.Table) -> None:
         """Take stored sessions that rows may touch into memory; rows end before those that are stored."""
@@ -192,7 +195,7 @@ class SpilledSessions(SpilledWindows):
                 over = []
         yield from _ended(over, before)
         self._loaded = WATERMARK_MAX if bound is None else bound
-        self._put(pa.concat_tables(kept))
+        self.put(pa.concat_tables(kept))
 
     def _new_bound(self, left: pa.Table, groups: int) -> int:
         """Return until when sessions come into memory, given those of one of so many groups."""

@@ -79,6 +79,17 @@ def listed(ended: Iterable[Ended]) -> list[Any]:
     return sorted(found)
 
 
+def test_sessions_that_were_kept_for_late_rows_do_not_go_out_again(tmp_path: Path) -> None:
+    """A program without lateness goes on from one that had some: ended sessions are in its state."""
+    there, chunks = sessions(tmp_path / "s", 1)
+    try:
+        for each in (there, here := SessionWindows(GROUPING, 0, GROUPS)):
+            each.of_group(0, 15).add(table([("a", 1), ("b", 9)]).drop_columns(ROWS))
+        assert listed(there.reached(99)) == listed(here.reached(99)) == [("b", 9, 19, 1)]
+    finally:
+        chunks.close()
+
+
 ROW = st.tuples(st.sampled_from("abcdef"), st.integers(-15, 30))
 STEPS = st.lists(
     st.tuples(st.lists(ROW, max_size=6), st.integers(0, 12), st.booleans(), st.booleans()),
