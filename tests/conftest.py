@@ -27,10 +27,11 @@ TIER_OF_FOLDER = {
     "jobs": "jobs",
     "integration": "integration",
 }
-INTEGRATION_TIMEOUT_S = 240
+TIMEOUT_S = {"jobs": 120, "integration": 240}
 ORDER = ["unit", "architecture", "jobs", "integration"]
 """Quick ones first: they fail sooner, and Spark in the process slows down every collection of garbage."""
 
+LINES_OF_A_FAILURE = 15
 SLOW_FILES = Path(__file__).with_name("slow_files.txt")
 
 settings.register_profile(
@@ -58,6 +59,29 @@ if "HEADGATE_HOME" not in os.environ:
     atexit.register(shutil.rmtree, os.environ["HEADGATE_HOME"], ignore_errors=True)
 
 
+class Failures:
+    """Shows each failure at once: a run that is ended from outside never comes to its summary.
+
+    Args:
+        config: of the process that shows the results.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Write the test, and the last lines of what went wrong."""
+        if report.failed:
+            lines = report.longreprtext.splitlines()[-LINES_OF_A_FAILURE:]
+            self._config.get_terminal_writer().write("\n" + "\n".join([f"failed: {report.nodeid}", *lines, ""]))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Show failures as they come, in the one process that all tests report to."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        config.pluginmanager.register(Failures(config), "failures")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test with its tier; one outside the tiers is an error, not a test without rules."""
     root = Path(__file__).parent
@@ -74,8 +98,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         tier = TIER_OF_FOLDER[folder]
         places[item.nodeid] = (ORDER.index(tier), -seconds[item.path.relative_to(root.parent).as_posix()])
         item.add_marker(getattr(pytest.mark, tier))
-        if tier == "integration" and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(INTEGRATION_TIMEOUT_S))
+        if tier in TIMEOUT_S and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S[tier]))
     items.sort(key=lambda item: places.get(item.nodeid, (0, 0.0)))
 
 
