@@ -73,7 +73,9 @@ class Failures:
         """Write the test, and the last lines of what went wrong."""
         if report.failed:
             lines = report.longreprtext.splitlines()[-LINES_OF_A_FAILURE:]
-            self._config.get_terminal_writer().write("\n" + "\n".join([f"failed: {report.nodeid}", *lines, ""]))
+            self._config.get_terminal_writer().write(
+                "\n" + "\n".join([f"failed: {report.nodeid}", *lines, ""])
+            )
 
 
 def pytest_configure(config: pytest.Config) -> None:
