@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from sim.topology import Feed, Item, Step, Topology
+from sim.topology import Feed, Item, Step, Topology, drift_of
 
 Kind = Literal["tumbling", "sliding", "cumulative", "session"]
 
@@ -67,7 +67,7 @@ def draw_tables(seed: int, late: bool = False) -> Topology:
     settings = _settings(rng)
     tolerance = rng.choice(TOLERANCES_MS) if late else OUT_OF_ORDER_MS
     split_size, width = rng.choice((5, 9, 20)), rng.choice((1, 2, 3, 3))
-    return Topology(drawing.used(), events, split_size, settings, tolerance, width)
+    return Topology(drawing.used(), events, split_size, settings, tolerance, width, drift_of(seed))
 
 
 def _settings(rng: random.Random) -> dict[str, str | int]:

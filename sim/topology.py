@@ -106,6 +106,7 @@ class Topology:
         settings: options that the seed drew.
         lateness_ms: by how much events may be out of order without being late.
         width: the job's parallelism, of what has none of its own.
+        drift_ms: how far its sources may be ahead of each other in event time; None: no limit.
     """
 
     steps: tuple[Step, ...]
@@ -114,6 +115,7 @@ class Topology:
     settings: dict[str, str | int] = field(default_factory=dict)
     lateness_ms: int = LATENESS_MS
     width: int = 1
+    drift_ms: int | None = None
 
     def step(self, uid: str) -> Step:
         """The step called `uid`."""
@@ -126,7 +128,8 @@ class Topology:
     def describe(self) -> str:
         """One line per step, for whoever looks at a failure."""
         return "\n".join(_line(step) for step in self.steps) + (
-            f"\n{self.settings}, parallelism {self.width}, out of order by {self.lateness_ms} ms"
+            f"\n{self.settings}, parallelism {self.width}, out of order by {self.lateness_ms} ms, "
+            f"drift {self.drift_ms} ms"
         )
 
 
@@ -166,7 +169,13 @@ def draw_topology(seed: int, timers: bool = True) -> Topology:
         "execution.buffer-timeout": rng.choice(("0ms", "2ms", "5ms", "20ms")),
         "execution.checkpointing.interval": rng.choice(("10ms", "25ms", "60ms")),
     }
-    return Topology(tuple(drawing.steps), events, rng.choice((5, 9, 20)), settings)
+    split_size, drift = rng.choice((5, 9, 20)), drift_of(seed)
+    return Topology(tuple(drawing.steps), events, split_size, settings, drift_ms=drift)
+
+
+def drift_of(seed: int) -> int | None:
+    """How far the sources of a seed may be ahead of each other in event time (ms); None: no limit."""
+    return random.Random(f"{seed} drift").choice((None, None, 20, 200))
 
 
 class _Drawing:

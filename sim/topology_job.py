@@ -290,7 +290,7 @@ def source_of(topology: Topology, env: Environment, step: Step) -> DataStream[An
     """The stream of a source, with event time."""
     source = ItemSource(topology.events[step.uid], topology.split_size)
     stream = env.from_source(source, uid=step.uid, parallelism=step.parallelism)
-    return stream.with_event_time("at_ms", topology.lateness_ms)
+    return stream.with_event_time("at_ms", topology.lateness_ms, max_drift=topology.drift_ms)
 
 
 def fed(streams: Mapping[str, DataStream[Any]], step: Step) -> DataStream[Any]:

@@ -187,6 +187,7 @@ def _details(node: Node, states: States, promised: Guarantees) -> Facts:
                 "timestamp": key_text(node.strategy.timestamp),
                 "out_of_orderness_ms": node.strategy.out_of_orderness_ms,
                 "idleness_ms": node.strategy.idleness_ms,
+                "max_drift_ms": node.strategy.max_drift_ms,
             }
         case SelectNode():
             return {"columns": list(node.columns)}

@@ -24,17 +24,25 @@ class WatermarkStrategy:
         out_of_orderness_ms: how much earlier than its predecessors a record may be without being late.
         idleness_ms: after this long without records a source subtask no longer holds back others; None for
             never.
+        max_drift_ms: how far a source subtask may be ahead of the slowest one of its `drift_group` in event
+            time; one that is further ahead reads nothing until the slowest one has come nearer. It may go
+            beyond by the records of one batch. None for no limit.
+        drift_group: name of the sources that are compared, all those of the job with the same name.
     """
 
     timestamp: str | Callable[[Any], int]
     out_of_orderness_ms: int = 0
     idleness_ms: int | None = None
+    max_drift_ms: int | None = None
+    drift_group: str = "default"
 
     @staticmethod
     def of(
         timestamp: str | Callable[[Any], int],
         out_of_orderness: str | int = 0,
         idleness: str | int | None = None,
+        max_drift: str | int | None = None,
+        drift_group: str = "default",
     ) -> WatermarkStrategy:
         """Return a strategy with these attributes; durations are in ms, or text such as ``"7d"``.
 
@@ -44,9 +52,10 @@ class WatermarkStrategy:
         try:
             bound = duration_ms(out_of_orderness, "out_of_orderness")
             idle = None if idleness is None else duration_ms(idleness, "idleness")
+            drift = None if max_drift is None else duration_ms(max_drift, "max_drift")
         except ValueError as error:
             raise PlanError(str(error)) from None
-        return WatermarkStrategy(timestamp, bound, idle)
+        return WatermarkStrategy(timestamp, bound, idle, drift, drift_group)
 
 
 def refuse_negative_times(strategy: WatermarkStrategy) -> None:
@@ -54,6 +63,7 @@ def refuse_negative_times(strategy: WatermarkStrategy) -> None:
     for what, value in (
         ("out_of_orderness_ms", strategy.out_of_orderness_ms),
         ("idleness_ms", strategy.idleness_ms or 0),
+        ("max_drift_ms", strategy.max_drift_ms or 0),
     ):
         if value < 0:
             raise PlanError(f"{what} of a watermark strategy ({user_site()}) is {value}; expected 0 or more")

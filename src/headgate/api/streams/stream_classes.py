@@ -138,6 +138,8 @@ class DataStream(Outputs[T]):
         timestamp: str | Callable[[T], int],
         out_of_orderness: str | int = 0,
         idleness: str | int | None = None,
+        max_drift: str | int | None = None,
+        drift_group: str = "default",
     ) -> DataStream[T]:
         """Give records event time, and the stream watermarks.
 
@@ -147,6 +149,10 @@ class DataStream(Outputs[T]):
                 ms.
             idleness: after this long without records a source subtask no longer holds others back; None for
                 never.
+            max_drift: how far a source subtask may be ahead of the slowest one of its group in event time,
+                as text or ms; one that is further ahead reads nothing until the others come nearer, so that
+                what waits for them downstream stays small. None for no limit.
+            drift_group: name of the group; sources of one name are compared, also of different streams.
 
         Raises:
             PlanError: a duration is negative or no duration, or `timestamp` is neither name nor function.
@@ -155,7 +161,7 @@ class DataStream(Outputs[T]):
         refuse_unknown_fields("with_event_time", (timestamp,), self._environment.program, self._number)
         refuse_blocking("with_event_time", timestamp)
         try:
-            strategy = WatermarkStrategy.of(timestamp, out_of_orderness, idleness)
+            strategy = WatermarkStrategy.of(timestamp, out_of_orderness, idleness, max_drift, drift_group)
         except PlanError as error:
             raise PlanError(f"with_event_time() ({user_site()}): {error}") from None
         return self.with_watermarks(strategy)

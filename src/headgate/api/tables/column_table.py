@@ -124,13 +124,23 @@ class Table(ByName, SideOutputs, Generic[S]):
         """
         return explained(self._environment, self._relation)
 
-    def with_watermark(self, time: str, delay: str | int = 0, idleness: str | int | None = None) -> Table[S]:
+    def with_watermark(
+        self,
+        time: str,
+        delay: str | int = 0,
+        idleness: str | int | None = None,
+        max_drift: str | int | None = None,
+        drift_group: str = "default",
+    ) -> Table[S]:
         """Give the rows event time by a column; call it before anything else of the table.
 
         Args:
             time: the column, a timestamp or ms since 1970.
             delay: how much earlier than its predecessors a row may be without being late.
             idleness: after this long without rows a source subtask no longer holds others back; None: never.
+            max_drift: how far a source subtask may be ahead in event time of the slowest one of its group;
+                see :meth:`DataStream.with_event_time`.
+            drift_group: name of the group.
 
         Raises:
             PlanError: there is no such column, or the table has been filtered or computed already.
@@ -141,7 +151,7 @@ class Table(ByName, SideOutputs, Generic[S]):
         place = place_of(self._relation, "with_watermark", time)
         name = self._relation.schema.names[place]
         try:
-            strategy = WatermarkStrategy.of(name, delay, idleness)
+            strategy = WatermarkStrategy.of(name, delay, idleness, max_drift, drift_group)
         except PlanError as error:
             raise PlanError(f"{where}: {error}") from None
         node = TimestampsNode(NEW, "event time", strategy=strategy)

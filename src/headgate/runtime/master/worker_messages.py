@@ -75,7 +75,9 @@ class WorkerMessages:
         if member is None or member.beat is None:
             return
         beat = member.beat
-        member.link.send(m.HeartbeatSeen(beat.sent_ms))
+        # Who has no group of sources in its report asks for no answer about any.
+        elsewhere = self._members.event_times_elsewhere(slot) if beat.event_times else None
+        member.link.send(m.HeartbeatSeen(beat.sent_ms, beat.attempt, elsewhere))
         if self._machine.counts(beat.attempt):
             member.standstills, member.rss_bytes = beat.standstills, beat.rss_bytes
         self._count(slot, beat.attempt, beat.counters)

@@ -243,6 +243,8 @@ class Heartbeat(_OfAttempt, frozen=True, tag="heartbeat"):
     counters: list[Counters]  # running totals of the worker's subtasks
     standstills: list[Standstill] = []  # calls of user code that do not return
     rss_bytes: int = 0  # resident memory of the process; 0: not known
+    # group of sources -> the least event time of its subtasks here that still read; None: they are not open yet
+    event_times: dict[str, int] | None = None
 
 
 class Totals(_OfAttempt, frozen=True, tag="totals"):
@@ -255,6 +257,9 @@ class HeartbeatSeen(msgspec.Struct, frozen=True, tag="heartbeat-seen"):
     """Job master to worker: the heartbeat of `sent_ms` came; it renews the worker's lease to run."""
 
     sent_ms: int
+    attempt: int = 0  # that of the heartbeat
+    # group of sources -> the least event time that the other workers have reported; None: not known
+    event_times: dict[str, int] | None = None
 
 
 class QueryState(_OfAttempt, frozen=True, tag="query-state"):

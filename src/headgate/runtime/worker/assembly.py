@@ -32,6 +32,8 @@ from headgate.runtime.worker.in_flight.channels import PartReader, prefetched
 from headgate.runtime.worker.in_flight.recovered import RecoveredInput
 from headgate.runtime.worker.operator_chain import build_chain
 from headgate.runtime.worker.operators.operator_contract import Receiver
+from headgate.runtime.worker.operators.source_alignment import SourceAlignment
+from headgate.runtime.worker.operators.timestamps import TimestampsOperator
 from headgate.runtime.worker.snapshot.finishing import AttemptServices
 from headgate.runtime.worker.task.chain_runner import ChainRunner, CollectedOutput, OnThread
 from headgate.runtime.worker.task.gate_task import GateTask, InputChannel
@@ -92,6 +94,7 @@ class Assembly:
     # downstream first, so that queues drain before they fill
     tasks: Mapping[SubtaskId, Task]
     exchange: Exchange  # dispatches frames from peers
+    alignment: SourceAlignment  # of the sources here, with those of other workers
 
 
 class Assembler:
@@ -148,7 +151,21 @@ class Assembler:
             self._tasks[self._id(vertex)] = self._task(vertex)
         for vertex in here:
             self._connect_inputs(vertex)
-        return Assembly(self._tasks, self._exchange)
+        return Assembly(self._tasks, self._exchange, self._alignment())
+
+    def _alignment(self) -> SourceAlignment:
+        """Align the sources whose strategy limits how far they may be ahead of others."""
+        alignment = SourceAlignment(alone=self._plan.slots == 1)
+        for task in self._tasks.values():
+            if isinstance(task, SourceTask):
+                for operator in task.operators:
+                    if (
+                        isinstance(operator, TimestampsOperator)
+                        and operator.strategy.max_drift_ms is not None
+                    ):
+                        alignment.join(operator)
+                        operator.alignment, task.aligned = alignment, operator
+        return alignment
 
     def _id(self, vertex: Vertex) -> SubtaskId:
         return SubtaskId(vertex.id, SubtaskIndex(self._slot))

@@ -93,8 +93,9 @@ class Worker:
                     self._reports.over = True
             case m.Stop():
                 self._stop(message.attempt)
-            case m.HeartbeatSeen():
-                pass  # the process has renewed its lease
+            case m.HeartbeatSeen():  # the process has renewed its lease
+                if message.attempt == self.attempt and self._assembly is not None:
+                    self._assembly.alignment.others_reached(message.event_times)
             case _ if message.attempt == self.attempt and self.state is WorkerState.RUNNING:
                 self._guarded(lambda: self._handle_running(message), None)
 
@@ -320,6 +321,13 @@ class Worker:
         """Return each subtask's totals since the attempt began; may be called in the heartbeat's thread."""
         assembly = self._assembly
         return [] if assembly is None else [task.counters() for task in assembly.tasks.values()]
+
+    def event_times(self) -> dict[str, int] | None:
+        """Return group of sources -> least event time (ms) of its subtasks here that still read; None before
+        they are open. May be called in the heartbeat's thread.
+        """
+        assembly = self._assembly
+        return None if assembly is None else assembly.alignment.event_times()
 
 
 class _PeerLostError(errors.OperatingError):

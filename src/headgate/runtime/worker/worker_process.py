@@ -207,8 +207,9 @@ class _Process:
         """Have the loop handle a message, or renew the lease at once; called in the link's thread."""
         if isinstance(message, m.HeartbeatSeen):
             self._lease.renewed(message.sent_ms)
-        else:
-            self._mailbox.post(lambda: self._worker.handle(message))
+            if message.event_times is None:
+                return
+        self._mailbox.post(lambda: self._worker.handle(message))
 
     def _link_lost(self, reason: str) -> None:
         """Exit, unless ending anyway, as no news of a replacement would come; called in the link's thread."""
@@ -239,7 +240,7 @@ class _Process:
         worker, now = self._worker, self._clock.monotonic_ms()
         counters, standstills = worker.counters(), worker.standstills(self._loop_thread)
         totals = worker.attempt, now, worker.progress, counters
-        self._link.send(m.Heartbeat(*totals, standstills, resident_bytes()))
+        self._link.send(m.Heartbeat(*totals, standstills, resident_bytes(), worker.event_times()))
 
     @contextmanager
     def _threads_watched(self) -> Iterator[None]:

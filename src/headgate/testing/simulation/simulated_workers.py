@@ -122,8 +122,9 @@ class WorkerProcess(Process):
     def _received(self, message: m.ToWorker) -> None:
         if isinstance(message, m.HeartbeatSeen):
             self.lease.renewed(message.sent_ms)
-        else:
-            self.post(lambda: self.worker.handle(message))
+            if message.event_times is None:
+                return
+        self.post(lambda: self.worker.handle(message))
 
     def _link_lost(self, reason: str) -> None:
         if self.alive:
@@ -137,7 +138,8 @@ class WorkerProcess(Process):
             self.end("fenced: lease ran out", f"slot {self.slot}: the job master was silent")
             return "lease ran out"
         worker = self.worker
-        self.link.send(m.Heartbeat(worker.attempt, now, worker.progress, worker.counters()))
+        totals = worker.attempt, now, worker.progress, worker.counters()
+        self.link.send(m.Heartbeat(*totals, event_times=worker.event_times()))
         return "sent"
 
     def end(self, why: str, error: str | None, how: str = "ends") -> None:

@@ -1,0 +1,66 @@
+"""Sources that are read together stay near each other in event time."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mini_jobs import TINY
+
+import headgate as hg
+from headgate.connectors.files import json_source
+from headgate.testing import MiniCluster
+
+RECORDS = 1_200
+DRIFT = 100
+REACHED: dict[str, int] = {}
+"""Name of a source -> the greatest time that was read from it."""
+AHEAD: list[int] = []
+"""How far the fast source was ahead of the slow one, at each of its records."""
+
+
+def slow(record: Any) -> Any:
+    """Take a millisecond for each record."""
+    time.sleep(0.001)
+    REACHED["slow"] = record["at"]
+    return record
+
+
+def fast(record: Any) -> Any:
+    """Take no time."""
+    AHEAD.append(record["at"] - REACHED.get("slow", 0))
+    return record
+
+
+def run(folder: Path, parallelism: int, max_drift: int | None) -> list[int]:
+    """Read two sources of the same times, one of them slowly; return the times that came out."""
+    REACHED.clear()
+    AHEAD.clear()
+    config = {**TINY, "heartbeat.interval": "10ms"}
+    env = hg.Environment(parallelism=parallelism, executor=MiniCluster(), config=config)
+
+    def source(name: str, function: Callable[[Any], Any]) -> hg.DataStream[Any]:
+        file = folder / f"{name}.jsonl"
+        file.write_text("\n".join(json.dumps({"at": at}) for at in range(RECORDS)))
+        timed = env.from_source(json_source(str(file)), uid=name).with_event_time("at", max_drift=max_drift)
+        return timed.map(function)
+
+    both = source("slow", slow).union(source("fast", fast))
+    return sorted(record["at"] for record in both.collect())
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_a_fast_source_waits_for_a_slow_one(parallelism: int, tmp_path: Path) -> None:
+    """It is ahead by the limit and a batch at most, in the same worker and in another one; nothing is lost."""
+    assert run(tmp_path, parallelism, DRIFT) == sorted([*range(RECORDS), *range(RECORDS)])
+    assert max(AHEAD) < RECORDS / 2
+
+
+def test_without_a_limit_it_does_not_wait(tmp_path: Path) -> None:
+    """The test above can fail."""
+    run(tmp_path, 1, None)
+    assert max(AHEAD) > RECORDS / 2
