@@ -55,7 +55,7 @@ def run(folder: Path, parallelism: int, max_drift: int | None) -> list[int]:
 
 @pytest.mark.parametrize("parallelism", [1, 2])
 def test_a_fast_source_waits_for_a_slow_one(parallelism: int, tmp_path: Path) -> None:
-    """It is ahead by the limit and a batch at most, in the same worker and in another one; nothing is lost."""
+    """It is ahead by the limit and a batch at most, in the same worker and another one; nothing is lost."""
     assert run(tmp_path, parallelism, DRIFT) == sorted([*range(RECORDS), *range(RECORDS)])
     assert max(AHEAD) < RECORDS / 2
 

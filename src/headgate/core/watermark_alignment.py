@@ -1,8 +1,9 @@
-"""Keeps sources near each other in event time: those that are ahead of the slowest one by more than a limit wait.
+"""Keeps sources near each other in event time: who is ahead of the slowest one by more than a limit waits.
 
-Each worker reports, per group of sources, the least event time of its subtasks that still read. The job master
-answers with the least of all other workers, and a subtask compares itself with that and with its neighbours in the
-same worker. Event times only rise, so an old report makes a subtask wait too long and never lets it run too far.
+Each worker reports, per group of sources, the least event time of its subtasks that still read. The job
+master answers with the least of all other workers, and a subtask compares itself with that and with its
+neighbours in the same worker. Event times only rise, so an old report makes a subtask wait longer than
+needed, and never lets it run too far.
 """
 
 from __future__ import annotations

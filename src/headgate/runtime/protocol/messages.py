@@ -243,7 +243,7 @@ class Heartbeat(_OfAttempt, frozen=True, tag="heartbeat"):
     counters: list[Counters]  # running totals of the worker's subtasks
     standstills: list[Standstill] = []  # calls of user code that do not return
     rss_bytes: int = 0  # resident memory of the process; 0: not known
-    # group of sources -> the least event time of its subtasks here that still read; None: they are not open yet
+    # group of sources -> the least event time of its subtasks here that still read; None: they do not run
     event_times: dict[str, int] | None = None
 
 

@@ -1,4 +1,4 @@
-"""Holds back the sources of a worker that are too far ahead in event time of slower ones, here or elsewhere."""
+"""Holds back the sources of a worker that are too far ahead of slower ones in event time."""
 
 from __future__ import annotations
 
