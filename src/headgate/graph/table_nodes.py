@@ -10,6 +10,7 @@ from headgate.common.plain_data import Json
 from headgate.graph.logical import KeyedProcessNode, Node
 
 if TYPE_CHECKING:
+    from headgate.relational.extremes import Extremes
     from headgate.relational.fused_steps import AnyStep
     from headgate.relational.relations import Aggregation, Form, WindowJoin
     from headgate.relational.schema import Schema
@@ -17,9 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class ColumnsNode(Node):
-    """Filters and computed columns of a table: `steps` are those of `relational.fused_steps`, in order."""
+    """Filters and computed columns of a table: `steps` are those of `relational.fused_steps`, in order.
+
+    After them, rows that cannot be `extremes` of their window are dropped; None: all go on.
+    """
 
     steps: tuple[AnyStep, ...] = ()
+    extremes: Extremes | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +108,8 @@ def table_lines(node: Node) -> Iterator[str]:
     if isinstance(node, ColumnsNode):
         yield f"reads {', '.join(node.steps[0].reads.names) or 'no column'}"
         yield from (f"gives {step}" for step in node.steps)
+        if node.extremes is not None:
+            yield f"drops, before the exchange, {node.extremes}"
     elif isinstance(node, TableFunctionNode):
         yield f"reads {', '.join(node.reads.names)}"
         if node.form == "rows":

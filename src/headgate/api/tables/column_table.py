@@ -138,9 +138,8 @@ class Table(ByName, SideOutputs, Generic[S]):
             time: the column, a timestamp or ms since 1970.
             delay: how much earlier than its predecessors a row may be without being late.
             idleness: after this long without rows a source subtask no longer holds others back; None: never.
-            max_drift: how far a source subtask may be ahead in event time of the slowest one of its group;
-                see :meth:`DataStream.with_event_time`.
-            drift_group: name of the group.
+            max_drift: how far a source may be ahead of slower ones; see :meth:`DataStream.with_event_time`.
+            drift_group: name of the sources that are compared.
 
         Raises:
             PlanError: there is no such column, or the table has been filtered or computed already.

@@ -21,6 +21,7 @@ from headgate.graph.table_nodes import (
     WindowAggregateNode,
     WindowJoinNode,
 )
+from headgate.relational.extremes import Extremes, extremes_of
 from headgate.relational.fused_steps import AnyStep, Step, pruned, steps_of
 from headgate.relational.python_types import plain_type
 from headgate.relational.relations import (
@@ -38,17 +39,20 @@ from headgate.relational.resolved import Column, Typed
 from headgate.relational.schema import Field, Schema
 
 
-def lowered(environment: ProgramContext, relation: Relation, uid: str | None = None) -> int:
+def lowered(
+    environment: ProgramContext, relation: Relation, uid: str | None = None, extremes: Extremes | None = None
+) -> int:
     """Add the nodes that compute a plan; return the number of the last.
 
-    An aggregation is no part of it: a table that is aggregated scans the aggregation's results.
+    An aggregation is no part of it: a table that is aggregated scans the aggregation's results. Rows that
+    cannot be `extremes` (None: all can) do not come out.
     """
     below, steps = steps_of(relation)
     steps = pruned(steps)
     number = _below(environment, below, steps[0].reads if steps else below.schema)
     if not steps:
         return number
-    node = ColumnsNode(NEW, _name(steps), uid=uid, steps=steps)
+    node = ColumnsNode(NEW, _name(steps), uid=uid, steps=steps, extremes=extremes)
     return environment.program.add(node, (number,))
 
 
@@ -126,8 +130,11 @@ def lowered_aggregation(environment: ProgramContext, plan: Aggregation) -> int:
 def lowered_join(environment: ProgramContext, plan: WindowJoin, where: str) -> int:
     """Add the nodes of a join: the columns of both inputs, the exchange by key, and the rows that wait."""
     program = environment.program
-    inputs = (lowered(environment, plan.left), lowered(environment, plan.right))
-    number = program.add(logical.UnionNode(NEW, "both inputs"), inputs)
+    inputs = [
+        lowered(environment, side, extremes=extremes_of(plan, number))
+        for number, side in enumerate((plan.left, plan.right))
+    ]
+    number = program.add(logical.UnionNode(NEW, "both inputs"), tuple(inputs))
     selector = plan.keys[0] if len(plan.keys) == 1 else plan.keys
     exchange = logical.PartitionNode(NEW, "join", partitioner=ByKeyGroup(selector))
     number = program.add(exchange, (number,))

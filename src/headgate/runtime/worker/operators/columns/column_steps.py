@@ -50,6 +50,10 @@ class ColumnsOperator(Operator):
             batch = self._run(step, self._shared[at - 1], batch)
             if not len(batch):
                 return
+        self._done(batch)
+
+    def _done(self, batch: ArrowBatch) -> None:
+        """Pass on rows that have gone through all steps."""
         self.next.process(batch)
 
     def _exploded(self, step: ExplodeStep, batch: ArrowBatch) -> Iterator[ArrowBatch]:

@@ -15,6 +15,7 @@ from headgate.relational.firing import AT_END
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.accumulating import AccumulatingOperator
 from headgate.runtime.worker.operators.columns.column_steps import ColumnsOperator
+from headgate.runtime.worker.operators.columns.extreme_columns import ExtremeColumnsOperator
 from headgate.runtime.worker.operators.columns.functions_of_batches import TableFunctionOperator
 from headgate.runtime.worker.operators.columns.late.accumulating_late import LateAccumulatingOperator
 from headgate.runtime.worker.operators.columns.late.patient_aggregate import PatientAggregateOperator
@@ -33,6 +34,8 @@ def table_operator(
 ) -> Operator:
     """Return the operator that runs a table's node in one subtask."""
     if isinstance(node, ColumnsNode):
+        if node.extremes is not None:
+            return ExtremeColumnsOperator(context, node.steps, node.extremes)
         return ColumnsOperator(context, node.steps)
     if isinstance(node, WindowJoinNode):
         return WindowJoinOperator(context, node.join, copy.copy(node.function))

@@ -1,0 +1,136 @@
+"""Drops rows of a join that cannot have the greatest or least value of their window, before the exchange."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.records.arrow_batch import ArrowBatch
+from headgate.records.batch import Batch, take_times
+from headgate.relational.extremes import Extremes
+from headgate.relational.fused_steps import AnyStep
+from headgate.relational.relations import WINDOW_LAST, WINDOW_START
+from headgate.relational.spark_types import WINDOW
+from headgate.runtime.job.operator_context import OperatorContext
+from headgate.runtime.worker.operators.columns.column_steps import ColumnsOperator
+from headgate.runtime.worker.operators.columns.window_times import WindowTimes
+from headgate.runtime.worker.operators.columns.windows_operator import window_column
+
+if TYPE_CHECKING:
+    from headgate.records.batch import Int64s
+
+
+class Window(NamedTuple):
+    """A window of the join (ms)."""
+
+    start: int
+    last: int
+
+
+class ExtremeColumnsOperator(ColumnsOperator):
+    """Runs the steps of a side of a join, and drops rows that cannot be extremes of their window.
+
+    What it knows of extremes is of the rows that it has read itself since the attempt began. The aggregation
+    has got the same rows, or gets them before a later checkpoint, so a row that is dropped has no partner.
+    """
+
+    def __init__(self, context: OperatorContext, steps: tuple[AnyStep, ...], wanted: Extremes) -> None:
+        super().__init__(context, steps)
+        self._wanted, self._times = wanted, WindowTimes.of(wanted.window)
+        # Values are compared as if the greatest were wanted.
+        self._sign = 1 if wanted.greatest else -1
+        self._extremes: dict[int, int] = {}  # start of a window of the aggregation -> greatest value
+        self._bounds: dict[Window, int] = {}  # window of the join -> the least value that may have a partner
+        self._found = ColumnsOperator(context, wanted.found)
+        self._found.next = self._inputs = _Inputs()
+
+    def watermark(self, timestamp: int) -> None:
+        """Forget windows that have ended, and pass the watermark on."""
+        size = self._times.size
+        self._extremes = {at: most for at, most in self._extremes.items() if at + size - 1 > timestamp}
+        self._bounds = {window: least for window, least in self._bounds.items() if window.last > timestamp}
+        super().watermark(timestamp)
+
+    def _done(self, batch: ArrowBatch) -> None:
+        columns = batch.columns
+        values = columns.column(self._wanted.value).to_numpy().astype(np.int64) * self._sign
+        self._learn(batch, values)
+        starts, lasts = (columns.column(name).to_numpy() for name in (WINDOW_START, WINDOW_LAST))
+        bounds = np.full(len(values), np.iinfo(np.int64).min)
+        for begin, end in _runs(starts, lasts):
+            window = Window(int(starts[begin]), int(lasts[begin]))
+            bounds[begin:end] = self._bounds.get(window, bounds[begin])
+        places = np.flatnonzero(values >= bounds)
+        if len(places) == len(values):
+            self.next.process(batch)
+        elif len(places):
+            times, marks = take_times(batch.timestamps, places), take_times(batch.watermarks, places)
+            self.next.process(ArrowBatch(columns.take(pa.array(places)), times, marks))
+
+    def _learn(self, batch: ArrowBatch, values: Int64s) -> None:
+        """Note the extremes of the aggregation's windows, of rows that are not late for these."""
+        if batch.timestamps is None or batch.watermarks is None:
+            return
+        panes = self._times.panes_of(batch.timestamps)
+        in_time = panes + self._times.size - 1 > batch.watermarks
+        if not in_time.all():
+            panes, values = panes[in_time], values[in_time]
+        greater = {}
+        runs = _runs(panes, panes)
+        for begin, end in runs:
+            pane, most = int(panes[begin]), int(values[begin:end].max())
+            if most > self._extremes.get(pane, most - 1):
+                greater[pane] = self._extremes[pane] = most
+        if greater:
+            self._raise_bounds(greater)
+
+    def _raise_bounds(self, greater: dict[int, int]) -> None:
+        """Raise the bounds of the join's windows in which results of the aggregation's windows will be."""
+        starts = np.array([*greater], np.int64)
+        window = window_column(starts, starts + self._times.size)
+        extremes = np.array([*greater.values()], np.int64) * self._sign
+        reads = self._wanted.found[0].reads.to_arrow()
+        arrays = [window if field.type == WINDOW else pa.array(extremes).cast(field.type) for field in reads]
+        self._found.process(ArrowBatch(pa.RecordBatch.from_arrays(arrays, schema=reads)))
+        for found in self._inputs.taken():
+            values = found.column(self._wanted.value).to_numpy().astype(np.int64) * self._sign
+            both = (found.column(name).to_pylist() for name in (WINDOW_START, WINDOW_LAST))
+            for start, last, value in zip(*both, values.tolist(), strict=True):
+                self._bounds[Window(start, last)] = max(value, self._bounds.get(Window(start, last), value))
+
+
+class _Inputs:
+    """The rows that the other side of the join would send, at the end of its steps."""
+
+    def __init__(self) -> None:
+        self._batches: list[pa.RecordBatch] = []
+
+    def process(self, batch: Batch) -> None:
+        """Keep a batch."""
+        assert isinstance(batch, ArrowBatch)
+        self._batches.append(batch.columns)
+
+    def watermark(self, timestamp: int) -> None:
+        """Do nothing: no watermark comes here."""
+
+    def idle(self) -> None:
+        """Do nothing: nobody is idle here."""
+
+    def end_of_data(self) -> None:
+        """Do nothing: there is no end here."""
+
+    def taken(self) -> list[pa.RecordBatch]:
+        """Return the batches that came, and forget them."""
+        batches, self._batches = self._batches, []
+        return batches
+
+
+def _runs(one: Int64s, other: Int64s) -> list[tuple[int, int]]:
+    """Return begin and end of each run of places at which both arrays stay the same."""
+    if not len(one):
+        return []
+    changes = np.flatnonzero((np.diff(one) != 0) | (np.diff(other) != 0)) + 1
+    return list(pairwise([0, *changes.tolist(), len(one)]))
