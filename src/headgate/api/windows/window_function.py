@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from headgate.api.declared.keyed_states import MapState, map_state
+from headgate.api.declared.operator_state import OperatorListState, operator_list_state
 from headgate.api.functions import (
     KeyedContext,
     KeyedProcessFunction,
@@ -56,6 +57,8 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
 
     due: MapState[tuple[int, int], list[tuple[int, int, bool]]] = map_state()  # last: whether asked for
     remembered: MapState[tuple[int, int], dict[str, Any]] = map_state()
+    # key groups that are further in event time than their subtask, each with its watermark
+    ahead: OperatorListState[tuple[int, int]] = operator_list_state(redistribution="union")
     windows: ClassVar[Any]  # declared by the class that `window_states` makes, with the type of what is kept
 
     def __init__(self, rules: Rules) -> None:

@@ -144,7 +144,7 @@ class KeyedProcessOperator(Operator):
 
     def process_some(self, batch: Batch) -> int:
         """Process records from the front of a batch, until timers need more than a slice; return how many."""
-        return self._run(batch, _Run)
+        return self._run(batch, KeyedRun)
 
     def _run(self, batch: Batch, kind: RunKind) -> int:
         self._refuse_while_busy("records")
@@ -392,7 +392,7 @@ class KeyedProcessOperator(Operator):
             eager.store()
 
 
-class _Run:
+class KeyedRun:
     """The generated loop bound to one batch, to be called for ranges of its records."""
 
     __slots__ = ("_arguments", "_at", "_loop", "_operator", "_out", "_rest", "_row_class", "_rows")
@@ -429,6 +429,7 @@ class _Run:
         self._rest = (*handles, self._row_class, sys.getrefcount, checked_kind, self._at)
 
     def __call__(self, start: int, stop: int) -> int:
+        """Process records from `start` to before `stop`; return the index after the last one processed."""
         operator = self._operator
         fresh: list[Any] = []
         try:
