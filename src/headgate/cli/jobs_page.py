@@ -33,7 +33,7 @@ class Seen:
     remark: str = ""
 
     def facts(self) -> dict[str, Json]:
-        """Return the job's facts as plain values, without its secret."""
+        """Return the job's facts as plain values for JSON, without its secret."""
         file = self.job.file
         return {
             "job_id": file.job_id,
@@ -70,7 +70,7 @@ def _seen(job: KnownJob) -> Seen:
 
 
 def listed(jobs: Sequence[Seen], color: bool = False) -> str:
-    """Return the table of jobs as text."""
+    """Return the table of jobs as text for people, with terminal colors if `color`."""
     if not jobs:
         return "no job of yours is running"
     made = table(["job", "name", "state", "since (UTC)", ">parallelism", ">restarts", ">checkpoints", ""])

@@ -20,7 +20,7 @@ LOCALHOST: Final = "localhost"
 
 @dataclass(frozen=True, slots=True)
 class EndpointSettings:
-    """The address, port and TLS files of one job's HTTP endpoint, checked."""
+    """Address, port (0: a free one) and TLS files of a job's HTTP endpoint; `demanded`: the user set it."""
 
     bind: str
     port: int  # 0: the system chooses a free port
@@ -45,8 +45,8 @@ class EndpointSettings:
 
 
 def endpoint_settings(config: Config, by_default: bool) -> EndpointSettings | None:
-    """Return the endpoint's settings, or None if the job has none; `by_default` applies if the option is
-    unset. Raises ConfigError for a bad certificate, and for an address that other machines reach without TLS.
+    """Return the endpoint's settings, None if the job has none; `by_default` counts if the option is unset.
+    Raises ConfigError for a bad certificate, and for an address that other machines reach without TLS.
     """
     enabled = config.get(o.REST_ENABLED)
     if not (by_default if enabled is None else enabled):
@@ -70,7 +70,7 @@ def endpoint_settings(config: Config, by_default: bool) -> EndpointSettings | No
 
 
 def listening(settings: EndpointSettings) -> ListeningSocket:
-    """Return a socket that listens at the configured address; raise ConfigError if that is not possible."""
+    """Return a socket that listens at the configured address; ConfigError if the system refuses that."""
     family = socket.AF_INET6 if ":" in settings.bind else socket.AF_INET
     made = hide(ListeningSocket(family, socket.SOCK_STREAM))
     try:

@@ -29,7 +29,7 @@ class _Deletion:
 
 
 class Cleaning:
-    """Pending deletions of files and their retries; used by the job master's loop."""
+    """Deletions of files that wait, run or are to be retried (4 attempts); used by the job master's loop."""
 
     def __init__(
         self, background: Background, post: Callable[[Callable[[], None]], None], clock: Clock
@@ -44,7 +44,7 @@ class Cleaning:
         self._try(_Deletion(what, work, self._clock.monotonic_ms()))
 
     def tick(self) -> None:
-        """Retry the deletions that are due."""
+        """Retry the failed deletions whose pause (1 s at first, then doubled) is over."""
         now = self._clock.monotonic_ms()
         due = [deletion for deletion in self._waiting if deletion.due_ms <= now]
         self._waiting = [deletion for deletion in self._waiting if deletion.due_ms > now]
@@ -56,12 +56,12 @@ class Cleaning:
         return min((deletion.due_ms for deletion in self._waiting), default=None)
 
     def take_ended(self) -> list[FencedError | None]:
-        """Return, per deletion ended since the last call: None, or FencedError if another driver leads."""
+        """Return, per deletion ended since the last call, None, or FencedError if another driver leads."""
         ended, self._ended = self._ended, []
         return ended
 
     def close(self) -> None:
-        """End the waits for retries, as the job has ended: those deletions are given up, with a warning."""
+        """Give up, with a warning in the log, the deletions that wait for a retry, as the job has ended."""
         self._closed = True
         waiting, self._waiting = self._waiting, []
         for deletion in waiting:

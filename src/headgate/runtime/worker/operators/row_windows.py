@@ -1,4 +1,4 @@
-"""The operator of windows of rows: a keyed one whose outputs have the event time that their window gives."""
+"""The operator of windows over single records: a keyed operator whose results have their window's time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperato
 
 
 class RowWindowsOperator(KeyedProcessOperator):
-    """Runs a `WindowFunction` (`api.windows`), which emits pairs of event time and result."""
+    """Runs a `WindowFunction`, which emits pairs of event time (None: that of the input) and result."""
 
     def measured(self) -> Mapping[str, int]:
-        """Return what a keyed operator measures, and how many records came too late for their windows."""
+        """Return the metrics of a keyed operator, and how many records came too late for their windows."""
         function = self._function
         assert isinstance(function, WindowFunction)
         return {**super().measured(), LATE_RECORDS.at(): function.dropped}
