@@ -54,12 +54,14 @@ def deferring_interrupts() -> Iterator[None]:
             raise KeyboardInterrupt
         came.append(number)
 
-    with _handling(remember, remember):
-        yield
-    if signal.SIGTERM in came:
-        raise SystemExit(128 + signal.SIGTERM)
-    if came:
-        raise KeyboardInterrupt
+    try:
+        with _handling(remember, remember):
+            yield
+    finally:  # whoever asked for the end gets it, also where the block has failed by itself
+        if signal.SIGTERM in came:
+            raise SystemExit(128 + signal.SIGTERM)
+        if came:
+            raise KeyboardInterrupt
 
 
 @contextmanager
