@@ -203,10 +203,11 @@ class SavepointWriter(SavepointContents):
             state: name of a keyed or operator state, or ``"timers:all"``; None: all of the operator.
 
         Raises:
-            UsageError: the writer is not from an existing snapshot; if that lacks the state, `write` raises.
+            UsageError: the writer is not from an existing snapshot, or the state is transformed, too; if the
+                snapshot lacks the state, `write` raises.
         """
         self._needs_base("remove")
-        return replace(self, removed=self.removed | {(uid, state)})
+        return replace(self, removed=self.removed | {(uid, state)})._refusing_both()
 
     def transform(
         self,
@@ -228,7 +229,8 @@ class SavepointWriter(SavepointContents):
             into: the one that declares it as it is to be; None: the same.
 
         Raises:
-            UsageError: the writer is not from an existing snapshot; no such declaration, or no function.
+            UsageError: the writer is not from an existing snapshot; no such declaration, or no function; the
+                state is removed, too.
         """
         self._needs_base("transform")
         if not callable(function):
@@ -237,7 +239,8 @@ class SavepointWriter(SavepointContents):
             )
         before = shipped(descriptor_of(declared, state))
         after = before if into is None else shipped(descriptor_of(into, state))
-        return replace(self, transforms={**self.transforms, (uid, state): Transform(function, before, after)})
+        changed = {**self.transforms, (uid, state): Transform(function, before, after)}
+        return replace(self, transforms=changed)._refusing_both()
 
     def write(self, uri: str) -> WrittenSavepoint:
         """Compute everything and write the savepoint; it counts once its metadata is there, which comes last.
@@ -258,6 +261,15 @@ class SavepointWriter(SavepointContents):
             raise UsageError(
                 f"{verb}() changes an existing savepoint; begin with SavepointWriter.from_existing()"
             )
+
+    def _refusing_both(self) -> SavepointWriter:
+        for uid, state in self.transforms:
+            if not self.removed.isdisjoint({(uid, state), (uid, None)}):
+                raise UsageError(
+                    f"{state!r} of operator {uid!r} is removed and transformed; call remove() or transform() for "
+                    "it, and with_state() for a state that takes its place"
+                )
+        return self
 
     def _adding(self, uid: str, state: str, added: NewState) -> SavepointWriter:
         keys = KeyRows(added.keys, added.key_types).description
