@@ -57,7 +57,7 @@ def test_an_operator_is_taken_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("removed", ["count", None])
 def test_a_state_is_not_removed_and_transformed(removed: str | None, tmp_path: Path) -> None:
-    """It would be written again, or in key groups that are not its own; the order of the calls is no matter."""
+    """It would be written in key groups that are not its own; the order of the calls is no matter."""
     writer = SavepointWriter.from_existing(str(tmp_path))
     with pytest.raises(UsageError, match="'count' of operator 'op' is removed and transformed"):
         writer.remove("op", removed).transform("op", "count", abs, declared=States)

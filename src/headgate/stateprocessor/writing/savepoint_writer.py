@@ -266,8 +266,8 @@ class SavepointWriter(SavepointContents):
         for uid, state in self.transforms:
             if not self.removed.isdisjoint({(uid, state), (uid, None)}):
                 raise UsageError(
-                    f"{state!r} of operator {uid!r} is removed and transformed; call remove() or transform() for "
-                    "it, and with_state() for a state that takes its place"
+                    f"{state!r} of operator {uid!r} is removed and transformed; call one of the two for "
+                    "it, and with_state() for what takes its place"
                 )
         return self
 
