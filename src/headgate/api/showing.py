@@ -20,10 +20,10 @@ _STYLE: Final = "text-align:left;vertical-align:top;padding:2px 10px"
 
 
 class Preview(Sequence[T]):
-    """The first records of a stream, as a sequence; shows itself as a table of at most 50 rows.
+    """The first records of a stream, as a sequence whose `repr` is a table of at most 50 rows.
 
     Attributes:
-        records: as a list.
+        records: all records, in a list.
 
     Example:
         >>> Preview([{"name": "ada", "lines": 3}, {"name": "bob", "lines": 12}])
@@ -109,7 +109,7 @@ class Cell(NamedTuple):
 
 
 def table(records: Iterable[T]) -> tuple[list[str], list[list[Cell]]]:
-    """Return field names (20, then how many more; ``record`` for what has no fields) and a row per record."""
+    """Return column names (20, then one that counts the rest; ``record`` for no fields) and rows of cells."""
     found = [_fields(record) for record in records]
     names: dict[str, None] = {}
     for fields in found:
@@ -121,7 +121,7 @@ def table(records: Iterable[T]) -> tuple[list[str], list[list[Cell]]]:
 
 
 def cell(value: object) -> str:
-    """Return the text of a value as one printable line of at most 60 characters."""
+    """Return a value's text (`repr`, but text as it is) as one printable line of at most 60 characters."""
     text = value if isinstance(value, str) else repr(value)
     text = "".join(char if char.isprintable() else " " for char in text[: 2 * CELL_LENGTH_MAX])
     return text if len(text) <= CELL_LENGTH_MAX else text[: CELL_LENGTH_MAX - 3] + "..."
@@ -138,7 +138,7 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def html_facts(title: str, facts: Mapping[str, str | int]) -> str:
-    """Return HTML of a title and a table of names and values; all texts are escaped."""
+    """Return HTML of a title and a table of `facts`, name -> value; all texts are escaped."""
     body = "".join(
         f'<tr><th style="{_STYLE}">{escape(str(name))}</th>'
         f'<td style="{_STYLE}">{escape(cell(value))}</td></tr>'
@@ -148,7 +148,7 @@ def html_facts(title: str, facts: Mapping[str, str | int]) -> str:
 
 
 class ShownAsLine:
-    """Base class whose objects show their `repr` in a notebook, too."""
+    """Base class of objects that a notebook shows by their `repr`, as code."""
 
     def _repr_html_(self) -> str:
         return f"<code>{escape(repr(self))}</code>"

@@ -39,9 +39,9 @@ from headgate.relational.schema import Field, Schema
 
 
 def lowered(environment: ProgramContext, relation: Relation, uid: str | None = None) -> int:
-    """Add the nodes that compute a plan; return the number of the last.
+    """Add the nodes that compute plan `relation` to the program; return the number of the last node.
 
-    An aggregation is no part of it: a table that is aggregated scans the aggregation's results.
+    An aggregation is no part of such a plan: a table that is aggregated scans the aggregation's results.
     """
     below, steps = steps_of(relation)
     steps = pruned(steps)
@@ -99,7 +99,7 @@ def _name(steps: tuple[AnyStep, ...]) -> str:
 
 
 def lowered_aggregation(environment: ProgramContext, plan: Aggregation) -> int:
-    """Add the nodes of an aggregation: its columns, the exchange by key, and the windows."""
+    """Add an aggregation's nodes (columns, exchange by key, windows); return the number of the last one."""
     keys = [plan.child.schema.names[place] for place in plan.keys]
     if not keys:
         child = _with_one_key(plan.child)
@@ -124,7 +124,7 @@ def lowered_aggregation(environment: ProgramContext, plan: Aggregation) -> int:
 
 
 def lowered_join(environment: ProgramContext, plan: WindowJoin, where: str) -> int:
-    """Add the nodes of a join: the columns of both inputs, the exchange by key, and the rows that wait."""
+    """Add a join's nodes (columns of both sides, exchange by key, join); return the number of the last."""
     program = environment.program
     inputs = (lowered(environment, plan.left), lowered(environment, plan.right))
     number = program.add(logical.UnionNode(NEW, "both inputs"), inputs)
