@@ -19,7 +19,7 @@ from headgate.cli.terminal_tables import lines, moment, table
 from headgate.common.errors import HeadgateError
 from headgate.common.files.job_files import KnownJob
 from headgate.common.plain_data import Json
-from headgate.runtime.driver.endpoint.endpoint_settings import is_loopback
+from headgate.common.process.loopback import is_loopback
 
 ASKED_AT_ONCE: Final = 8
 _STYLES: Final = {"running": "green", "finished": "green", "failed": "red", "failing": "red", "gone": "red"}

@@ -163,6 +163,8 @@ def _time(time: Column | str) -> Expression:
 
 
 def _duration(function: str, given: str | int, what: str) -> int:
+    if not isinstance(given, str | int | float):
+        raise PlanError(f"{function}(): {what} is {given!r}; expected text such as '10s', or milliseconds")
     try:
         return duration_ms(given, what)
     except ValueError as error:

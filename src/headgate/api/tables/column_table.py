@@ -136,7 +136,7 @@ class Table(ByName, SideOutputs, Generic[S]):
             PlanError: there is no such column, or the table has been filtered or computed already.
         """
         where = f"with_watermark() ({user_site()})"
-        if not isinstance(self._relation, Scan):
+        if not isinstance(self._relation, Scan) or self._relation.of is not None:
             raise PlanError(f"{where} comes after other calls; call it right after to_table() or env.table()")
         place = place_of(self._relation, "with_watermark", time)
         name = self._relation.schema.names[place]

@@ -46,7 +46,7 @@ _EMPTY: Final = {pa.string(): "", pa.binary(): b"", pa.bool_(): False}
 def window_join(left: Relation, right: Relation, on: Sequence[str], how: str, uid: str | None) -> WindowJoin:
     """Return the plan of a join; PlanError if columns `on` do not fit or lack a window, or `how` is wrong."""
     where = f"join() ({user_site()})"
-    kind = KINDS.get(how.lower().replace("_", ""))
+    kind = KINDS.get(str(how).lower().replace("_", ""))
     if kind is None:
         raise PlanError(f"{where}: how is {how!r}; expected one of {', '.join(sorted(set(KINDS.values())))}")
     for side in (left, right):

@@ -7,15 +7,13 @@ import socket
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from headgate.common.errors import ConfigError
 from headgate.common.process.children import hide
+from headgate.common.process.loopback import is_loopback
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
 from headgate.runtime.driver.endpoint.listening_sockets import ListeningSocket
-
-LOCALHOST: Final = "localhost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +82,6 @@ def listening(settings: EndpointSettings) -> ListeningSocket:
             f"{o.REST_BIND_ADDRESS.key} and {o.REST_PORT.key} demand; choose another port, or 0"
         ) from None
     return made
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether `host` is a loopback address or "localhost", which only this machine can reach.
-
-    Example:
-        >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")
-        (True, True, True, False)
-    """
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        # Any other name may mean another address tomorrow.
-        return host == LOCALHOST
 
 
 def _is_any(host: str) -> bool:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headgate.runtime.driver.endpoint.endpoint_settings import LOCALHOST
+from headgate.common.process.loopback import LOCALHOST
 
 BODY_BYTES_MAX: Final = 64 * 1024
 BODY_WAIT_S: Final = 10.0

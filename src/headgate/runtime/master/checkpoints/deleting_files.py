@@ -61,11 +61,11 @@ class Cleaning:
         return ended
 
     def close(self) -> None:
-        """Give up, with a warning in the log, the deletions that wait for a retry, as the job has ended."""
+        """End the waits for retries, as the job has ended: the retries that are left come at once."""
         self._closed = True
         waiting, self._waiting = self._waiting, []
         for deletion in waiting:
-            self._give_up(deletion, "the job ended first")
+            self._try(deletion)
 
     def _try(self, deletion: _Deletion) -> None:
         def done(_: None, error: BaseException | None) -> None:
@@ -91,7 +91,10 @@ class Cleaning:
         if error is None:
             self._ended.append(None)
         elif isinstance(error, FencedError):
-            self.close()
+            self._closed = True
+            waiting, self._waiting = self._waiting, []
+            for other in waiting:
+                self._give_up(other, "another driver leads the job")
             self._ended.append(error)
         elif deletion.attempt >= ATTEMPTS_MAX or self._closed:
             self._give_up(deletion, str(error))
