@@ -1,4 +1,4 @@
-"""Runs the `headgate` command line for `python -m headgate`, also where its script is not on the PATH."""
+"""Runs the `headgate` command line for `python -m headgate`, also where that script is not on the PATH."""
 
 from __future__ import annotations
 

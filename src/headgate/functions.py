@@ -50,5 +50,5 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Callable[..., Column]:
-    """Return a function of the registry, such as `upper`, or an aggregate, such as `stddev`."""
+    """Return the column function or aggregate `name`, such as `upper` or `stddev`, or AttributeError."""
     return function_named(name)

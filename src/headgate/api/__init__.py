@@ -1,1 +1,1 @@
-"""The user API: environment, streams, functions, state, connectors. It builds the graph and runs nothing."""
+"""The user API: environment, streams, tables, functions, state, contracts of sources, sinks and executors."""

@@ -50,7 +50,7 @@ class KeyedBroadcastContext(KeyedContext[K], Protocol[K]):
 
         Args:
             state: one of the function's keyed states, as in ``self.count``.
-            function: is given the key and the state. What it yields or returns is an output, if any.
+            function: called with the key and the state; yields or returns outputs, or returns None.
 
         Returns:
             The outputs of all calls, in no particular order of keys; yield them to emit them.
@@ -90,8 +90,8 @@ class BroadcastProcessFunction(RichFunction, ABC, Generic[I, B, O]):
     def process_broadcast(self, record: B, ctx: BroadcastContext) -> Iterable[O] | None:
         """Handle one record of the broadcast side, which every subtask gets; may change broadcast state.
 
-        What it does to broadcast state must depend on nothing but the record and that state, or the copies of
-        the subtasks would differ. What it emits is emitted by every subtask.
+        Changes of broadcast state must depend on nothing but the record and that state, or the copies of the
+        subtasks would differ. Every subtask emits the outputs.
         """
 
 
@@ -133,8 +133,8 @@ class KeyedBroadcastProcessFunction(RichFunction, ABC, Generic[K, I, B, O]):
     def process_broadcast(self, record: B, ctx: KeyedBroadcastContext[K]) -> Iterable[O] | None:
         """Handle one record of the broadcast side, which every subtask gets; may change broadcast state.
 
-        What it does to broadcast state must depend on nothing but the record and that state, or the copies of
-        the subtasks would differ. What it emits is emitted by every subtask.
+        Changes of broadcast state must depend on nothing but the record and that state, or the copies of the
+        subtasks would differ. Every subtask emits the outputs.
         """
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext[K]) -> Iterable[O] | None:

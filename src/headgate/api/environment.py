@@ -50,19 +50,19 @@ T = TypeVar("T")
 
 
 class Environment(Readers):
-    """One program: its streams, its settings, and the jobs that run it.
+    """One program: its streams and tables, its settings, and the jobs that run it.
 
     It stays open: streams can be looked at (``preview``, ``take``, ``collect``) and added at any time, and
     each :meth:`execute` runs the sinks that no job has run before.
 
     Args:
-        parallelism: subtasks of every operator that sets none, as a number or as its text.
-        config: options by key, as in ``docs/config.md``; text or Python values.
-        spark: an existing ``SparkSession``; without one the executor finds or opens one.
-        executor: who runs the job: a registered name or an :class:`Executor`.
+        parallelism: number of subtasks, or its text, of every operator that sets no parallelism of its own.
+        config: option key -> value, as text or as a Python value; ``docs/config.md`` lists the options.
+        spark: an existing ``SparkSession``; None: the executor finds or opens a session.
+        executor: runs the jobs: ``"spark"``, ``"mini-cluster"`` (this process), or an :class:`Executor`.
 
     Raises:
-        ConfigError: an option does not exist or has a wrong value, or the executor is none.
+        ConfigError: an option does not exist or has a wrong value; `spark` or `executor` is something else.
 
     Example:
         >>> import headgate as hg
@@ -133,16 +133,16 @@ class Environment(Readers):
 
     @property
     def settings(self) -> dict[str, str]:
-        """The options that are set, by key, as text."""
+        """The options that are set (by command line, Spark session or program): key -> value as text."""
         return self._settings.texts()
 
     # -- settings
 
     def config(self, key: str, value: Any) -> Environment:
-        """Set an option, and return this Environment; one given on the command line stays in force.
+        """Set an option, and return this Environment; a value from the command line stays in force.
 
         Raises:
-            ConfigError: no such option, or a wrong value; names the nearest option.
+            ConfigError: no such option (the message names the nearest one), or a wrong value.
         """
         self._settings = self._settings.with_program({key: value})
         return self
@@ -158,10 +158,10 @@ class Environment(Readers):
         """Take checkpoints in the jobs, and return this Environment; None leaves an option as configured.
 
         Args:
-            every: time between the starts of two; text such as ``"1s"``, or ms.
+            every: time between the starts of two checkpoints; text such as ``"1s"``, or ms.
             mode: ``hg.EXACTLY_ONCE``, the default, or ``hg.AT_LEAST_ONCE``, with which no channel waits for
                 another and records may count twice after a failure.
-            storage: directory or URI that driver and workers both reach.
+            storage: directory or URI for the checkpoints, which driver and workers both reach.
             unaligned: whether barriers overtake records, which then become part of the checkpoint, so that it
                 completes under backpressure; needs ``hg.EXACTLY_ONCE``.
             aligned_timeout: how old an unaligned checkpoint may become before its barriers overtake; text
@@ -194,7 +194,7 @@ class Environment(Readers):
     # -- looking
 
     def plan(self, name: str = "job") -> PhysicalPlan:
-        """Return the physical plan of the next job, after the checks of its graph, options and state types.
+        """Return the physical plan of the next job, `name`, after checks of graph, options and state types.
 
         Files, and whether functions can be sent to the workers, are only checked by :meth:`execute`.
 
@@ -209,14 +209,14 @@ class Environment(Readers):
         format: Literal["text", "json"] = "text",  # noqa: A002 - the name that users know
         name: str = "job",
     ) -> str:
-        """Return both graphs of the job, as written and as it runs; also for a program without sinks yet.
+        """Return the logical and the physical plan of what no job has run yet, or of all if jobs ran it all.
 
         Args:
             format: "text" for people, "json" for machines.
-            name: of the job.
+            name: of the job, as the result shows it.
 
         Raises:
-            PlanError: the program cannot run as written.
+            PlanError: the program cannot run as written, though it needs no sink here; or no such format.
         """
         if format not in ("text", "json"):
             raise PlanError(f"explain() got format {format!r}; expected 'text' or 'json'")
@@ -224,22 +224,22 @@ class Environment(Readers):
         return render(facts) if format == "text" else json.dumps(facts, indent=2)
 
     def describe(self, name: str = "job") -> dict[str, Any]:
-        """Return the facts that :meth:`explain` shows of the job `name`, as dicts, lists, texts, numbers."""
+        """Return what :meth:`explain` shows, for a job called `name`, as dicts, lists, texts and numbers."""
         return self._described(name, self.program.remaining(), self._settings)
 
     # -- running
 
     def execute(self, name: str = "job", restore_from: str | None = None) -> JobResult:
-        """Run all sinks that no job has run before, and what feeds them, to the end of the input.
+        """Run all sinks that no job has run before, and what feeds them; return the result at the job's end.
 
         Args:
             name: of the job, for people and logs.
-            restore_from: path or URI of a checkpoint or savepoint to begin from; None: what ``--from`` gives.
+            restore_from: path or URI of a checkpoint or savepoint to begin from; None: that of ``--from``.
 
         Raises:
             UsageError: the program, its settings or its functions cannot run; nothing was started.
             UserFunctionError: the program's code failed and the restart strategy gave up.
-            JobFailedError: it was cancelled, or anything else failed and the restart strategy gave up.
+            JobFailedError: the job was cancelled, or failed otherwise and the restart strategy gave up.
         """
         job = self._prepared(name, restore_from)
         executor = self._find_executor()
@@ -254,11 +254,11 @@ class Environment(Readers):
         return self._finished(job, result)
 
     def execute_async(self, name: str = "job", restore_from: str | None = None) -> JobHandle:
-        """Run the job as :meth:`execute` does, in the background; the handle controls it, and waits for it.
+        """Start the job of :meth:`execute` in the background; return a handle to control it and wait for it.
 
         Args:
             name: of the job, for people and logs.
-            restore_from: path or URI of a checkpoint or savepoint to begin from; None: what ``--from`` gives.
+            restore_from: path or URI of a checkpoint or savepoint to begin from; None: that of ``--from``.
 
         Raises:
             UsageError: the program, its settings or its functions cannot run; nothing was started.
@@ -289,15 +289,15 @@ class Environment(Readers):
     def _query(
         self, name: str, nodes: tuple[Node, ...], settings: Callable[[Config], Config]
     ) -> JobSpec | None:
-        """Return a checked job of `nodes` outside the program, as for ``preview()``; `settings` turns the
-        program's configuration into its own. Where ``headgate plan`` runs, write the plan and return None.
+        """Return a checked job of `nodes`, which need not be in the program, as for ``preview()``. `settings`
+        turns the program's configuration into the job's. With ``headgate plan``: write the plan, return None.
         """
         config = settings(self._settings)
         self._capture(name, nodes, config, ends=False)
         return None if launch.capture_file() is not None else self._spec(name, nodes, config)
 
     def _run(self, job: JobSpec) -> JobResult:
-        """Run a job made by :meth:`_query`; return its result, also kept as `result` unless `told` is set."""
+        """Run a job of :meth:`_query`; return its result, also kept in `result` unless `job.told` is set."""
         result = self._find_executor().execute(job)
         if job.told is None:  # more than a glance
             self.result = result
@@ -306,7 +306,7 @@ class Environment(Readers):
     # -- inside
 
     def _pending(self, name: str) -> tuple[Node, ...]:
-        """Return the nodes that the next job, `name`, runs; PlanError if streams have no sink left to run."""
+        """Return the nodes that the next job, `name`, runs; PlanError if there are streams but no sink."""
         nodes = self.program.pending()
         if nodes or not self.program.nodes():
             return nodes
@@ -325,7 +325,7 @@ class Environment(Readers):
         return replace(job, restore_from=restore_from or launch.restore_from())
 
     def _capture(self, name: str, nodes: tuple[Node, ...], config: Config, *, ends: bool) -> None:
-        """Write the plan, where this process only captures it; with `ends`, end the program then."""
+        """If this process only captures plans, write that of `nodes`; with `ends`, end the program then."""
         if (file := launch.capture_file()) is None:
             return
         # The types of state are not checked: a captured plan shows which are refused.

@@ -28,7 +28,7 @@ _BLOCKING = "__headgate_blocking__"
 
 
 class OutputTag(Generic[O]):
-    """Name of a side output: functions emit to it, the program gets its stream by it. Equal names are one.
+    """Name of a side output: functions emit to it, ``stream.side_output(tag)`` reads it; equal names are one.
 
     Example:
         >>> import headgate as hg
@@ -47,9 +47,9 @@ class RuntimeContext(Protocol):
 
     Attributes:
         uid: of the operator.
-        subtask: which parallel copy, from 0.
-        parallelism: how many copies.
-        attempt: the deployment by this driver, from 1; each restart or rescale is a new one.
+        subtask: number of this parallel copy of the operator, from 0.
+        parallelism: how many copies the operator has.
+        attempt: number of the deployment by this driver, from 1; each restart or rescale is a new one.
     """
 
     uid: str
@@ -107,7 +107,7 @@ class OnTimerContext(KeyedContext[K], Protocol[K]):
     """The context that `on_timer` gets: key and timers, and which clock the timer followed.
 
     Attributes:
-        time_domain: "event" or "processing".
+        time_domain: "event" or "processing": the clock that the timer was registered with.
     """
 
     time_domain: str

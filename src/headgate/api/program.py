@@ -17,7 +17,7 @@ _UID_LENGTH_MAX = 200
 
 
 class Changes(TypedDict, total=False):
-    """The fields of a node that can be changed after the node was added."""
+    """The fields of a node that can still be changed after it was added to the program."""
 
     name: str
     uid: str | None
@@ -25,7 +25,7 @@ class Changes(TypedDict, total=False):
 
 
 class Program:
-    """The nodes that a program has written, and which of them jobs have run. Not thread-safe."""
+    """The nodes that the program of one Environment has, and which of them jobs have run. Not thread-safe."""
 
     def __init__(self) -> None:
         self._nodes: dict[int, Node] = {}
@@ -35,7 +35,7 @@ class Program:
         self._looked_at: set[int] = set()
 
     def add(self, node: Node, inputs: Iterable[int] = ()) -> int:
-        """Append a copy of `node`, fed by the nodes numbered `inputs`; return its number, which is its id."""
+        """Append a copy of `node`, fed by nodes `inputs`; return its number; PlanError if it is invalid."""
         _check_changes(node.name, {"uid": node.uid, "parallelism": node.parallelism})
         number = len(self._nodes)
         sources = tuple(self._nodes[key] for key in inputs)
@@ -58,7 +58,7 @@ class Program:
         return self._nodes[number]
 
     def nodes(self) -> tuple[Node, ...]:
-        """Return all nodes of the program, every input replaced by its current version."""
+        """Return all nodes in the order of their numbers, each with the current versions of its inputs."""
         fresh: dict[int, Node] = {}
         for number, node in self._nodes.items():
             fresh[number] = replace(node, inputs=tuple(fresh[source.id] for source in node.inputs))
@@ -67,13 +67,13 @@ class Program:
     # -- parts of it
 
     def copied(self, *numbers: int) -> Program:
-        """Return a program of the same nodes, or of these and what feeds them; additions are to one only."""
+        """Return a new program of all nodes, or of `numbers` and what feeds them; it has run none of them."""
         made = Program()
         made._nodes = {node.id: node for node in (self.above(*numbers) if numbers else self.nodes())}
         return made
 
     def above(self, *numbers: int) -> tuple[Node, ...]:
-        """Return the nodes of these numbers and everything that feeds them, in the order of the program."""
+        """Return the nodes with `numbers` and everything that feeds them, in the order of the program."""
         return closure(self.nodes(), numbers)
 
     def remaining(self) -> tuple[Node, ...]:
@@ -83,9 +83,9 @@ class Program:
         return closure(fresh, left) if left else fresh
 
     def pending(self) -> tuple[Node, ...]:
-        """Return the nodes that the next execution runs: sinks that no job has run, with what feeds them. A
-        stream without a consumer is included, so that a check refuses it, unless it was looked at
-        (``preview()``) or the program is written step by step in a shell or notebook.
+        """Return the nodes that the next ``execute()`` runs: sinks that no job has run, and what feeds them.
+        A stream that nothing reads is included, for a check to refuse it, unless ``preview()`` and the like
+        read it, or the program is written step by step in a shell or notebook.
         """
         fresh = self.nodes()
         fed = {source.id for node in fresh for source in node.inputs}
@@ -107,25 +107,25 @@ class Program:
         return number in self._sinks_run
 
     def looked_at(self, nodes: Iterable[Node]) -> None:
-        """Record that a look such as ``preview()`` has read these nodes: they need no sink."""
+        """Record that ``preview()`` or the like has read `nodes`, which therefore need no sink."""
         self._looked_at.update(node.id for node in nodes)
 
     def note_run(self, job: str, nodes: Iterable[Node]) -> None:
-        """Record that a job runs these nodes: later jobs do not run their sinks again."""
+        """Record that the job called `job` runs `nodes`: later jobs do not run their sinks again."""
         for node in nodes:
             self._run.add(node.id)
             if isinstance(node, SinkNode):
                 self._sinks_run[node.id] = job
 
     def note_refused(self, nodes: Iterable[Node]) -> None:
-        """Record that a job was refused before it began: later jobs still run its sinks."""
+        """Undo :meth:`note_run` for a job that was refused before it began: later jobs run its sinks."""
         for node in nodes:
             if self._sinks_run.pop(node.id, None) is not None:
                 self._run.discard(node.id)
 
 
 def closure(nodes: Sequence[Node], wanted: Collection[int]) -> tuple[Node, ...]:
-    """Return those of `nodes` (inputs before what they feed) with ids `wanted` and all that feed them."""
+    """Return the nodes with ids `wanted` and all that feed them; `nodes` has inputs before their readers."""
     found = set(wanted)
     for node in reversed(nodes):
         if node.id in found:
@@ -141,7 +141,7 @@ def _check_changes(name: str, changes: Changes) -> None:
 
 
 def check_uid(name: str, uid: object) -> None:
-    """Raise PlanError unless `uid` is 1 to 200 printable characters, none a slash or backslash."""
+    """Raise PlanError unless `uid`, of operator `name`, is 1 to 200 printable characters without slashes."""
     good = isinstance(uid, str) and 0 < len(uid) <= _UID_LENGTH_MAX and uid.isprintable()
     if not good or "/" in str(uid) or "\\" in str(uid):
         raise PlanError(
@@ -151,7 +151,7 @@ def check_uid(name: str, uid: object) -> None:
 
 
 def check_parallelism(name: str, parallelism: object) -> None:
-    """Raise PlanError unless `parallelism`, a number of subtasks, is an int of at least 1."""
+    """Raise PlanError unless `parallelism`, the number of subtasks of operator `name`, is an int above 0."""
     if isinstance(parallelism, bool) or not isinstance(parallelism, int) or parallelism < 1:
         raise PlanError(
             f"parallelism of {name!r} ({user_site()}) is {parallelism!r}; "

@@ -21,10 +21,10 @@ _STYLE: Final = "text-align:left;vertical-align:top;padding:2px 10px"
 
 
 class Preview(Sequence[T]):
-    """The first records of a stream, as a sequence; shows itself as a table of at most 50 rows.
+    """The first records of a stream, as a sequence whose `repr` is a table of at most 50 rows.
 
     Attributes:
-        records: as a list.
+        records: all records, in a list.
 
     Example:
         >>> Preview([{"name": "ada", "lines": 3}, {"name": "bob", "lines": 12}])
@@ -110,7 +110,7 @@ class Cell(NamedTuple):
 
 
 def table(records: Iterable[T]) -> tuple[list[str], list[list[Cell]]]:
-    """Return field names (20, then how many more; ``record`` for what has no fields) and a row per record."""
+    """Return column names (20, then one that counts the rest; ``record`` for no fields) and rows of cells."""
     found = [_fields(record) for record in records]
     names: dict[str, None] = {}
     for fields in found:
@@ -122,7 +122,8 @@ def table(records: Iterable[T]) -> tuple[list[str], list[list[Cell]]]:
 
 
 def cell(value: object) -> str:
-    """Return the text of a value as one printable line of at most 60 characters.
+    """Return a value's text on one printable line of at most 60 characters: its `repr`, but texts, times and
+    windows as people write them.
 
     Example:
         >>> cell(dt.datetime(2024, 5, 1, 9, 30)), cell({"n": 1})
@@ -157,7 +158,7 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def html_facts(title: str, facts: Mapping[str, str | int]) -> str:
-    """Return HTML of a title and a table of names and values; all texts are escaped."""
+    """Return HTML of a title and a table of `facts`, name -> value; all texts are escaped."""
     body = "".join(
         f'<tr><th style="{_STYLE}">{escape(str(name))}</th>'
         f'<td style="{_STYLE}">{escape(cell(value))}</td></tr>'
@@ -167,7 +168,7 @@ def html_facts(title: str, facts: Mapping[str, str | int]) -> str:
 
 
 class ShownAsLine:
-    """Base class whose objects show their `repr` in a notebook, too."""
+    """Base class of objects that a notebook shows by their `repr`, as code."""
 
     def _repr_html_(self) -> str:
         return f"<code>{escape(repr(self))}</code>"

@@ -27,13 +27,13 @@ W = TypeVar("W", default=Any)  # state of a writer, of plain values
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """The name of a snapshot at which lineages can part: a savepoint, or one that another job began from.
+    """Identity of a snapshot from which several jobs can continue: a savepoint, or the start of another job.
 
     Attributes:
-        job: id of the job that took it.
+        job: id of the job that took the snapshot.
         generation: number of that job's driver, from 1.
-        attempt: number of the deployment, by that driver, in which it was taken.
-        checkpoint: its id.
+        attempt: number of the deployment, by that driver, in which the snapshot was taken.
+        checkpoint: id of the checkpoint or savepoint.
     """
 
     job: str
@@ -46,13 +46,12 @@ class Fork:
 class Lineage:
     """The lineage of a job's output: jobs that begin from each other's snapshots share one.
 
-    What a job must not repeat is its history: what each job it descends from had prepared when the snapshot
-    was taken.
+    The history of a job is the output that each job it descends from had prepared when the snapshot was taken
+    that the next job began from. The job must not write it again.
 
     Attributes:
         id: of the lineage: the id of the job that began it.
-        forks: the snapshots that this job descends from, oldest first; empty for a job that began from
-            nothing.
+        forks: the snapshots that this job descends from, oldest first; empty for a job that began empty.
     """
 
     id: str
@@ -62,10 +61,10 @@ class Lineage:
         """Return whether output of that job, attempt and checkpoint, if committed, is history of this job.
 
         Args:
-            job: id of the job that prepared it.
+            job: id of the job that prepared the output.
             generation: number of that job's driver, from 1.
             attempt: number of the deployment by that driver, from 1.
-            checkpoint: id of the first snapshot that it was part of.
+            checkpoint: id of the first snapshot that the output was part of.
 
         Example:
             >>> lineage = Lineage("a", (Fork("a", 1, 2, 7),))
@@ -88,7 +87,7 @@ class SinkWriterContext:
         uid: the sink's uid.
         subtask: which parallel writer this is, from 0.
         parallelism: how many writers there are.
-        attempt: the deployment of this driver, from 1.
+        attempt: number of the deployment by this driver, from 1; each restart or rescale is a new one.
         job: the job's id.
         generation: number of the job's driver. One that takes over counts attempts from 1 again, so only
             generation, attempt and subtask together make a name that no other writer has.
@@ -123,7 +122,7 @@ class SinkCommitterContext:
 
 
 class SinkWriter(ABC, Generic[T, C, W]):
-    """Writes records in one subtask; called from the worker's loop thread only.
+    """Writes the records of one subtask of a sink; called from the worker's loop thread only.
 
     Attributes:
         accepts_columns: whether :meth:`write` takes record batches of Arrow as they are.
@@ -144,9 +143,9 @@ class SinkWriter(ABC, Generic[T, C, W]):
         """
 
     def prepare_commit_at(self, checkpoint: int) -> list[C]:
-        """Prepare output for the checkpoint or savepoint of this id; by default :meth:`prepare_commit`.
+        """Prepare output for the checkpoint or savepoint `checkpoint`; by default :meth:`prepare_commit`.
 
-        What is prepared may be committed with a later one, if this one fails or is a savepoint.
+        The committables may be committed with a later one, if this one fails or is a savepoint.
         """
         return self.prepare_commit()
 
@@ -159,7 +158,7 @@ class SinkWriter(ABC, Generic[T, C, W]):
 
 
 class SinkCommitter(ABC, Generic[C]):
-    """Publishes committables; lives in the driver, called from one thread.
+    """Publishes the committables of a sink's writers; lives in the driver, called from one thread.
 
     Attributes:
         tells_commits: whether :meth:`committed_after` knows what was committed, also by other jobs and before
@@ -198,10 +197,10 @@ class SinkCommitter(ABC, Generic[C]):
         Args:
             context: of the job that would begin.
             committables: what the snapshot holds of this sink.
-            own: whether the snapshot is of the same job.
+            own: whether the snapshot was taken by the same job.
 
         Raises:
-            UsageError: it cannot; one sentence says why, and what to do.
+            UsageError: they cannot be committed; one sentence says why, and what to do.
             OperatingError: it cannot be found out now.
         """
 
@@ -213,7 +212,7 @@ class SinkCommitter(ABC, Generic[C]):
         afterwards.
 
         Raises:
-            OperatingError: not all of it could be done.
+            OperatingError: not all was taken back, or this sink cannot take back (the default).
         """
         raise OperatingError(f"{type(self).__name__} cannot take back what it has committed")
 
@@ -224,7 +223,7 @@ class SinkCommitter(ABC, Generic[C]):
 
         Args:
             committables: what the savepoint holds of this sink.
-            savepoint: which one; several may hold the same committables.
+            savepoint: the savepoint; several may hold the same committables.
         """
 
     def release(self, committables: Sequence[C], savepoint: Fork) -> None:
@@ -236,10 +235,10 @@ class SinkCommitter(ABC, Generic[C]):
 
         Args:
             committables: what :meth:`hold` was, or was about to be, called with.
-            savepoint: as there.
+            savepoint: the savepoint that :meth:`hold` was called with.
 
         Raises:
-            OperatingError: not all of it could be done.
+            OperatingError: not all of them could be released.
         """
 
     @abstractmethod
@@ -257,20 +256,20 @@ class SinkCommitter(ABC, Generic[C]):
         Called after the last commit; not where a job is stopped, cancelled, or fails. May be repeated.
 
         Raises:
-            OperatingError: it could not be noted now; the job restarts, commits, and calls it again.
+            OperatingError: it could not be noted now; the job restarts, commits, and calls this again.
         """
 
     def abandon(self, committed_through: Sequence[C]) -> None:
         """Remove prepared output neither in `committed_through` nor held; called when an attempt begins.
 
         Args:
-            committed_through: to keep: the committables of the restored checkpoint, committed unless output
-                has to be taken back before, and of checkpoints of other jobs of the lineage that can still be
-                restored.
+            committed_through: committables to keep: those of the restored checkpoint (committed by now,
+                unless output is to be taken back first), and of checkpoints of the lineage's other jobs that
+                can still be restored.
         """
 
     def interrupt(self) -> None:
-        """Make a running commit end soon: another driver leads the job now. Called from another thread."""
+        """Make a running commit end soon, as another driver now leads the job; called from another thread."""
 
     def close(self) -> None:
         """Release connections and other resources of the committer."""
@@ -285,7 +284,7 @@ class Sink(ABC, Generic[T, C, W]):
     Attributes:
         guarantee: shown by `explain()`: "exactly-once", "effectively-once (idempotent writes)", or
             "at-least-once".
-        accepts_columns: whether writers take record batches as they are, for `explain()`; None: not known.
+        accepts_columns: whether writers take record batches as they are, for `explain()`; None: unknown.
     """
 
     guarantee: str = "exactly-once"
@@ -293,14 +292,14 @@ class Sink(ABC, Generic[T, C, W]):
 
     @abstractmethod
     def create_writer(self, context: SinkWriterContext, restored: Sequence[W]) -> SinkWriter[T, C, W]:
-        """Return a live writer; `restored` are writer states of the restored checkpoint, redistributed."""
+        """Return the writer of one subtask; `restored` are its share of the checkpoint's writer states."""
 
     def create_committer(self) -> SinkCommitter[C] | None:
-        """Return a live committer, or None for a sink whose output is visible once it is written."""
+        """Return a new committer; None for a sink whose output is visible as soon as it is written."""
         return None
 
     def place(self) -> str | None:
-        """Return the local folder, or None, where a second running job is refused unless by option."""
+        """Return the local output folder, which a second job may not use by default; None: no such folder."""
         return None
 
     def validate(self) -> None:
@@ -311,5 +310,5 @@ class Sink(ABC, Generic[T, C, W]):
         """
 
     def describe(self) -> str:
-        """Return a short name for explain and logs."""
+        """Return a short name of the output for `explain()` and logs."""
         return type(self).__name__

@@ -63,7 +63,7 @@ class Split(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """An input record that did not decode, as it goes to the side output ``"bad-records"``.
+    """An input record that did not decode, as it goes to the side output ``hg.BAD_RECORDS``.
 
     Attributes:
         source: the file or partition it came from.
@@ -137,7 +137,7 @@ class SourceReader(ABC, Generic[T, P]):
         """
 
     def checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Note that a checkpoint is complete: the origin may drop the records before its positions."""
+        """Note that a checkpoint is complete: the input before its positions may be dropped at its origin."""
 
     def close(self) -> None:
         """Release files and connections; also called after a failure."""
@@ -145,13 +145,13 @@ class SourceReader(ABC, Generic[T, P]):
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
-    """Progress of a source that gets its input from Spark in epochs (groups of rows), for people.
+    """Progress of a source that gets its input from Spark in epochs (groups of rows), as users see it.
 
     Attributes:
-        epoch: the newest one whose records were handed out; None before the first.
-        rows: in that epoch.
-        rate_per_s: rows of it per second, from Spark's planning until its files are staged for readers.
-        latency_ms: from planning to the checkpoint, of the newest epoch that is in one.
+        epoch: number of the newest epoch whose records were handed out; None before the first.
+        rows: number of rows in that epoch.
+        rate_per_s: rows of that epoch per second, from Spark's planning until its files are staged.
+        latency_ms: from Spark's planning of an epoch to its completed checkpoint, for the newest such epoch.
         waiting: what the source waits for now, in words; empty for nothing.
     """
 
@@ -181,7 +181,7 @@ class SplitEnumerator(ABC, Generic[P, S]):
         """Return the enumerator's state for a checkpoint, without the splits that were already handed out."""
 
     def snapshot_for(self, checkpoint_id: int) -> S:
-        """Return the state for the checkpoint or savepoint of this id; by default :meth:`snapshot`."""
+        """Return the state for the checkpoint or savepoint `checkpoint_id`; by default :meth:`snapshot`."""
         return self.snapshot()
 
     def ready_to_snapshot(self) -> bool:
@@ -204,12 +204,12 @@ class SplitEnumerator(ABC, Generic[P, S]):
         return None
 
     def checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Note that the checkpoint is durable: input before it may be committed or trimmed at the origin."""
+        """Note that the checkpoint is durable: input that it covers may be trimmed or committed upstream."""
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Note that the checkpoint failed, or was a savepoint, which is the user's: trim nothing for it.
+        """Note that the checkpoint failed, or was a savepoint, which the user keeps: trim no input for it.
 
-        A later checkpoint holds what this one would have held.
+        A later checkpoint covers what this one would have covered.
         """
 
     def close(self) -> None:
@@ -232,7 +232,7 @@ class Source(ABC, Generic[T, P, S]):
 
     @abstractmethod
     def create_enumerator(self, restored: S | None) -> SplitEnumerator[P, S]:
-        """Return an enumerator, at `restored`, which :meth:`SplitEnumerator.snapshot` gave (None: afresh)."""
+        """Return an enumerator; `restored` is its :meth:`SplitEnumerator.snapshot` to go on from, or None."""
 
     @abstractmethod
     def create_reader(self, context: SourceReaderContext) -> SourceReader[T, P]:
@@ -245,8 +245,8 @@ class Source(ABC, Generic[T, P, S]):
         default nothing is checked, and what does not fit fails when it is read.
 
         Args:
-            rest: what :meth:`SplitEnumerator.snapshot` gave, or None.
-            splits: those that readers had not finished, with the positions reached.
+            rest: the enumerator's state, as :meth:`SplitEnumerator.snapshot` returned it, or None.
+            splits: the splits that readers had not finished, with the positions reached.
 
         Raises:
             UsageError: readers cannot resume; one sentence says why, and what to do.
@@ -274,5 +274,5 @@ class Source(ABC, Generic[T, P, S]):
         """
 
     def describe(self) -> str:
-        """Return a short name for explain and logs."""
+        """Return a short name of the input for `explain()` and logs."""
         return type(self).__name__

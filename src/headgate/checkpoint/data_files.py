@@ -26,7 +26,7 @@ Part = bytes | memoryview
 
 
 class DataFileWriter:
-    """Writes the data files of one worker; used by its main loop and the thread that writes snapshots."""
+    """Writes a worker's data files with checksums, for its main loop and the thread that writes snapshots."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -60,8 +60,8 @@ def little_of(
 ) -> tuple[list[Iterable[Part]] | None, list[list[Part]]]:
     """Return (sections, []) if they have more than `limit` bytes, else (None, the parts of each section).
 
-    Tells state for a file of its own from little state, which goes into the metadata. It consumes `sections`
-    as far as needed: use those returned. With `limit` None everything is little, with one below 0 nothing.
+    A caller gives large state a file of its own, and puts little state into the metadata. It consumes the
+    iterators in `sections`: use the returned ones. `limit` None: all is little; below 0: nothing is.
 
     Example:
         >>> little_of(3, [[b"ab"], [b"c"]])
@@ -107,7 +107,7 @@ def _read(disk: Disk, handle: FileRange) -> bytes:
 
 
 def verified_pieces(disk: Disk, handle: StateHandle) -> Iterator[bytes]:
-    """Yield a handle's bytes in pieces; trust none before the end, where a wrong checksum raises an error."""
+    """Yield a handle's bytes in pieces; trust none before the end, which may raise DamagedFileError."""
     if isinstance(handle, Inline) or not isinstance(disk, RandomAccess):
         yield read_handle(disk, handle)
         return

@@ -81,7 +81,7 @@ class Users:
         found = set()
         for name in self._disk.list(f"{job_folder(self._job)}/{IN_USE}"):
             number = name.rpartition("/")[2].partition("-")[0]
-            if number.isdigit() and self._lives(name):
+            if number.isascii() and number.isdigit() and self._lives(name):
                 found.add(CheckpointId(int(number)))
         return found
 

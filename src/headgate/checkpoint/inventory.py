@@ -25,7 +25,7 @@ _LOG_NAME: Final = 19
 
 
 class JobFiles(NamedTuple):
-    """The files of one job; all names are relative to the root of the storage."""
+    """The files of one job, named relative to the storage's root; `temporaries` are those left unfinished."""
 
     disk: Disk
     job: JobId

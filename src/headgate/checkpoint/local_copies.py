@@ -53,7 +53,7 @@ class CopyFolder(LocalDisk):
 class LocalCopies:
     """Local copies of one job's checkpoint files on this machine; each worker writes those of its slot.
 
-    Making one removes abandoned copies. Writing, `refer` and `completed` are for the snapshots' thread.
+    The constructor removes abandoned copies. `copying`, `refer`, `completed` are for the snapshots' thread.
     """
 
     def __init__(self, root: Path, host: str, job: JobId, slot: int) -> None:
@@ -92,7 +92,7 @@ class LocalCopies:
             self.refer(checkpoint, name)
 
     def refer(self, checkpoint: int, name: str) -> None:
-        """Keep the copy of `name`, which `checkpoint` needs, until a newer one without it is complete."""
+        """Keep the copy of `name`, which `checkpoint` needs, until a checkpoint without it is complete."""
         self._referred.setdefault(checkpoint, set()).add(name)
 
     def delete(self, name: str) -> None:

@@ -1,10 +1,8 @@
 """Who owns the snapshot that a job begins from, and how the owner deletes it when it is not needed any more.
 
-A job that claims the newest checkpoint of another one on the same storage simply continues as that job: its
-log is the fence, its folder the place (:func:`continues_as`). Everything else that is claimed - a savepoint,
-a checkpoint on another storage - is written down in a **claim record** in the new job's folder. Nothing of
-the new job ever refers to its files; they are deleted when the first checkpoints of the job have replaced it.
-
+A job that claims the newest checkpoint of another job on the same storage continues as that job, in its log
+and folder (:func:`continues_as`). Any other claimed snapshot is named in a **claim record** in the new job's
+folder; no checkpoint of the new job refers to its files, which are deleted once such checkpoints replace it.
 The last claimant owns a snapshot. A claim record is therefore valid only as long as its mark is the last one:
 on a checkpoint the generation in its job's log, on a savepoint the file `_claimed` in its folder.
 """
@@ -35,7 +33,10 @@ MARK: Final = "_claimed"  # file in a savepoint's folder that names the job that
 
 
 class ClaimRecord(msgspec.Struct, frozen=True):
-    """The record that a job owns a savepoint or another job's checkpoint, with what its deletion needs."""
+    """The record that job `owner` owns a savepoint or another job's checkpoint, with what its deletion needs.
+    `metadata` (of digest `sha256`) and `files` are names below the URI `root`. A checkpoint also has its
+    `job` and the `generation` of the claim on that job's log.
+    """
 
     root: str  # URI of the folder that its file names are relative to
     metadata: str  # name of its `_metadata` file
@@ -70,7 +71,6 @@ def decode_record(data: bytes, where: str) -> ClaimRecord:
 
 def continues_as(disk: Disk, root: str, checkpoint: CheckpointMetadata) -> JobId | None:
     """Return the job that a driver with storage `disk` continues by claiming a snapshot found below `root`.
-
     It is the snapshot's job, if it is the newest checkpoint in that job's log on the same storage; else None:
     the snapshot is claimed by a record.
     """
@@ -105,7 +105,7 @@ def require_logged(disk: Disk, checkpoint: CheckpointMetadata) -> None:
 
 
 def claim(disk: Disk, checkpoint: CheckpointMetadata, owner: JobId) -> ClaimRecord:
-    """Claim a snapshot for `owner`; return the record to store. The job of a checkpoint is fenced."""
+    """Claim a snapshot, fence a checkpoint's job, and return the record to store; else UsageError."""
     files = sorted(referenced_files(checkpoint))
     if checkpoint.kind == SAVEPOINT:
         data = _read(disk, METADATA)
@@ -128,7 +128,7 @@ def claim(disk: Disk, checkpoint: CheckpointMetadata, owner: JobId) -> ClaimReco
 
 
 def release(record: ClaimRecord, keep: Callable[[ClaimRecord], None], disks: Disks = open_disk) -> str | None:
-    """Delete a claimed snapshot, or return why it stays; `keep` is called to store a changed record first."""
+    """Delete a claimed snapshot; if it stays, return why. `keep` is called to store a changed record."""
     disk = disks(record.root)
     try:
         if digest(disk.read(record.metadata)) != record.sha256:

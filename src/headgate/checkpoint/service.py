@@ -56,8 +56,8 @@ class CheckpointService:
     """Stores and deletes the checkpoints of one job on one storage.
 
     `log` holds the complete checkpoints and decides who may add to them; by default it is files next to the
-    checkpoints. `clock` measures how long other jobs have not renewed their use of one; see
-    `checkpoint.in_use`. `probe`: tests stop it at "checkpoint.metadata-written", ".logged", ".trimmed".
+    checkpoints. `clock` measures how long another job that restores a checkpoint has not renewed its mark
+    (see `checkpoint.in_use`). `probe`: tests stop it at "checkpoint.metadata-written", ".logged", ".trimmed".
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class CheckpointService:
         self._record_name = f"{job_folder(job)}/{RECORD}"
 
     def claim(self) -> CommitPermit:
-        """Take the job over and return the permit; UsageError if files are here but unknown to the store."""
+        """Take the job over; return the permit. UsageError if its files are here, and the log lacks it."""
         left = self._left_here()
         # In this order: a job master that has left something had claimed before.
         if left is not None and self._log.generation() == 0:

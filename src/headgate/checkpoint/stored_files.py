@@ -10,7 +10,7 @@ from headgate.state.snapshots import KeyedStateHandle, NativeFiles, StateHandle
 
 
 class StoredNativeState(StoredBytes):
-    """Keyed state stored as RocksDB files and a blob, which is verified here: `state.backend.NativeState`."""
+    """Access to keyed state that is stored as RocksDB files and a blob; the constructor verifies the blob."""
 
     def __init__(self, disk: Disk, keyed: KeyedStateHandle, native: NativeFiles) -> None:
         super().__init__(disk, keyed.handle)
@@ -45,7 +45,7 @@ class DiskFiles:
         return StoredBytes(self._disk, handle, verified=False)
 
     def native(self, keyed: KeyedStateHandle) -> StoredNativeState:
-        """Verify the blob of `keyed`, which must be stored as RocksDB files; return access to it and them."""
+        """Verify the blob of `keyed`, stored as RocksDB files; return access to the blob and the files."""
         assert keyed.native is not None
         return StoredNativeState(self._disk, keyed, keyed.native)
 

@@ -57,11 +57,11 @@ class Report:
     orphans: list[str] = field(default_factory=list)
     """Files in snapshots' folders that no completed snapshot refers to; a pending checkpoint may use some."""
     of_damaged: list[str] = field(default_factory=list)
-    """Such files in a job with a damaged log entry or metadata; pruning skips them, as they may be needed."""
+    """Orphans of a job with a damaged log entry or metadata; pruning skips them, as they may be needed."""
     unfinished: list[str] = field(default_factory=list)  # files that killed writers left
     unlogged: list[str] = field(default_factory=list)  # checkpoints with metadata that no log entry names
     perhaps_complete: list[str] = field(default_factory=list)
-    """A sentence for each unlogged one, intact and newer than the log; pruning needs --unlogged for it."""
+    """A sentence for each intact checkpoint newer than the log; pruning needs --unlogged for it."""
     notes: list[str] = field(default_factory=list)  # what could not be judged, and why
 
     @property

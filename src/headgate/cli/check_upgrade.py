@@ -38,7 +38,7 @@ NOT_READ: Final = "data files were not read; `headgate checkpoint verify` shows 
 
 
 def exit_code(report: UpgradeReport, exact: bool = False) -> ExitCode:
-    """Return the exit code for a report: incompatible, converting values (with `exact`), or finished."""
+    """Return the exit code for a report: INCOMPATIBLE, NEEDS_MIGRATION (only with `exact`), or FINISHED."""
     if not report.restorable:
         return ExitCode.INCOMPATIBLE
     if exact and report.converts:

@@ -28,7 +28,7 @@ _JOBS_NAMED: Final = 5  # other jobs that are named at most
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsRequest:
-    """The arguments of ``headgate checkpoints``; `path`: of a storage, job or checkpoint; None: as set."""
+    """The arguments of ``headgate checkpoints``; `path`: storage, job folder or checkpoint; None: as set."""
 
     path: str | None = None
     last: bool = False

@@ -69,7 +69,7 @@ def detail(record: CheckpointRecord, remark: str, width: int, color: bool = Fals
 
 
 def foot(path: SlowestPath) -> list[RenderableType]:
-    """Return the slowest path as a line of hops with their times, and the cause."""
+    """Return the slowest path as a line of hops (subtasks) with their times, and a line with the cause."""
     hops = [_hop(hop, first=number == 0) for number, hop in enumerate(path.hops)]
     ends = {"stored": path.storing_ms, "committed": path.committing_ms}
     hops += [f"{name} {span(ms)}" for name, ms in ends.items() if ms >= _SHOWN_MS]

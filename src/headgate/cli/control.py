@@ -161,7 +161,7 @@ def query(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Show what keyed state of a running job holds under a key."""
+    """Show the value that keyed state of a running job holds under a key."""
 
     def text() -> str:
         from headgate.api.jobs.remote_job import connect
@@ -173,7 +173,7 @@ def query(
 
 
 def key_typed(text: str) -> Hashable:
-    """Return the typed key: JSON, else the text itself; UsageError if it begins with { or [ and is no key.
+    """Return the key that `text` means: JSON, else text; UsageError if it begins with { or [ and is no key.
 
     Example:
         >>> key_typed("ada"), key_typed("42"), key_typed('"42"'), key_typed('["ada", 1]')

@@ -83,7 +83,7 @@ def ending_of(error: BaseException) -> Ending:
 
 
 def ending_without_job(error: BaseException) -> Ending:
-    """Return how an error ends a command that runs no job; a missing or damaged snapshot: "refused"."""
+    """Return how an error ends a command that runs no job: a missing or damaged snapshot gives REFUSED."""
     if isinstance(error, OperatingError):
         hopeless = isinstance(error, DamagedFileError) or _no_such_snapshot(error)
         code = ExitCode.REFUSED if hopeless else ExitCode.JOB_FAILED
@@ -92,7 +92,7 @@ def ending_without_job(error: BaseException) -> Ending:
 
 
 def ending_of_look(error: BaseException) -> Ending:
-    """Return how an error ends a command on stored snapshots; an error of storage gives code "refused"."""
+    """Return how an error ends a command on stored snapshots; an error of storage gives code REFUSED."""
     if isinstance(error, StorageError):
         return _with_details(Ending(ExitCode.REFUSED, f"headgate: {error}"), error)
     return ending_without_job(error)
@@ -204,7 +204,7 @@ def print_outcome(
     as_json: bool = False,
     ending: Callable[[BaseException], Ending] = ending_of,
 ) -> None:
-    """Print the text that `work` returns, or the error that it raises; raise Exit unless the code is 0.
+    """Print the text that `work` returns, or the error that it raises; typer.Exit unless the code is 0.
 
     `ending` gives an error's text and code; standard error gets it, with `as_json` standard output, too.
     """

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 from rich.markup import escape
@@ -18,6 +19,7 @@ from headgate.cli.terminal_tables import lines, moment, table
 from headgate.common.errors import HeadgateError
 from headgate.common.files.job_files import KnownJob
 from headgate.common.plain_data import Json
+from headgate.common.process.loopback import is_loopback
 
 ASKED_AT_ONCE: Final = 8
 _STYLES: Final = {"running": "green", "finished": "green", "failed": "red", "failing": "red", "gone": "red"}
@@ -33,7 +35,7 @@ class Seen:
     remark: str = ""
 
     def facts(self) -> dict[str, Json]:
-        """Return the job's facts as plain values, without its secret."""
+        """Return the job's facts as plain values for JSON, without its secret."""
         file = self.job.file
         return {
             "job_id": file.job_id,
@@ -60,7 +62,8 @@ def _seen(job: KnownJob) -> Seen:
     file = job.file
     if job.exited:
         return Seen(job, "gone", remark=f"its driver, process {file.pid}, died without cleaning up")
-    if file.host != socket.gethostname() and "127.0.0.1" in file.address:
+    # The same address is another process here, which must not get the job's secret.
+    if file.host != socket.gethostname() and is_loopback(urlsplit(file.address).hostname or ""):
         return Seen(job, "elsewhere", remark=f"it can be asked on {file.host} only")
     try:
         status = RemoteJob(file.job_id).status()
@@ -70,7 +73,7 @@ def _seen(job: KnownJob) -> Seen:
 
 
 def listed(jobs: Sequence[Seen], color: bool = False) -> str:
-    """Return the table of jobs as text."""
+    """Return the table of jobs as text for people, with terminal colors if `color`."""
     if not jobs:
         return "no job of yours is running"
     made = table(["job", "name", "state", "since (UTC)", ">parallelism", ">restarts", ">checkpoints", ""])

@@ -27,7 +27,7 @@ Tasks = Annotated[int, typer.Option("--parallelism", help="Subtasks of the job."
 
 
 class Ran(NamedTuple):
-    """What one query gave; `right` is None where it was not compared."""
+    """The result of one query; `right`: whether it equals DuckDB's, None where it was not compared."""
 
     query: str
     rows: int

@@ -31,7 +31,7 @@ _SIGNALS: Final = {signal.SIGTERM: ExitCode.TERMINATED, signal.SIGHUP: ExitCode.
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """The arguments and options of ``headgate run``."""
+    """The arguments and options of ``headgate run``; `options` are settings, `brings` paths of user code."""
 
     program: str
     arguments: Sequence[str] = ()
@@ -49,7 +49,7 @@ class RunRequest:
 
 
 def assignments(request: RunRequest) -> list[str]:
-    """Check and return the command line's settings, ``key=value``; options like --parallelism win over -D."""
+    """Return the command line's settings, ``key=value``, checked; options like --parallelism win over -D."""
     if request.as_json and request.quiet:
         raise UsageError("--json and --quiet exclude each other; give one of them")
     display = ProgressDisplay.JSON if request.as_json else ProgressDisplay.OFF if request.quiet else None
@@ -71,7 +71,7 @@ def assignments(request: RunRequest) -> list[str]:
 
 
 def run(request: RunRequest) -> int:
-    """Run a program to its end and return the exit code; errors are shown on the standard error."""
+    """Run a program in this process to its end; return the exit code. Errors are shown on standard error."""
     with reserve_stdout() if request.as_json else nullcontext() as writer:
         ending = _run(request, writer)
         if ending.text:

@@ -204,7 +204,7 @@ def diff_(
 
 
 def new_keys(texts: Sequence[str]) -> dict[str, str]:
-    """Return the function's name for each operator uid, from the ``UID=FUNCTION`` texts of ``--rekey``.
+    """Return the functions' names by operator uid, from texts ``UID=FUNCTION`` of --rekey; else UsageError.
 
     Example:
         >>> new_keys(["count=without_region"])

@@ -102,7 +102,7 @@ def deleted(made: Deleted) -> str:
 
 
 def with_progress(work: Callable[[Told | None], Rewritten]) -> Rewritten:
-    """Call `work` with a function that shows progress, None without a terminal, and return its result."""
+    """Call `work` with a function that shows its progress (None without a terminal); return its result."""
     console = Console(stderr=True)
     if not console.is_terminal:
         return work(None)

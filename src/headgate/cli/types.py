@@ -21,7 +21,7 @@ class KeysRow(TypedDict):
 
 
 class StreamRow(TypedDict):
-    """A row on a stream; `to` is the vertex (chain of operators) that it leads to, None within a chain."""
+    """A row on a stream; `to`: the vertex (chain of operators) that it leads to, None within a chain."""
 
     operator: str
     uid: str
@@ -36,7 +36,7 @@ class StreamRow(TypedDict):
 
 
 class StateRow(TypedDict):
-    """A row on a state; `refused` is why it has no serializer, `risk` what follows from pickle, or None."""
+    """A row on a state; `refused`: why it has no serializer, `risk`: what follows from pickle, else None."""
 
     operator: str
     uid: str

@@ -38,7 +38,7 @@ class PackageFacts(TypedDict):
 
 
 class ModuleFacts(TypedDict):
-    """A module, and which copy a job gets: the user's, the framework's, or that of a kept package layer."""
+    """A module and the copy that a job gets: the user's, the framework's, or that of a dependency layer."""
 
     module: str
     copy: str
@@ -96,7 +96,7 @@ def asked(
     requirements: str | None,
     settings: Mapping[str, str],
 ) -> ExplainedFacts:
-    """Ask a child process which copy of each module the program gets if it brings the artifacts `others`."""
+    """Ask a child process which copy of each module the program gets; `others`: artifacts that it brings."""
     request = {
         "program": program,
         "modules": list(modules),

@@ -1,9 +1,8 @@
 """Factories of msgspec's typed decoders; one lock guards them, because making two at once may crash.
 
-msgspec stores on a class what it has found out about it before all of that is found out; a second thread
-that comes to the class in between ends the process with a segmentation fault (seen with 0.22). Once a
-decoder is made, threads may share it. So each typed decoder is made here, under one lock, and nothing
-else in Headgate has msgspec look at a type.
+msgspec stores on a class what it learns of it before it has learnt all; a second thread that uses the class
+in between crashes the process (segmentation fault, seen with 0.22). Once a decoder is made, threads may share
+it. So each typed decoder is made here, and nothing else in Headgate has msgspec look at a type.
 """
 
 from __future__ import annotations
@@ -74,8 +73,9 @@ def json_decoder(kind: TypeForm[T], dec_hook: DecodeHook | None = None) -> msgsp
 def converter(
     kind: TypeForm[T], strict: bool = True, dec_hook: DecodeHook | None = None
 ) -> Callable[[object], T]:
-    """Return a function that converts plain values (dicts, lists, text) to `kind`; unless `strict`, it takes
-    text such as "1" for a number. `dec_hook(type, value)` makes values of types that msgspec lacks.
+    """Return a function that converts a plain value (dict, list, text) to `kind`; else msgspec's error.
+
+    Unless `strict`, text "1" may be a number. `dec_hook(type, value)` makes values of types msgspec lacks.
 
     Example:
         >>> converter(list[int], strict=False)(["1", "2"])
@@ -87,7 +87,7 @@ def converter(
 
 
 def is_custom(kind: Hint) -> bool:
-    """Return whether msgspec does not support a type, so that a `dec_hook` must convert its values.
+    """Return whether a type is unknown to msgspec, so that a `dec_hook` must convert its values.
 
     Example:
         >>> is_custom(dict[str, int]), is_custom(threading.Thread)

@@ -12,7 +12,7 @@
     ├── OperatingError        the world failed: a process, a disk, a peer, a damaged file
     │   ├── StorageError          a file cannot be written, read or trusted
     │   │   ├── DamagedFileError      a stored file is missing or is not what was written
-    │   │   └── StrayPathError        stored bytes name a path that is none of theirs
+    │   │   └── StrayPathError        stored bytes name a path outside the folder they belong to
     │   ├── BadRecordError        input that does not decode; names file and line
     │   ├── ProtocolError         a peer spoke out of turn, out of date or unauthenticated
     │   ├── FencedError           this process was replaced and must stop
@@ -78,15 +78,15 @@ class NoEntryError(UsageError):
 
 
 class UserFunctionError(UsageError):
-    """Code of the user's program raised, on a record or in another call, which `record` then describes.
+    """Code of the user's program raised, while it processed a record or in another call.
 
     Attributes:
         operator: name and uid of the operator, or "code of the program".
-        record: the offending record, shortened.
+        record: the offending record, shortened; if it was no record, a description of the call.
         traceback_text: the user's own traceback, without Headgate's frames.
-        attempt: which deployment of the job it was, counted from 1; 0 where that is not known.
-        kind: the type of what it raised; empty where that is not known.
-        line: file and line of the program that it came out of; empty where that is not known.
+        attempt: the attempt (deployment of the job) that failed, counted from 1; 0 where that is not known.
+        kind: name of the exception's type; empty where that is not known.
+        line: `file:line` of the program's code that raised; empty where that is not known.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class ProtocolError(OperatingError):
 
 
 class FencedError(OperatingError):
-    """A newer driver or worker, or another job, has taken over from this one, which must stop."""
+    """This process must stop, because a newer driver or worker, or another job, has taken its place."""
 
 
 class JobFailedError(OperatingError):
@@ -162,10 +162,10 @@ class InternalError(HeadgateError):
 
 
 def restart_may_help(error: BaseException) -> bool:
-    """Return whether the same program may get further in another attempt, after this error ended one.
+    """Return whether to restart a job after this error: whether another attempt may get further.
 
-    A wrong program or setting stays wrong, and so does a stored path that leads out of its folder; user code
-    may have met a passing condition.
+    False for a UsageError (a wrong program or setting stays wrong) or a StrayPathError; True for all others,
+    also for a UserFunctionError: user code may have met a passing condition.
 
     Example:
         >>> restart_may_help(ConfigError("no such option")), restart_may_help(StorageError("disk full"))

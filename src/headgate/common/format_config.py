@@ -37,9 +37,9 @@ def fingerprint(config: FormatConfig = CURRENT) -> str:
 
 
 def differences(stored: str, config: FormatConfig = CURRENT) -> list[str]:
-    """Return how a stored fingerprint differs from this version's, a phrase per choice; empty if equal.
+    """Return how a stored :func:`fingerprint` differs from that of `config`: a phrase per choice, if any.
 
-    The fingerprint may be of another version, or damaged.
+    The stored fingerprint may be of another version, or damaged.
 
     Example:
         >>> differences(fingerprint().replace("headgate-1", "headgate-2"))

@@ -28,7 +28,7 @@ def alias(*names: str) -> object:
         names: what the field was called before, one or more names.
 
     Raises:
-        UsageError: no name is given, or something that is none.
+        UsageError: no name is given, or one of them is not text or is empty.
 
     Example:
         >>> from dataclasses import dataclass
@@ -42,15 +42,15 @@ def alias(*names: str) -> object:
 
 
 def formerly(*names: str) -> Callable[[C], C]:
-    """Declare a class's earlier names, so that state stored under them is read as this class.
+    """Return a class decorator that declares a class's earlier names: state stored under them is still read.
 
-    For records, enumerations, and the snapshot classes of serializers.
+    For classes of records, enumerations, and the snapshot classes of serializers; it returns the same class.
 
     Args:
         names: what the class was called before: module and name, with dots.
 
     Raises:
-        UsageError: no name is given, or something that is none.
+        UsageError: no name is given, or one of them is not text or is empty.
 
     Example:
         >>> import headgate as hg
@@ -68,7 +68,7 @@ def formerly(*names: str) -> Callable[[C], C]:
 
 
 def former_names(cls: Any) -> tuple[str, ...]:
-    """Return the earlier names that :func:`formerly` gave a class; names given to its bases do not count."""
+    """Return the earlier names that :func:`formerly` gave to this class itself, not its bases; () if none."""
     names: tuple[str, ...] = vars(cls).get(FORMERLY, ())
     return names
 

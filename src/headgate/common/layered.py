@@ -82,9 +82,9 @@ class LayeredTable(Generic[K, V]):
         self.entries.pop(key, None)
 
     def freeze(self) -> tuple[Layers[K, V], int]:
-        """Return the entries as they are now, for a snapshot (layers, oldest first), and a ticket to thaw.
+        """Return the entries as they are now, as layers (oldest first), and a ticket for :meth:`thaw`.
 
-        Takes no time per entry, unless there are more than 8 layers of changes to join.
+        For a snapshot. Takes no time per entry, unless there are more than 8 layers of changes to join.
         """
         if not self._base and not self._deltas:
             return (), next(self._tickets)

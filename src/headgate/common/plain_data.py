@@ -25,7 +25,7 @@ of the kind.
 
 
 def text_in(data: Mapping[str, Plain], name: str) -> str:
-    """Return `data[name]`, which must be text: else TypeError.
+    """Return `data[name]`, which must be text: else TypeError; KeyError if there is none.
 
     Example:
         >>> text_in({"kind": "int"}, "kind")
@@ -42,7 +42,7 @@ def text_in(data: Mapping[str, Plain], name: str) -> str:
 
 
 def texts_in(data: Mapping[str, Plain], name: str) -> list[str]:
-    """Return `data[name]`, which must be a list of texts: else TypeError.
+    """Return `data[name]`, which must be a list of texts: else TypeError; KeyError if there is none.
 
     Example:
         >>> texts_in({"members": ["RED", "BLUE"]}, "members")
@@ -56,7 +56,7 @@ def texts_in(data: Mapping[str, Plain], name: str) -> list[str]:
 
 
 def mapping_in(data: Mapping[str, Plain], name: str) -> Mapping[str, Plain]:
-    """Return `data[name]`, a mapping (else TypeError), such as the description of the elements of a list.
+    """Return `data[name]`, a mapping such as a description of list elements; else TypeError, or KeyError.
 
     Example:
         >>> mapping_in({"of": {"kind": "int"}}, "of")
@@ -66,7 +66,7 @@ def mapping_in(data: Mapping[str, Plain], name: str) -> Mapping[str, Plain]:
 
 
 def mappings_in(data: Mapping[str, Plain], name: str) -> list[Mapping[str, Plain]]:
-    """Return `data[name]`, a list of mappings (else TypeError), such as descriptions of the parts of a tuple.
+    """Return `data[name]`, a list of mappings, as of the parts of a tuple; else TypeError, or KeyError.
 
     Example:
         >>> mappings_in({"of": [{"kind": "int"}]}, "of")
@@ -76,7 +76,7 @@ def mappings_in(data: Mapping[str, Plain], name: str) -> list[Mapping[str, Plain
 
 
 def named_mappings_in(data: Mapping[str, Plain], name: str) -> dict[str, Mapping[str, Plain]]:
-    """Return `data[name]`, a mapping from names to mappings (else TypeError), as for the fields of a record.
+    """Return `data[name]`, name -> mapping, as of the fields of a record; else TypeError, or KeyError.
 
     Example:
         >>> named_mappings_in({"fields": {"x": {"kind": "int"}}}, "fields")

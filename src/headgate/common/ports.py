@@ -108,7 +108,7 @@ class IsolatedCode(UserCode, Protocol):
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Folders, archives and wheels of this machine, in order of search."""
+        """The folders, archives and wheels that the program brings, on this machine, in order of search."""
 
     def close(self) -> None:
         """Release the code; to be called once the program has ended."""
@@ -128,7 +128,7 @@ class Probe(Protocol):
     """The port for tests that inject faults at named places in the code; production does nothing there."""
 
     def reached(self, place: str) -> None:
-        """Report that the code is at `place`; a test may raise an error or wait here."""
+        """Report that the code is at the place of this name; a test may raise an error or wait here."""
 
 
 class NoProbe:

@@ -1,8 +1,6 @@
-"""Finds executors and connectors by name, and imports them only then.
+"""Finds executors and connectors by name, and imports them only then, so that `import headgate` stays light.
 
-The API must not import what runs a job or talks to a system: `import headgate` stays light, and only
-programs that use a package need it installed. Other distributions add their own through
-the entry point groups ``headgate.executors`` and ``headgate.connectors``.
+Other distributions add theirs by the entry point groups ``headgate.executors`` and ``headgate.connectors``.
 """
 
 from __future__ import annotations
@@ -70,6 +68,8 @@ OPTIONAL_PACKAGES: Final[Mapping[str, str]] = {
 
 def load(kind: Kind, name: str) -> Any:
     """Import and return the factory (a class or function) of an executor or connector.
+
+    UsageError if the name is unknown or is registered by two distributions, or if the import fails.
 
     Example:
         >>> load(Kind.EXECUTOR, "sparc")

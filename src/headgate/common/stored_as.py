@@ -50,7 +50,7 @@ json: Final = JsonMark()
 """``Annotated[T, hg.json]``: stored as JSON text, so that other tools read it as it lies there."""
 
 pickled: Final = PickleMark()
-"""``Annotated[T, hg.pickled]``: stored as pickle, for types that nothing else holds; see its risks."""
+"""``Annotated[T, hg.pickled]``: stored as pickle, for types of no other format; unpickling may run code."""
 
 
 def avro(schema: Schema) -> object:

@@ -31,7 +31,7 @@ def duration_ms(value: int | float | str, name: str = "duration") -> int:
         name: what the duration is for; used in the error.
 
     Raises:
-        ValueError: the text is not a duration, or the duration is negative or not finite.
+        ValueError: the text is not a duration, or the value is a bool, negative or not finite.
 
     Example:
         >>> duration_ms("1.5s"), duration_ms("7d"), duration_ms("10 seconds"), duration_ms(20)

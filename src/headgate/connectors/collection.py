@@ -1,6 +1,6 @@
-"""Records of the program itself: a source over a collection, and sinks that collect in the driver. All are
-for small data, examples and tests: the collection travels to every worker with the plan, and collected
-records travel through the checkpoint.
+"""Records of the program itself: a source over a collection, and sinks that collect in the driver.
+All are for small data, examples and tests: the collection travels to every worker with the plan, and
+collected records travel through the checkpoint.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Fields of records for sinks that write columns, and support for models of pydantic. A model is recognised
-by its attributes, and pydantic is never imported: msgspec decodes the text of a file, pydantic makes and
-validates the models.
+"""Fields of records for sinks that write columns, and support for models of pydantic.
+A model is recognised by its attributes, and pydantic is never imported: msgspec decodes the text of a file,
+pydantic makes and validates the models.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _names: Final[weakref.WeakKeyDictionary[type, tuple[str, ...]]] = weakref.WeakKe
 
 
 def fields_of(record: Any) -> dict[str, Any]:
-    """Return a record's fields by name, made `plain` (a dict perhaps itself); UsageError if it has none.
+    """Return a record's fields by name, as `plain` values, perhaps itself; UsageError if it has no fields.
 
     Example:
         >>> fields_of(("ada", 3))
@@ -101,8 +101,8 @@ def is_model(kind: Any) -> bool:
 
 
 def model_hook(kind: Any, value: Any) -> Any:
-    """Make a pydantic model of decoded plain values, as `dec_hook` of msgspec's decoders. ValueError: the
-    values do not fit the model. TypeError, which makes msgspec refuse the record: the type is no model.
+    """Make a pydantic model of class `kind` of decoded plain values, as `dec_hook` of msgspec's decoders.
+    ValueError if the values do not fit the model; TypeError, by which msgspec refuses them, for other types.
     """
     if not is_model(kind):
         raise TypeError(f"{kind!r} is none of the types that records can have")

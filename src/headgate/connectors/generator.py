@@ -286,7 +286,7 @@ def throttled(
 
     Args:
         source: any source; positions and checkpoints are its own.
-        rate_per_s: records per second, shared evenly by the readers; each can save up those of a second.
+        rate_per_s: records per second, shared evenly by the readers; an idle one saves up a second's.
         clock: gives ``monotonic_ms()``; the process's clock by default.
 
     Raises:
@@ -334,7 +334,7 @@ class ThrottledSource(Source[T, P, S]):
 
 
 class ThrottledReader(SourceReader[T, P]):
-    """Asks an inner reader for what the rate allows now; if that is 0, returns NOTHING_AVAILABLE unasked."""
+    """Polls an inner reader for as many records as the rate allows now; if none, NOTHING_AVAILABLE."""
 
     def __init__(self, reader: SourceReader[T, P], rate_per_s: float, clock: MonotonicClock) -> None:
         self._reader, self._rate_per_s, self._clock = reader, rate_per_s, clock

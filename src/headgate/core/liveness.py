@@ -20,7 +20,7 @@ W = TypeVar("W", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class LivenessReport(Generic[W]):
-    """Which workers lapsed, got stuck or recovered since the last check; each change is reported once."""
+    """Workers that lapsed, got stuck (with ms of the loop's standstill) or recovered since the last check."""
 
     lapsed: tuple[W, ...] = ()  # workers not heard of for the timeout; they are watched no longer
     stuck: tuple[tuple[W, int], ...] = ()  # worker whose loop stands still, and for how many ms

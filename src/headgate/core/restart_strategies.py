@@ -23,7 +23,7 @@ Uniform: TypeAlias = Callable[[float, float], float]  # a random number between 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A restart strategy's answer to one failure: whether the job restarts, and after which delay."""
+    """A restart strategy's decision on a failure; `merged`: a restart scheduled before covers it, too."""
 
     can_restart: bool  # False when the job has failed for good
     delay_ms: int  # how long to wait, counted from this failure
@@ -92,7 +92,7 @@ RestartSpec: TypeAlias = NoRestart | FixedDelay | FailureRate | ExponentialDelay
 
 
 def restart_strategy(spec: RestartSpec, uniform: Uniform) -> RestartStrategy:
-    """Return the strategy for a configuration, which decides on each failure; `uniform` draws its jitter.
+    """Return the strategy for a configuration; `uniform(low, high)` returns random numbers, for its jitter.
 
     Example:
         >>> strategy = restart_strategy(FixedDelay(attempts=1), lambda low, high: high)

@@ -1,8 +1,8 @@
 """Detection of a failure of a job that occurs again and again in the same way.
 
-A failure has a fingerprint: where, which type of exception, on which line of the program. One that comes
-again and again from the same checkpoint will come once more, unless something changes. How long to try on
-is the restart strategy's business; this counts, and decides when to report it.
+A failure has a fingerprint: where, which type of exception, on which line of the program. One that recurs
+from the same checkpoint will come once more, unless something changes. The restart strategy decides how long
+to try; this module counts failures, and decides when to report.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True)
 class SameFailure:
-    """A failure that has occurred several times since the same checkpoint."""
+    """A failure that occurred `times` times since checkpoint `since` completed; None: the job has none."""
 
     fingerprint: Fingerprint
     times: int
@@ -57,7 +57,7 @@ class SameFailures:
     def on_failure(self, fingerprint: Fingerprint | None) -> bool:
         """Count a failed attempt; return whether to report it: at `limit` times, and at each doubling after.
 
-        From `limit` times on it is in `repeating`. None is not counted: nothing tells it from others.
+        From `limit` times on the failure is in `repeating`. None identifies no failure, and is not counted.
         """
         if fingerprint is None:
             return False

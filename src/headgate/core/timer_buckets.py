@@ -14,7 +14,7 @@ DEPTH_MAX: Final = 4  # snapshots that one bucket may be in at the same time bef
 
 
 class LargeBucket(Generic[K]):
-    """An ordered set of keys that changes without touching its base, a set that a snapshot may hold.
+    """An ordered set of one timestamp's timer keys, changed without touching its base, held by snapshots.
 
     It offers what :class:`headgate.core.timers.TimerQueue` does with a bucket, and keeps its order: first the
     base's keys less the removed ones, then those added since. The base is not changed before :meth:`settle`;
@@ -62,7 +62,7 @@ class LargeBucket(Generic[K]):
             self._removed.add(key)
 
     def settle(self, budget: int) -> bool:
-        """Apply about `budget` changes to the base; return True when none is left: `base` has all keys.
+        """Apply about `budget` changes to the base; return True when none is left: then `base` has all keys.
 
         Call it only while no snapshot is being written. Changes since the last call are applied as well, so
         it comes to an end however fast timers are set.
@@ -88,7 +88,7 @@ Bucket: TypeAlias = dict[K, None] | LargeBucket[K]
 
 
 def copied(bucket: Bucket[K]) -> Bucket[K]:
-    """Return a bucket to change instead of `bucket`, which a snapshot holds: a copy, or one on top of it."""
+    """Return a bucket to change in place of `bucket`, which a snapshot holds: a copy, or a layer on it."""
     if len(bucket) <= COPIED_MAX or (isinstance(bucket, LargeBucket) and bucket.depth >= DEPTH_MAX):
         return dict.fromkeys(bucket)
     return LargeBucket(bucket)

@@ -23,7 +23,7 @@ K = TypeVar("K", bound=Hashable)
 K_co = TypeVar("K_co", bound=Hashable, covariant=True)
 
 LOOKS_MAX: Final = 1_000
-"""Timestamps at which :meth:`TimerQueue.about` counts timers: a tenth of a millisecond."""
+"""Most timestamps at which :meth:`TimerQueue.about` counts timers, which takes a tenth of a millisecond."""
 
 _SPREAD: Final = 2_654_435_761
 """A prime: its multiples, modulo the number of timestamps, are spread over them without a regular pattern."""

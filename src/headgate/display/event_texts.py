@@ -42,7 +42,7 @@ class Display(Protocol):
     """Shows a job's events to people or scripts; called by one thread."""
 
     def show(self, event: str, facts: Facts) -> None:
-        """Show one event of the job; `docs/cli-output.md` lists events and their facts."""
+        """Show one event of the job, with its facts; `docs/cli-output.md` lists events and their facts."""
 
 
 def sentence(event: str, facts: Facts) -> str | None:

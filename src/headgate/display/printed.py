@@ -30,10 +30,10 @@ class PrintedLines(Protocol):
     """Shows lines that user code printed in workers; called by one thread."""
 
     def show(self, lines: list[str], left_out: int) -> None:
-        """Show lines, which begin with operator and subtask already; `left_out` before them were dropped."""
+        """Show lines, each with operator and subtask before it; `left_out` lines before them were dropped."""
 
     def close(self) -> None:
-        """Show lines that were kept back: no more will come."""
+        """Show lines that are not shown yet; no more lines will come."""
 
 
 class CellOutput(Protocol):
@@ -75,7 +75,7 @@ class TerminalLines:
     """Writes lines of user code to the terminal, above a line of progress if there is one."""
 
     def show(self, lines: list[str], left_out: int) -> None:
-        """Write lines, after a note about `left_out` dropped ones; a stream that fails is ignored."""
+        """Write lines, after a note about `left_out` dropped ones, to the terminal; ignore its errors."""
         stream = _terminal() or sys.stderr
         if left_out:
             lines = [f"... {left_out:,} lines more ...", *lines]
@@ -97,7 +97,7 @@ class Cell:
         self._output: CellOutput | None = None
 
     def show(self, text: str) -> None:
-        """Show a text in place of the last one."""
+        """Show a text in the cell's output, in place of the last one."""
         data = {"text/plain": text, "text/html": f"<pre>{escape(text)}</pre>"}
         if self._output is None:
             self._output = self._display(data, raw=True, display_id=True)

@@ -37,7 +37,7 @@ _LOG: Final = logging.getLogger("headgate.job")
 
 
 class Narrator(JobListener):
-    """A listener of the job master that updates the job's status and sends events to a display."""
+    """A job's listener that updates its status and sends events to a display; one that fails is dropped."""
 
     def __init__(self, status: JobProgress, display: Display, clock: Clock) -> None:
         self.status, self._clock = status, clock
@@ -87,7 +87,7 @@ class Narrator(JobListener):
         self._show("rescaled", slots=plan.slots)
 
     def failed(self, attempt: int, error: HeadgateError, restart_in_ms: int | None) -> None:
-        """Show that an attempt failed and another follows; `restart_in_ms` None: only keep the error."""
+        """Show that an attempt failed and another follows; if none does (None), only keep the error."""
         self.status.failed(error, restart_in_ms is not None)
         if restart_in_ms is not None:
             self.status.restarts += 1
@@ -103,7 +103,7 @@ class Narrator(JobListener):
         self._show("restarting", attempt=attempt, restart_in_ms=restart_in_ms, restarts=restarts, error=facts)
 
     def repeats(self, failure: RepeatingFailure) -> None:
-        """Show that the same failure has come several times since the same checkpoint."""
+        """Show that the same failure has occurred several times since the same checkpoint."""
         self._show(
             "same-failure",
             operator=failure.operator,
@@ -204,7 +204,7 @@ class CellDisplay:
 def listener_for(
     config: Config, job_name: str, plan: PhysicalPlan | None = None, clock: Clock | None = None
 ) -> JobListener:
-    """Return the listener that shows a job as ``headgate.progress`` says.
+    """Return the listener that shows a job as the option ``headgate.progress`` says.
 
     Without `plan`, by which it knows the vertices that read records, it shows no record counts.
     """

@@ -22,14 +22,14 @@ _LOG: Final = logging.getLogger("headgate.job")
 
 
 class LineWriter:
-    """A display that writes each event as a line, flushed at once; `last_event`: its name, None at first."""
+    """A display that writes each event as a line of JSON, flushed at once; `last_event`: the last's name."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._dropped = stream, False
         self.last_event: str | None = None
 
     def show(self, event: str, facts: Facts) -> None:
-        """Write one line; once the reader has closed the stream, this and all later ones are dropped."""
+        """Write one line; once the reader has closed the stream, drop this line and all later ones."""
         self.last_event = event
         if self._dropped:
             return

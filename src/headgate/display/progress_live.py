@@ -49,7 +49,7 @@ class LiveDisplay:
         self._above: dict[str, AboveTheLine] = {}
 
     def show(self, event: str, facts: Facts) -> None:
-        """Begin or end the current line; print a lasting line for a restart, repeated failure, note, end."""
+        """Update the current line; print a lasting line for a restart, repeated failure, note or the end."""
         if self._live is None and event not in END_EVENTS:
             self._begin()
         if event in END_EVENTS:
@@ -142,7 +142,7 @@ class AboveTheLine(io.TextIOBase):
         return len(text)
 
     def end(self) -> None:
-        """Show the text that has no line break yet as a complete line, as no more is expected."""
+        """Show the text that has no line break yet as a complete line, as no more text is expected."""
         if self._unfinished:
             self.write("\n")
 

@@ -80,7 +80,7 @@ class JobProgress:
         self._samples.append((now_ms, 0))
 
     def progress(self, counters: Sequence[Counters], now_ms: int) -> None:
-        """Update totals and rate from `counters`, those of all subtasks in the present attempt."""
+        """Update totals and rate from `counters` of all subtasks, which count from the attempt's begin."""
         self.longest_step_ms = max(self.longest_step_ms, *(entry.longest_step_ms for entry in counters), 0.0)
         if self._sources is None:
             return
@@ -104,13 +104,13 @@ class JobProgress:
         self.checkpoints += 1
 
     def failed(self, error: HeadgateError, another: bool) -> None:
-        """Record that the attempt failed; `another` is whether one follows."""
+        """Record that the attempt failed with `error`; `another` says whether another attempt follows."""
         self.error, self.state = error, "restarting" if another else "failing"
         self._rate = None
 
 
 class ErrorFacts(TypedDict, total=False):
-    """An error as plain values for JSON; only one of user code has more than kind and message."""
+    """An error as plain values for JSON; only an error of user code has more than kind and message."""
 
     kind: str
     message: str
@@ -141,7 +141,7 @@ def error_facts(error: BaseException) -> ErrorFacts:
 
 
 def error_line(facts: ErrorFacts) -> str:
-    """Return one line about an error, without its traceback, from :func:`error_facts`.
+    """Return one line about an error, without its traceback; `facts` are from :func:`error_facts`.
 
     Example:
         >>> error = UserFunctionError("'map' (uid 'm')", record="7", traceback_text="ValueError: odd")

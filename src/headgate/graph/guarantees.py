@@ -21,7 +21,7 @@ _FREE: Final = "effectively exactly-once (no alignment in its topology)"
 
 @dataclass(frozen=True, slots=True)
 class Checkpointing:
-    """The settings of checkpoints on which a job's guarantees depend, besides its plan."""
+    """Settings on which guarantees depend: `mode` (None: checkpoints off), ids of `committing` sink nodes."""
 
     mode: CheckpointingMode | None = None  # of the checkpoints; None when they are off
     unaligned: bool = False  # whether barriers may overtake records

@@ -26,7 +26,7 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One transformation of the program; base of all nodes of the logical graph."""
+    """A transformation of the program: base class of all nodes. `blocking`: it waits for things outside."""
 
     id: int  # position in the program, from 0, given by the program; nodes are numbered as they are written
     name: str  # for people
@@ -100,7 +100,7 @@ class KeyedProcessNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class WindowNode(KeyedProcessNode):
-    """Windows of rows, with an `api.windows.window_function.WindowFunction`."""
+    """A keyed step that puts records into windows, by an `api.windows.window_function.WindowFunction`."""
 
 
 @dataclass(frozen=True, eq=False)

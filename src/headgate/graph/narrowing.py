@@ -10,7 +10,7 @@ from headgate.graph.table_nodes import ColumnsNode, TableFunctionNode
 
 
 def narrow_sources(flow: Flow) -> Flow:
-    """Let a source read only the columns that are used, where all that follows it are tables."""
+    """Return the graph with sources that read only the columns used, where only tables follow a source."""
     nodes = dict(flow.nodes)
     for node in flow.nodes.values():
         if isinstance(node, SourceNode) and (names := _columns_used(flow, node)) is not None:

@@ -39,7 +39,7 @@ N = TypeVar("N", bound=Node)
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link of the graph: records go from one node to another."""
+    """A link of the graph: records go from one node to another; `partitioner` None: not chosen yet."""
 
     source: int  # id of the node that emits
     target: int  # id of the node that receives
@@ -71,7 +71,7 @@ def place(node: Node) -> str:
 
 
 def flow_of(nodes: Iterable[Node]) -> Flow:
-    """Return the graph as the program wrote it: one link for each input."""
+    """Return the program's graph before all passes, as it was written: one link for each input of a node."""
     ordered = sorted(nodes, key=lambda node: node.id)
     links = [
         Link(source.id, node.id, side=_side(node, number))
@@ -150,7 +150,9 @@ def fold_partitions(flow: Flow) -> Flow:
 
 
 def choose_partitioners(flow: Flow) -> Flow:
-    """Give every link a partitioner: the one written, else forward for equal parallelism, else rebalance."""
+    """Give every link a partitioner: the one written, else forward for equal parallelism, else rebalance.
+    PlanError where a link is written as forward, but its nodes have unequal parallelism.
+    """
     return replace(flow, links=tuple(_partitioned(flow, link) for link in flow.links))
 
 
@@ -173,9 +175,7 @@ def chain_operators(flow: Flow) -> Flow:
 
 
 def number_vertices(flow: Flow) -> tuple[tuple[Vertex, ...], tuple[Edge, ...]]:
-    """Return the chains as vertices and the links between chains as edges. A chain's number follows the
-    position of its first node. Nodes are written after their inputs, so this order is topological.
-    """
+    """Return chains as vertices, numbered in topological order, and the links between chains as edges."""
     vertices = []
     seat: dict[int, tuple[VertexId, int]] = {}
     for number, chain in enumerate(flow.chains):

@@ -1,4 +1,4 @@
-"""Nodes that tables add to a program's graph: computed columns, and the parts of a windowed aggregation."""
+"""Nodes that tables add to a program's graph: columns, functions, windowed aggregations and joins."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ class WindowJoinNode(KeyedProcessNode):
 
 @dataclass(frozen=True, eq=False)
 class TableFunctionNode(Node):
-    """A function of the program in a table: it gets the columns `reads`, as `form` says, and gives `gives`.
+    """A table's step that calls a function of the program with the columns `reads`, and emits `gives`.
 
-    `function` takes and returns columns or a row.
+    `form` is what the function takes and returns: batches of a kind, or rows.
     """
 
     function: Callable[..., object] = field(kw_only=True)
@@ -66,7 +66,7 @@ TABLES = (ColumnsNode, TableFunctionNode, AccumulateNode, WindowAggregateNode, W
 
 
 def table_details(node: Node) -> dict[str, Json]:
-    """Return what `explain()` says of a table's node: its steps or aggregates as text; {} of other nodes."""
+    """Return what `explain()` says of a table's node: its steps or aggregates as text; {} for other nodes."""
     if isinstance(node, ColumnsNode):
         return {"steps": [str(step) for step in node.steps]}
     if isinstance(node, AccumulateNode | WindowAggregateNode):
@@ -77,7 +77,7 @@ def table_details(node: Node) -> dict[str, Json]:
 
 
 def columns_given(node: Node) -> Schema | None:
-    """Return the columns of a table's node that ends a table; None: it is none."""
+    """Return the schema of the records that a table's last node emits; None for nodes of other kinds."""
     match node:
         case ColumnsNode():
             return node.steps[-1].gives
@@ -91,7 +91,7 @@ def columns_given(node: Node) -> Schema | None:
 
 
 def columns_read(node: Node) -> int | None:
-    """Return how many columns a table's node makes of rows that come in; None: it is none."""
+    """Return how many columns a table's node makes of incoming rows; None: it does not convert any."""
     if isinstance(node, ColumnsNode):
         return len(node.steps[0].reads)
     if isinstance(node, TableFunctionNode):
@@ -100,7 +100,7 @@ def columns_read(node: Node) -> int | None:
 
 
 def table_lines(node: Node) -> Iterator[str]:
-    """Yield what a table's node does, after all passes, a line for each part of it."""
+    """Yield what a table's node does after all passes, a line for each part; nothing for other nodes."""
     if not isinstance(node, TABLES):
         return
     from headgate.relational.plan_text import aggregates_text, function_text  # it loads Arrow
@@ -124,7 +124,7 @@ def table_lines(node: Node) -> Iterator[str]:
 
 
 def functions_within(node: Node) -> list[Callable[..., object]]:
-    """Return the program's functions that the expressions of a table's node call; [] of other nodes."""
+    """Return the program's functions that the expressions of a table's node call; [] for other nodes."""
     if not isinstance(node, ColumnsNode):
         return []
     from headgate.relational.resolved import PythonApply, parts_of  # it loads Arrow, which a program need not

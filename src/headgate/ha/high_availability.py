@@ -242,7 +242,7 @@ def where_to_begin(
 
 
 def zookeeper_root(config: Config) -> str:
-    """Return the path of the ZooKeeper node below which everything of a cluster is.
+    """Return the ZooKeeper path below which a cluster's nodes are; ConfigError for odd characters.
 
     Example:
         >>> zookeeper_root(Config())
@@ -268,7 +268,7 @@ def job_id(name: str, cluster: str, run: int) -> JobId:
 
 
 def election_key(name: str, cluster: str) -> str:
-    """Return the name of a job's election, which is the same for all drivers of the job."""
+    """Return the name of a job's election, the same for all drivers of the job in this cluster."""
     return f"{readable(name)}-{_digest(name, cluster)[:12]}"
 
 

@@ -110,12 +110,12 @@ class Leadership:
         )
 
     def on_doubt(self, listener: Callable[[str], None]) -> None:
-        """Tell `listener`, not the log, in another thread whenever the lease has expired or is regained."""
+        """Call `listener`, in another thread, with a sentence when the lease has expired or is regained."""
         with self._changed:
             self._report = listener
 
     def on_lost(self, listener: Callable[[FencedError], None]) -> None:
-        """Call `listener` once leadership is lost: now if it is, or in another thread. It must not block."""
+        """Call `listener`, which must not block, once leadership is lost: at once or in another thread."""
         with self._changed:
             error = self._error
             if error is None:
@@ -124,15 +124,15 @@ class Leadership:
             listener(error)
 
     def suspended(self) -> None:
-        """Allow no commit until the leadership is proved again: the connection broke. From any thread."""
+        """Allow no commit until leadership is proved again, as the connection broke. From any thread."""
         with self._changed:
             self._term.suspended(self._clock.monotonic_ms(), "disconnected")
             self._changed.notify_all()
 
     def end(self) -> None:
-        """Record that the job has ended: no other driver goes on with this run; repeats do nothing.
+        """Record that the job has ended, so that no other driver goes on with this run; repeats do nothing.
 
-        To be called before the last checkpoint that another driver would go on from is released.
+        Call before the last checkpoint is deleted. FencedError: leadership lost; StorageError: not recorded.
         """
         self.require()
         if not self._asking.acquire(timeout=self._patience_s):
@@ -150,7 +150,7 @@ class Leadership:
             self._asking.release()
 
     def close(self) -> None:
-        """Give up the leadership, so that no other driver has to wait for the lease, unless a proof hangs."""
+        """Give up the leadership, so that no driver has to wait for the lease, unless a proof still hangs."""
         with self._changed:
             self._term.resigned()
             self._closing.set()
@@ -272,17 +272,17 @@ class LedStore:
         return self._store.generation()
 
     def forget(self) -> None:
-        """Remove all entries from the store and close it: the job has ended. Without a claim do nothing."""
+        """Remove all entries and close the store, as the job has ended; without a claim do nothing."""
         if self._permit is not None:
             self.close(self._permit, terminal=True)
 
     def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
-        """Complete a checkpoint by an entry: name and digest of its metadata; raise if not the leader."""
+        """Complete a checkpoint by an entry with its metadata's name and digest; raise if not leading."""
         self._leadership.require()
         self._store.append(permit, checkpoint, metadata, sha256)
 
     def check(self, permit: CommitPermit) -> None:
-        """Raise an error if another job master claimed the job since `permit`, or another driver may lead."""
+        """Raise an error if another job master has claimed since `permit`, or another driver may lead."""
         self._leadership.require()
         self._store.check(permit)
 
@@ -295,12 +295,12 @@ class LedStore:
         return self._store.latest()
 
     def trim(self, permit: CommitPermit, oldest: CheckpointId) -> None:
-        """Delete all entries before the one of checkpoint `oldest`; raise an error if not the leader."""
+        """Delete all entries before checkpoint `oldest`'s; raise an error unless this driver leads."""
         self._leadership.require()
         self._store.trim(permit, oldest)
 
     def first_checkpoint_id(self, at_least: CheckpointId) -> CheckpointId:
-        """Return the first id, `at_least` or above, for new checkpoints; raise unless this driver leads."""
+        """Return the first unused id, at least `at_least`; raise an error unless this driver leads."""
         self._leadership.require()
         return self._store.first_checkpoint_id(at_least)
 

@@ -34,7 +34,7 @@ from headgate.ha.high_availability import LEADERS, election_key, job_id
 from headgate.state.snapshots import CheckpointMetadata
 
 RUNNING: Final = ".headgate-running"
-"""In a checkpoint storage on local files: the folder of the jobs that keep their checkpoints there."""
+"""Folder, in a checkpoint storage on local files, of the jobs that keep their checkpoints there."""
 
 WRITING: Final = ".headgate-writing"  # in a sink's folder: the folder of the jobs that write there
 LOOKS_PER_LEASE: Final = 30  # how often a beat is looked at while it is watched for one lease
@@ -138,7 +138,7 @@ def _leading(
 
 
 def running_in(disk: Disk, job: JobId) -> str | None:
-    """Return the living driver, as text, of a job with checkpoints on `disk`; None: not seen or not local."""
+    """Return the living driver of `job`, as text, if seen on `disk`; None: not seen, or no local disk."""
     if not isinstance(disk, LocalDisk):
         return None
     try:

@@ -50,13 +50,13 @@ class Histogram:
         self.counts[value if bits < 3 else (bits << 2) + ((value >> (bits - 3)) & 3)] += 1
 
     def merge(self, sparse: Sequence[int]) -> None:
-        """Add the counts of another histogram, as its :meth:`sparse` gives them."""
+        """Add the counts of another histogram, given in the form that its :meth:`sparse` returns."""
         counts = self.counts
         for cell, count in zip(sparse[::2], sparse[1::2], strict=True):
             counts[cell] += count
 
     def sparse(self) -> list[int]:
-        """Return the cells that are not empty, each as its number followed by its count, in one flat list."""
+        """Return all cells that are not empty in one flat list: number and count of each, one by one."""
         if not any(self.counts):
             return []  # most are empty, which is found out sixty times faster than by the loop below
         return [number for cell, count in enumerate(self.counts) if count for number in (cell, count)]
@@ -67,8 +67,8 @@ class Histogram:
         return sum(self.counts)
 
     def quantile(self, share: float) -> float:
-        """Return a value that is not less than `share` (0 to 1) of the counted ones, to within an eighth of
-        itself; 0.0 of an empty histogram.
+        """Return a value that is not less than `share` (0 to 1) of the counted ones; 0.0 if there are none.
+        The value is true to within an eighth of itself.
         """
         left = share * self.count
         for cell, count in enumerate(self.counts):
@@ -79,8 +79,8 @@ class Histogram:
 
 
 def middle_of(cell: int) -> float:
-    """Return the number that stands for all values of a cell: relatively, it is as near to the least of them
-    as to the greatest.
+    """Return the number that stands for all values of a cell.
+    It is, relatively, as near to the least of them as to the greatest.
 
     Example:
         >>> middle_of(3), middle_of(12), round(middle_of(21), 2)

@@ -1,5 +1,4 @@
 """The table of metrics: name, meaning, unit, and how the values of several subtasks become one.
-
 A metric is in the table if something measures it. Workers and driver exchange whole numbers only: a metric of
 3.2 seconds that counts in milliseconds (`per_unit` 1000) is 3200.
 """
@@ -20,7 +19,7 @@ PREFIX: Final = "headgate_"
 
 
 class Kind(Enum):
-    """How the values of a metric move; the words are Prometheus'."""
+    """How the values of a metric move, in Prometheus' words; a counter begins at 0 with each attempt."""
 
     COUNTER = "counter"  # only up, from 0 at the start of an attempt
     GAUGE = "gauge"  # up and down
@@ -36,7 +35,7 @@ class Merge(Enum):
 
 
 class Place(Enum):
-    """What a metric is measured of."""
+    """The thing that a metric is measured of, whose name or number is a label of the metric."""
 
     SUBTASK = "subtask"
     WORKER = "worker"
@@ -45,7 +44,7 @@ class Place(Enum):
 
 
 class Label(NamedTuple):
-    """A label that only some metrics have, and its values: the metric has a value for each of them."""
+    """A label that only some metrics have, with all its values: the metric has one series for each value."""
 
     name: str
     values: tuple[str, ...]
@@ -53,7 +52,9 @@ class Label(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric: a row of the table."""
+    """One metric, a row of the table. Workers report whole numbers, of which `per_unit` make one `unit`.
+    `merge` combines subtasks' values; `unknown` is the number that means "not known" (None: always known).
+    """
 
     name: str
     kind: Kind
@@ -67,7 +68,7 @@ class Metric:
     unknown: int | None = None  # the whole number that stands for "not known"; None: it is always known
 
     def at(self, *values: str) -> str:
-        """Return the name of one series, given a value for each label; InternalError if there is none such.
+        """Return the name of the series with these label values, in order; InternalError if there is none.
 
         Example:
             >>> WATERMARK.at("input")
@@ -85,8 +86,7 @@ class Metric:
         return tuple(self.at(*values) for values in product(*(label.values for label in self.labels)))
 
     def merged(self, values: Iterable[int]) -> int:
-        """Return the one value of several subtasks. Unknown ones are left out; if there is no other, the
-        result is unknown, too, or 0 if the metric is always known.
+        """Return the one value of several subtasks, without unknown ones; if none is known, `unknown` or 0.
 
         Example:
             >>> RECORDS_IN.merged([3, 4]), LONGEST_STEP.merged([3, 4]), WATERMARK.merged([7, WATERMARK_MIN])

@@ -38,7 +38,7 @@ _FEW_VALUES: Final = ("name", "city", "state", "category", "channel", "url")  # 
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """What a directory of generated events was asked to have.
+    """The request by which a directory of generated events was written; later ones must be equal to it.
 
     Attributes:
         generator_version: `GENERATOR_VERSION` when it was written.
@@ -58,7 +58,7 @@ class Contents(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What is stored in the file `MANIFEST`.
+    """What the file `MANIFEST` in a directory of generated events stores, as JSON.
 
     Attributes:
         contents: what was asked for.
@@ -212,7 +212,7 @@ def _new_file(path: Path, file_format: FileFormat, schema: pa.Schema) -> _TableF
 
 
 def _pieces(number: int, wanted: Contents) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of events that a file has."""
+    """Yield the ranges of events, as (first, stop), that file `number` of each table has."""
     count = -(-wanted.events // PIECE_EVENTS)
     if wanted.interleaved:
         pieces = range(number, count, wanted.files)

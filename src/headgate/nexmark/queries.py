@@ -39,13 +39,13 @@ class Query:
         self._name = name
 
     def __call__(self, inputs: Inputs) -> Table[Any]:
-        """Return the result, of which nothing is computed yet."""
+        """Return the result as a table that is part of the inputs' environment; nothing is computed yet."""
         table: Table[Any] = self._function(**{name: inputs.table(name) for name in self.tables})
         return table
 
     @property
     def tables(self) -> list[str]:
-        """The names of the tables that it reads."""
+        """The names of the tables that the query reads."""
         return list(inspect.signature(self._function).parameters)
 
     def write(self, inputs: Inputs, folder: Path) -> None:
@@ -67,4 +67,4 @@ class Query:
 
 
 QUERIES: Final[Mapping[str, Query]] = {name: Query(name) for name in _NAMES}
-"""Name of a query -> what it makes of the inputs."""
+"""Name of a query -> the query, which is called with the inputs."""

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from headgate.nexmark.random_numbers import Draws, Integers, Purpose
 
 POOL_BYTES: Final = 1 << 20
-"""Positions at which a text may begin."""
+"""Number of positions in a pool at which a text may begin."""
 
 TEXT_BYTES_MAX: Final = 1024
-"""Longest text."""
+"""Bytes of the longest text that can be cut out of a pool."""
 
 _WORD_BYTES_MIN: Final = 3
 _SPACE: Final = ord(" ")
@@ -67,7 +67,7 @@ class TextPool:
         return pa.Array.from_buffers(pa.string_view(), len(starts), buffers).cast(pa.string())
 
     def words(self, draws: Draws, length: Purpose, start: Purpose, below: int) -> pa.StringArray:
-        """Return a word per event: 3 to `below` - 1 bytes, then without the spaces at both ends."""
+        """Return a word per event: 3 to `below` - 1 bytes, less spaces at both ends, so it may be empty."""
         starts, lengths = word_places(draws, length, start, below)
         firsts = self._next_full[starts].astype(np.int64)
         ends = self._last_full[starts + lengths - 1].astype(np.int64) + 1
@@ -81,7 +81,7 @@ class TextPool:
 
 
 def word_places(draws: Draws, length: Purpose, start: Purpose, below: int) -> tuple[Integers, Integers]:
-    """Return starts and lengths of words of 3 to `below` - 1 bytes, one per event."""
+    """Return positions in a pool and lengths (3 to `below` - 1) of words, one per event."""
     lengths = _WORD_BYTES_MIN + draws.below(length, below - _WORD_BYTES_MIN)
     return draws.below(start, POOL_BYTES), lengths
 

@@ -1,5 +1,4 @@
 """Deletes a savepoint, and with the program's help has sinks release the output that it held.
-
 Only the program's sinks know where such output is: a savepoint names prepared output relative to places that
 can move. Without the program the savepoint is deleted all the same, and the output stays where it is.
 """
@@ -36,7 +35,9 @@ Release = Callable[[CheckpointMetadata], list[str]]
 
 
 class Deleted(NamedTuple):
-    """The result of deleting a savepoint: what was deleted, released by sinks, or left."""
+    """The result of deleting a savepoint: number of deleted `files`, uids of sinks that `released` output.
+    `still_held`: uid of a sink that was not asked -> its committables; `left`: other files, which stay.
+    """
 
     uri: str
     files: int
@@ -58,7 +59,6 @@ def delete_savepoint(
 
     First its sinks release their output, then the metadata goes, then the rest. What fails after the metadata
     leaves a folder that is no savepoint any more, and is deleted by hand.
-
     `program` is the Python file whose sinks prepared the output; it runs up to ``execute()`` in a process of
     its own and starts no job. None: what is held stays held. `arguments` and `options` are the program's;
     options of storages count for the savepoint, too. `claimed` allows to delete what a job has claimed, which

@@ -27,7 +27,7 @@ class Described(NamedTuple):
 
 
 class Records(NamedTuple):
-    """Some records in order, each a :class:`Described` or, stored without its description, a Python value."""
+    """Records in order, `Described` or (stored undescribed) Python values; event times in ms, key groups."""
 
     records: list[Any]
     timestamps: list[int] | None  # event time in ms; None: they have none

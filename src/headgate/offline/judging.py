@@ -1,7 +1,7 @@
 """Judges a snapshot by a program, operator by operator. Runs where the program's classes are at hand.
 
-Operators are matched by uid. What single operators do not show, such as a changed exchange with records in
-flight, the planning of the restore itself is asked.
+Operators are matched by uid. The planning of the restore is run as well, for what single operators do not
+show, such as a changed exchange with records in flight.
 """
 
 from __future__ import annotations

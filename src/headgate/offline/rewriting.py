@@ -49,7 +49,7 @@ StateTypes = dict[str, Description]
 
 
 class Change(ABC):
-    """What a rewriting changes of each operator in a snapshot; by default everything stays as it is."""
+    """Base of the changes that :func:`rewrite` makes to each operator of a snapshot; by default none."""
 
     max_parallelism: int | None = None  # the new number of key groups; None: as it was
 
@@ -62,7 +62,7 @@ class Change(ABC):
         return True
 
     def part(self, state: OperatorSubtaskState) -> OperatorSubtaskState:
-        """Return what the new savepoint has of one subtask's state of a kept operator."""
+        """Return the part of one subtask's state that the new savepoint keeps, for a kept operator."""
         return state
 
     def splits(self, uid: str) -> bool:
@@ -85,7 +85,7 @@ class Change(ABC):
 
 
 class Rewritten(NamedTuple):
-    """The savepoint that a rewriting has written."""
+    """The new savepoint: its number of `entries` and timers, uids of operators in it and `left_behind`."""
 
     uri: str
     max_parallelism: int
@@ -183,7 +183,7 @@ def _check(metadata: CheckpointMetadata, change: Change, groups: int) -> None:
 
 
 def keyed_handles(states: Iterable[OperatorSubtaskState]) -> list[KeyedStateHandle]:
-    """Return the keyed state of those subtasks that have some."""
+    """Return the handles of the keyed state of all subtasks that have some, in order."""
     return [state.keyed for state in states if state.keyed is not None]
 
 

@@ -30,7 +30,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class StateFacts(TypedDict):
-    """One state of an operator; `entries` is None where it is not known without reading everything."""
+    """One state: its type as text, number of entries (None: only reading all tells), some of its keys."""
 
     name: str
     type: str
@@ -39,7 +39,7 @@ class StateFacts(TypedDict):
 
 
 class OperatorFacts(TypedDict):
-    """The stored state of one operator; `key_types` and `keys_read` come from `describe_with_keys` only."""
+    """The stored state of one operator, `size` in bytes; facts on keys are from `describe_with_keys` only."""
 
     uid: str
     parallelism: int | None

@@ -17,7 +17,7 @@ from headgate.common.settings.config import Config
 
 @contextmanager
 def storage_options(options: Sequence[str]) -> Iterator[None]:
-    """Within the block, have this process open storages by the settings in `options`, as after ``-D``."""
+    """Within the block, open all storages of this process with the ``key=value`` settings in `options`."""
     before = storage_settings_in_use()
     use_storage_settings(storage_settings(Config().with_command_line(options)))
     try:

@@ -18,7 +18,7 @@ _INSPECTOR = "headgate.offline.judging:inspect"
 
 
 class Verdict(StrEnum):
-    """What becomes of one part of a snapshot, or of a program, at the restore, the worst last.
+    """Verdict on what a restore does with a part of a snapshot, or of a program; the worst comes last.
 
     The texts are public interface. `LEFT_BEHIND` is a verdict on a complete snapshot: parts are only in it,
     and may be left there.
@@ -34,7 +34,7 @@ class Verdict(StrEnum):
 
 
 class Item(msgspec.Struct, frozen=True):
-    """A line of a report: one state, or another part of what an operator stores, and its verdict."""
+    """A line of a report: a `part` of an operator's state, its types `stored` and `declared`, the verdict."""
 
     part: str  # "state", "timers", "keys", "operator state", "source", "sink" or "records in flight"
     name: str  # of the state; of other parts what the operator calls them
@@ -89,7 +89,7 @@ class UpgradeReport(msgspec.Struct, frozen=True):
 
     @property
     def restorable(self) -> bool:
-        """Whether the program can go on from the snapshot and loses no state, unless `allow_non_restored`."""
+        """Whether the program can restore the snapshot without loss of state that may not be left behind."""
         return self.verdict not in (Verdict.INCOMPATIBLE, Verdict.ONLY_IN_SNAPSHOT)
 
     def _verdicts(self) -> set[Verdict]:

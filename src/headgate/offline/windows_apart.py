@@ -1,4 +1,4 @@
-"""Refuses other key groups for windows of columns whose groups are not equally far in event time."""
+"""Refuses new key groups for windowed aggregations of tables whose subtasks have different watermarks."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _STATES: Final = frozenset({"windows", "ahead"})
 
 
 def check_equally_far(metadata: CheckpointMetadata, uid: str) -> None:
-    """Raise a UsageError if windows of the operator `uid` may not get other key groups, or other keys.
+    """Raise UsageError if the windows of operator `uid` cannot be moved to other key groups or keys.
 
-    Which windows went out already is known by how far a group is, and nobody knows it of new groups.
+    The watermark of a key group shows which windows were emitted, and a new group would have several.
     """
     if not metadata.state_types.get(uid, {}).keys() >= _STATES:
         return

@@ -27,7 +27,7 @@ CANONICAL, NATIVE = FORMATS = ("canonical", "native")
 
 
 class SubtaskWriter:
-    """Writes the keyed state of a savepoint in the format "canonical" or "native".
+    """Writes a savepoint's keyed state in format `form`; keeps `names` of files and counts `entries`.
 
     `folder` is for scratch files; `mark` makes names unique where several tasks may write the same subtask.
     """

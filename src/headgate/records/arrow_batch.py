@@ -84,7 +84,7 @@ class ArrowBatch:
         return rows
 
     def keys(self, selector: KeySelector) -> Objects:
-        """Return each record's key by `selector`: a column's value, a tuple of some, a function's result."""
+        """Return each record's key: the value of a column, a tuple of several, or the function's result."""
         if isinstance(selector, str):
             return self.views().column(self.field(selector))
         if isinstance(selector, tuple):

@@ -14,7 +14,7 @@ _IN_A_MS: Final = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 
 
 def milliseconds(column: pa.Array) -> Int64s:
-    """Return timestamps, or integers of ms since 1970, as ms since 1970; there is no null among them.
+    """Return timestamps, or integers of ms since 1970, as ms since 1970; `column` must have no nulls.
 
     A part of a ms is left out downwards, also before 1970, where Arrow's cast would go up.
 

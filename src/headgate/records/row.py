@@ -24,7 +24,7 @@ Values: TypeAlias = tuple[Any, ...]
 class Row:
     """A record with named fields: ``row.author``, ``row["author"]``, ``row.as_dict()``.
 
-    Rows are equal when their field names and values are equal.
+    Rows are equal when their field names and values are. An unknown field raises AttributeError or KeyError.
 
     Example:
         >>> row = Row.of(author="ada", lines=3)
@@ -74,7 +74,7 @@ class Row:
         return dict(zip(self._names, self.values(), strict=True))
 
     def guessed_size(self) -> int:
-        """Return about how many bytes the row takes on the wire; of a view, its batch's average."""
+        """Return about how many bytes the row takes on the wire; for a view, the average of its batch."""
         if isinstance(self._c, Columns):
             batch = self._c._batch
             average: int = batch.nbytes // max(1, batch.num_rows)
@@ -123,7 +123,7 @@ class Columns:
 
 
 class _Single:
-    """The values of a row that is no view of a batch, with the methods of :class:`Columns`."""
+    """The values of one row that is no view of a batch, with the methods of :class:`Columns`."""
 
     __slots__ = ("_values",)
 
@@ -169,14 +169,14 @@ def columns_of(batch: pa.RecordBatch) -> Columns:
 
 
 def make_row(names: tuple[str, ...], values: Sequence[T]) -> Row:
-    """Return a row with these field names and values that is no view of a batch."""
+    """Return a row with these field names and values that holds them itself, so it is no view of a batch."""
     row = row_type(tuple(names))()
     row._c, row._i = _Single(tuple(values)), 0
     return row
 
 
 def python_values(column: pa.Array) -> list[Any]:
-    """Return a column as a list of Python objects, by the fastest lossless way."""
+    """Return a column as a list of Python objects, null as None, by the fastest lossless way."""
     import numpy as np
     import pyarrow as pa
 

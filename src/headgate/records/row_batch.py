@@ -94,7 +94,7 @@ def concat_rows(batches: Sequence[RowBatch]) -> RowBatch:
 
 
 def each_of(function: Callable[[T], R], records: Sequence[T]) -> list[R]:
-    """Return the results of `function` for all records. If it raises StopIteration, a second run raises that.
+    """Return the result of `function` for each record; its StopIteration is raised, not taken as the end.
 
     Example:
         >>> each_of(lambda record: next(iter(record)), [[1], []])
@@ -136,7 +136,7 @@ def _size_of_some(values: list[T], depth: int) -> int:
 
 
 def field_getter(selector: KeySelector, sample: T) -> Callable[[T], Any]:
-    """Return a function from records like `sample` to what `selector` names; UsageError: that is missing."""
+    """Return a function from a record to its key by `selector`; UsageError: `sample` has no such field."""
     if callable(selector):
         return selector
     names = (selector,) if isinstance(selector, str) else tuple(selector)

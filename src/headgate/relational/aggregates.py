@@ -42,13 +42,13 @@ AGGREGATE_ALIASES: Final = {
     "countDistinct": "count_distinct",
     "sumDistinct": "sum_distinct",
 }
-"""Other names of aggregates."""
+"""Other name of an aggregate -> its name in `AGGREGATES`."""
 
 
 class Aggregate(NamedTuple):
-    """A resolved aggregate of a plan.
+    """An aggregate of a plan, resolved against the columns of its input; its result is the column `name`.
 
-    `given` are the types that the program's arguments have; `arguments` have those that the aggregate takes.
+    `given`: the types of the program's arguments; `arguments`: these, converted to what `function` takes.
     """
 
     name: str
@@ -79,10 +79,10 @@ def aggregate_names() -> list[str]:
 
 
 def parts_of(function: str, given: Types, settings: tuple[Setting, ...] = ()) -> Parts:
-    """Return what an aggregate computes for arguments of these types.
+    """Return the accumulators of the aggregate `function` for arguments of types `given`, and its result.
 
     Raises:
-        PlanError: there is no such aggregate, or it does not take them.
+        PlanError: there is no such aggregate, or it does not take arguments of these types.
     """
     made = AGGREGATES.get(AGGREGATE_ALIASES.get(function, function))
     if made is None:
@@ -96,7 +96,7 @@ def parts_of(function: str, given: Types, settings: tuple[Setting, ...] = ()) ->
 
 
 def resolve_aggregate(call: AggregateCall, name: str, schema: Schema) -> Aggregate:
-    """Return an aggregate of rows of `schema`, whose result is the column `name`."""
+    """Resolve `call` against `schema`; its result is the column `name`. PlanError if it does not fit."""
     arguments = [resolve(argument, schema) for argument in call.arguments]
     given = tuple(argument.type for argument in arguments)
     parts = parts_of(call.function, given, call.settings)

@@ -47,7 +47,7 @@ _DOUBLE: Final = pa.float64()
 
 
 def cast_exists(given: pa.DataType, to: pa.DataType) -> bool:
-    """Return whether Spark has a cast between two types that is offered here, too."""
+    """Return whether values of type `given` can be cast to type `to`; not all of Spark's casts are."""
     if given == to or pa.types.is_null(given):
         return True
     if pa.types.is_list(given) and pa.types.is_list(to):
@@ -73,7 +73,7 @@ def _is_time(kind: pa.DataType) -> bool:
 
 
 def cast_is_safe(given: pa.DataType, to: pa.DataType) -> bool:
-    """Return whether every value of one type fits another one."""
+    """Return whether every value of type `given` fits type `to`, so that its cast cannot fail."""
     if given == to or pa.types.is_null(given) or pa.types.is_boolean(given):
         return True
     if pa.types.is_string(to):
@@ -139,9 +139,9 @@ def _from_number(given: pa.DataType, to: pa.DataType) -> Cast:
 
 
 def kept(values: Values, fits: Values, condition: str, why: str, strict: bool) -> Values:
-    """Return values with null where they do not fit; with `strict`, raise if there is such a value.
+    """Return values with null where they do not fit; with `strict`, raise RowsFailed if one does not.
 
-    `fits` is false for these; `condition` and `why` are those of the error, in which {} is the first value.
+    `fits` says which values do; `condition` and `why` are those of the error, in which {} is the first value.
     """
     bad = pc.and_(pc.is_valid(values), pc.invert(pc.fill_null(fits, False)))
     if not pc.any(first_rows(bad)).as_py():

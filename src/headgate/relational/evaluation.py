@@ -39,16 +39,17 @@ from headgate.relational.rules import RULES, RowsFailed
 from headgate.relational.windows_of import windows_of
 
 Wanted: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
-"""For each row whether it is meant."""
+"""A boolean for each row: whether an expression is evaluated for it."""
 
 
 def evaluate(expression: Typed, batch: pa.RecordBatch | Rows) -> pa.Array:
-    """Return the values of an expression for all rows of a batch, or for the `Rows` of one.
+    """Return the values of an expression for all rows of a batch, or for the rows of a `Rows` object.
 
-    Expressions that share parts are evaluated for the same `Rows`, so that these are computed once.
+    Pass one `Rows` object for several expressions, and the parts that they share are computed once.
 
     Raises:
         RowsFailed: a value cannot be computed, such as 1 / 0; :func:`first_failing` finds its row.
+        PythonFailed: a function of the program raised, or returned a value that does not fit its type.
     """
     load_families()
     found = _values(expression, batch if isinstance(batch, Rows) else Rows(batch))
@@ -59,7 +60,7 @@ def evaluate(expression: Typed, batch: pa.RecordBatch | Rows) -> pa.Array:
 
 
 def first_failing(expression: Typed, batch: pa.RecordBatch) -> int:
-    """Return the first row for which an expression raises, given that it raises for the batch."""
+    """Return the index of the first row for which an expression raises RowsFailed; one of the rows must."""
     low, high = 0, batch.num_rows
     while high - low > 1:
         middle = (low + high) // 2
@@ -131,13 +132,13 @@ def _python(expression: PythonApply, batch: Rows) -> Values:
 
 
 def _by_need(expression: Typed) -> bool:
-    """Return whether an expression is evaluated only for rows that ask for it: it may fail, or is costly."""
+    """Return whether an expression is evaluated only for rows that need it: it may fail, or is costly."""
     costly = (isinstance(part, Apply) and RULES[part.function].costly for part in parts_of(expression))
     return expression.may_fail or any(costly)
 
 
 def _for_rows(expression: Typed, batch: Rows, wanted: Wanted) -> Values:
-    """Return the values of an expression for the rows that are `wanted`, and anything for the others."""
+    """Return an expression's values for the `wanted` rows; the values of other rows mean nothing."""
     if not _by_need(expression) or wanted.all():
         return _without_nesting(expression, batch)
     part = evaluate(expression, batch.some(wanted))
@@ -145,9 +146,7 @@ def _for_rows(expression: Typed, batch: Rows, wanted: Wanted) -> Values:
 
 
 def _without_nesting(expression: Typed, batch: Rows) -> Values:
-    """Return the values of an expression; an array or map is never one for all rows, as Arrow cannot choose
-    between these.
-    """
+    """Return an expression's values; nested ones always as an array: Arrow cannot choose between scalars."""
     return (evaluate if pa.types.is_nested(expression.type) else _values)(expression, batch)
 
 

@@ -1,4 +1,4 @@
-"""Rows of the elements of arrays and of the entries of maps: their columns, and how they are made."""
+"""How arrays and maps become rows of elements and entries, and the columns of these rows."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from headgate.relational.resolved import Typed
 from headgate.relational.schema import Field
 
 ROWS_MAX: Final = 16_384
-"""Rows of one batch of elements; a batch of long arrays becomes several."""
+"""Most rows of a batch of elements; a batch of long arrays becomes several."""
 
 
 class Elements(NamedTuple):
-    """Some rows of elements: `rows` has the place of the row that each one is of."""
+    """A batch of exploded elements, as `columns`; `rows` has, for each, the index of the row it is from."""
 
     rows: NDArray[np.int64]
     columns: list[pa.Array]
@@ -40,7 +40,7 @@ def made_by(kind: pa.DataType, *, position: bool) -> tuple[str, ...]:
 
 
 def fields_made(values: Typed, *, position: bool, outer: bool) -> tuple[Field, ...]:
-    """Return the columns of an exploded array or map; of outer ones each may be null."""
+    """Return the fields of the columns that exploding `values` makes; with `outer` each may be null."""
     kind = values.type
     if pa.types.is_map(kind):
         found = [Field("key", kind.key_type, outer), Field("value", kind.item_type, True)]

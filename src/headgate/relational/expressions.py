@@ -20,7 +20,7 @@ Setting: TypeAlias = bool | int | float | str | tuple[float, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """Base of all expressions; two are equal if they compute the same from the same columns."""
+    """Base class of a program's expressions, as written and not checked yet; equal if written alike."""
 
     @property
     def inner(self) -> tuple[Expression, ...]:
@@ -57,7 +57,7 @@ class Call(Expression):
 
     @property
     def inner(self) -> tuple[Expression, ...]:
-        """The arguments."""
+        """The expressions from which this one is computed: the arguments."""
         return self.arguments
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ class Call(Expression):
 
 @dataclass(frozen=True, slots=True)
 class PythonFunction:
-    """A function of the program that is called row by row: what it is called, and the type that it gives."""
+    """A function of the program, called row by row: its name in plans, and the `type` of its results."""
 
     name: str
     function: Callable[..., object]
@@ -78,14 +78,14 @@ class PythonFunction:
 
 @dataclass(frozen=True, slots=True)
 class PythonCall(Expression):
-    """A call of a function of the program, with a row's values."""
+    """A call of a function of the program, for each row with the values of the arguments."""
 
     function: PythonFunction
     arguments: tuple[Expression, ...]
 
     @property
     def inner(self) -> tuple[Expression, ...]:
-        """The arguments."""
+        """The expressions from which this one is computed: the arguments."""
         return self.arguments
 
     def __str__(self) -> str:
@@ -102,7 +102,7 @@ class Cast(Expression):
 
     @property
     def inner(self) -> tuple[Expression, ...]:
-        """The value that is cast."""
+        """The expressions from which this one is computed: the value that is cast."""
         return (self.child,)
 
     def __str__(self) -> str:
@@ -121,7 +121,7 @@ class Case(Expression):
 
     @property
     def inner(self) -> tuple[Expression, ...]:
-        """Conditions and values in order, and the value of the rest."""
+        """Conditions and values of the branches in turn, and `otherwise` as the last."""
         return (*(part for branch in self.branches for part in branch), self.otherwise)
 
     def __str__(self) -> str:
@@ -138,7 +138,7 @@ class Alias(Expression):
 
     @property
     def inner(self) -> tuple[Expression, ...]:
-        """The expression that gets the name."""
+        """The expressions from which this one is computed: the one that gets the name."""
         return (self.child,)
 
     def __str__(self) -> str:
@@ -154,7 +154,7 @@ class Aliases(Expression):
 
     @property
     def inner(self) -> tuple[Expression, ...]:
-        """The expression that gets the names."""
+        """The expressions from which this one is computed: the one that gets the names."""
         return (self.child,)
 
     def __str__(self) -> str:
@@ -163,7 +163,7 @@ class Aliases(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Generator(Expression):
-    """A row for each element of an array or map, a column of `select`."""
+    """An `explode` in `select`: a row per element; `position` adds its index, `outer` keeps empty arrays."""
 
     child: Expression
     position: bool
@@ -171,7 +171,7 @@ class Generator(Expression):
 
     @property
     def inner(self) -> tuple[Expression, ...]:
-        """The array or map."""
+        """The expressions from which this one is computed: the array or map."""
         return (self.child,)
 
     def __str__(self) -> str:
@@ -182,7 +182,7 @@ class Generator(Expression):
 class AggregateCall(Expression):
     """An aggregate of a group's rows, such as a count; no argument stands for all rows.
 
-    Without `named`, its text, which names its column, leaves out the settings.
+    The call's text, which names its column, shows the settings only if `named` is true.
     """
 
     function: str
@@ -192,7 +192,7 @@ class AggregateCall(Expression):
 
     @property
     def inner(self) -> tuple[Expression, ...]:
-        """The arguments."""
+        """The expressions from which this one is computed: the arguments."""
         return self.arguments
 
     def __str__(self) -> str:
@@ -215,7 +215,7 @@ Clock: TypeAlias = OneOf["event", "processing"]
 
 @dataclass(frozen=True, slots=True)
 class ProcessingTime(Expression):
-    """The wall clock of the worker when it processes a row; the time of windows, and of nothing else."""
+    """The wall clock of the worker when it processes a row; it can be the time of windows only."""
 
     def __str__(self) -> str:
         return "proctime()"
@@ -223,7 +223,7 @@ class ProcessingTime(Expression):
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow(Expression):
-    """The window of time in which a row lies, a key of `group_by`; `relations.Windowed` explains it."""
+    """A row's window as a key of `group_by`: `size_ms` long (session: its gap), one every `slide_ms`."""
 
     time: Expression
     size_ms: int
@@ -233,17 +233,17 @@ class TimeWindow(Expression):
 
     @property
     def inner(self) -> tuple[Expression, ...]:
-        """The column of event time, or the wall clock."""
+        """The expressions from which this one is computed: the event time column, or the wall clock."""
         return (self.time,)
 
     @property
     def clock(self) -> Clock:
-        """Which time the window is of."""
+        """Whether the window is of event time or of processing time."""
         return "processing" if isinstance(self.time, ProcessingTime) else "event"
 
     @property
     def name(self) -> str:
-        """The name of the result's column."""
+        """The name that the window's column has in the result."""
         return "session_window" if self.kind == "session" else "window"
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""When windows of columns emit beside their end, and what becomes of rows that come after it; pure data."""
+"""When windows of tables emit apart from their end, and what becomes of late rows; pure data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headgate.common.time import format_ms
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """When windows emit beside their end, and which late rows they take.
+    """When windows emit apart from their end, and which late rows they take.
 
     Attributes:
         lateness_ms: for so long after its end a window takes rows; each makes it emit again.
@@ -30,7 +30,7 @@ class Firing:
         return self.lateness_ms > 0 or self.early_ms is not None
 
     def lines(self) -> Iterator[str]:
-        """Yield what it means, a line for each rule, for people."""
+        """Yield these rules in words, a line for each that differs from `AT_END`, for plans as text."""
         if self.early_ms is not None:
             yield f"early results every {format_ms(self.early_ms)} of the wall clock"
         if self.lateness_ms:

@@ -1,4 +1,4 @@
-"""Loads the files of `relational.functions`, which put their rules into the registry."""
+"""Loads the modules of `relational.functions`, which put their rules into the registry."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ FAMILIES: Final = (
     "times.time_formats",
     "times.instants",
 )
-"""The files that have rules."""
+"""Modules of `relational.functions` that have rules."""
 
 
 @cache
 def load_families() -> None:
-    """Import every family once."""
+    """Import the modules of all families, so that `RULES` is complete; only the first call does so."""
     for family in FAMILIES:
         importlib.import_module(f"headgate.relational.functions.{family}")
 

@@ -1,7 +1,7 @@
 """Filters and computed columns as one operator runs them, and the pass that makes them of plan nodes.
 
-Each step reads columns of what comes in, drops rows, then computes the columns that it gives. A step that
-makes a row for each element of an array stands by itself.
+Each step reads columns of its input, drops rows, then computes the columns of its result. A step that makes a
+row for each element of an array is a kind of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headgate.relational.schema import Schema
 class Step:
     """One pass over a batch: `conditions` choose rows, then `columns` are computed; both read `reads`.
 
-    A row that fails a condition is not there for the conditions after it.
+    `gives` names the computed columns. A row that fails a condition is not seen by the conditions after it.
     """
 
     reads: Schema
@@ -30,7 +30,7 @@ class Step:
 
     @property
     def expressions(self) -> tuple[Typed, ...]:
-        """What it evaluates for each row: first the conditions, then the columns."""
+        """The expressions that are evaluated for each row: first the conditions, then the columns."""
         return (*self.conditions, *self.columns)
 
     def __str__(self) -> str:
@@ -42,10 +42,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ExplodeStep:
-    """A row for each element of the array or map `values`.
+    """A step that makes a row for each element of the array or map `values`; `gives` has its columns.
 
     Attributes:
-        kept: places of the columns of `reads` that go on.
+        kept: indices of the columns of `reads` that the new rows keep.
         made: which columns are made: "pos", and "col", or "key" and "value".
         outer: whether a row without elements gives one row, with nulls.
     """
@@ -59,7 +59,7 @@ class ExplodeStep:
 
     @property
     def expressions(self) -> tuple[Typed, ...]:
-        """What it evaluates for each row: the array or map."""
+        """The expressions that are evaluated for each row: the array or map."""
         return (self.values,)
 
     def __str__(self) -> str:
@@ -68,13 +68,13 @@ class ExplodeStep:
 
 
 AnyStep: TypeAlias = "Step | ExplodeStep"
-"""A part of what one operator of columns does."""
+"""A step of an operator that computes with columns."""
 
 
 def steps_of(relation: Relation) -> tuple[Relation, tuple[AnyStep, ...]]:
-    """Return what lies below a plan of filters, projections and exploded arrays, and the fused steps of it.
+    """Split a plan into what lies below its filters, projections and explodes, and these as fused steps.
 
-    What lies below is a scan, or a node that is an operator of its own.
+    What lies below is a scan, or a node that is an operator of its own. Steps come in order of execution.
     """
     match relation:
         case Project():
@@ -129,14 +129,14 @@ def _goes_into(before: Step, last: Step) -> bool:
 
 
 def substituted(expression: Typed, columns: tuple[Typed, ...]) -> Typed:
-    """Return an expression in which every column is replaced by the one at its place in `columns`."""
+    """Return an expression in which each column is replaced by the expression at its index in `columns`."""
     if isinstance(expression, Column):
         return columns[expression.index]
     return with_inner(expression, tuple(substituted(part, columns) for part in expression.inner))
 
 
 def pruned(steps: Sequence[AnyStep]) -> tuple[AnyStep, ...]:
-    """Return the steps such that each reads, and the one before it gives, only columns that are used."""
+    """Return steps with the same result, of which each reads and passes on only columns that are used."""
     if not steps:
         return ()
     *earlier, last = steps

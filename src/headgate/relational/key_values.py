@@ -1,4 +1,4 @@
-"""Values of keys by which rows are grouped: which values can be none, and which ones are alike."""
+"""Values by which rows are grouped: which values cannot be keys, and equal keys made equal in all bits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headgate.relational.resolved import Values
 
 
 class NoKey(NamedTuple):
-    """A value that is no key: `name` as messages say it, and the function that fills it."""
+    """A value that cannot be a key, null or NaN: its name in messages, and the function that replaces it."""
 
     name: str
     filled_by: str
@@ -22,7 +22,7 @@ NAN: Final = NoKey("NaN", "nanvl()")
 
 
 def no_keys(values: Values) -> tuple[NoKey, pa.BooleanArray] | None:
-    """Return what of `values` is no key, and which rows those are; None: all are keys.
+    """Return what of `values` cannot be a key, null or else NaN, and which rows have it; None: all can be.
 
     Null belongs to no key group, and NaN is not found again, as it does not equal itself.
 
@@ -46,7 +46,7 @@ def _any(found: Values) -> bool:
 
 
 def alike(values: Values) -> Values:
-    """Return keys in which equal ones are the same bits: Arrow tells -0.0 from 0.0.
+    """Return keys in which equal values have the same bits: -0.0 becomes 0.0, as Arrow takes them for two.
 
     Example:
         >>> alike(pa.array([-0.0])).to_pylist()

@@ -23,11 +23,11 @@ from headgate.relational.relations import (
 from headgate.relational.schema import Schema
 
 Below: TypeAlias = Callable[[Scan], "str | Relation"]
-"""Says of a scanned stream what it is, in words, or of which plan it is the result."""
+"""Says of a scanned stream what it is: a text, or the plan of which it is the result, shown in its place."""
 
 
 def plan_lines(relation: Relation, below: Below) -> list[str]:
-    """Return a plan as lines, each node before those that feed it, which are indented."""
+    """Return a plan as lines of text, each node before its inputs, indented; `below` describes its scans."""
     return list(_lines(relation, below, 0))
 
 
@@ -87,7 +87,7 @@ def _columns(schema: Schema) -> str:
 
 
 def function_text(function: object) -> str:
-    """Return the name of a function of the program."""
+    """Return the name of a function of the program as plans show it, such as "score()"."""
     return f"{getattr(function, '__qualname__', type(function).__name__).rpartition('.')[2]}()"
 
 

@@ -11,14 +11,14 @@ from headgate.relational.resolved import PythonApply
 from headgate.relational.spark_types import text_of
 
 Arguments: TypeAlias = tuple[Any, ...]
-"""The values of one row with which a function is called, null as None."""
+"""The values of one row with which a function of the program is called; null is None."""
 
 UNFIT = (pa.ArrowException, OverflowError, TypeError, ValueError)
-"""What Arrow raises for a value that is not of a column's type."""
+"""Exceptions that Arrow raises for a value that does not fit a column's type."""
 
 
 class PythonFailed(Exception):
-    """A function of the program raised, or returned a value of another type than its own.
+    """A function of the program raised, or returned a value that does not fit its declared type.
 
     Attributes:
         call: the function with its arguments, as text.
@@ -32,7 +32,7 @@ class PythonFailed(Exception):
 
 
 def called_by_row(expression: PythonApply, rows: Iterable[Arguments]) -> pa.Array:
-    """Return the column of what a function returns for each row's values.
+    """Call the function of `expression` with the values of each row; return the column of its results.
 
     Raises:
         PythonFailed: it raised, or a value does not fit its type.

@@ -15,7 +15,7 @@ from headgate.relational.spark_types import is_integer, text_of
 
 
 def hint_of(kind: pa.DataType) -> Hint:
-    """Return the Python type of a column's values, as one annotates it: Optional, as they may be null.
+    """Return the annotation of a column's values, which is Optional, as one may be null; PlanError: none.
 
     Example:
         >>> hint_of(pa.int64())
@@ -36,7 +36,7 @@ def _list_hint(kind: pa.DataType) -> Hint:
 
 
 def can_be_stored(kind: pa.DataType) -> bool:
-    """Return whether a column's values can be kept in state: there is a Python type for them."""
+    """Return whether a column's values can be kept in state: :func:`hint_of` has a Python type for them."""
     try:
         hint_of(kind)
     except PlanError:
@@ -59,7 +59,7 @@ def can_be_key(kind: pa.DataType) -> bool:
 
 
 def plain_type(kind: pa.DataType) -> type:
-    """Return the class of a column's values that are not null; PlanError for lists, maps and structs."""
+    """Return the class of a column's values that are not null; PlanError if there is none, as for maps."""
     if is_integer(kind):
         return int
     if pa.types.is_floating(kind):

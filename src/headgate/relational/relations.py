@@ -49,7 +49,7 @@ LATE_PREFIX: Final = "late/"
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Base of all nodes; `schema` has the columns that the node gives."""
+    """Base class of the nodes of a plan of tables; `schema` has the columns of the node's result."""
 
     schema: Schema
 
@@ -58,7 +58,7 @@ class Relation:
 class Scan(Relation):
     """The records of a stream, by its number in the program, as columns.
 
-    `of` is the aggregation whose results they are; None: they are others.
+    `of` is the aggregation whose results the stream carries; None: it carries other records.
     """
 
     stream: int
@@ -87,7 +87,7 @@ class Explode(Relation):
 
     Attributes:
         values: the array or map. After the child's columns come its elements, or its keys and values.
-        position: whether the place of the element comes before it.
+        position: whether the index of the element, from 0, comes before it.
         outer: whether a row without elements gives one row, with nulls.
     """
 
@@ -105,7 +105,7 @@ class Union(Relation):
 
 
 class Form(StrEnum):
-    """As what a function of the program gets a table's rows, and returns them."""
+    """The form in which a function of the program takes rows of a table, and returns rows."""
 
     ARROW = "arrow"  # a pyarrow.RecordBatch
     TABLE = "table"  # a pyarrow.Table
@@ -115,7 +115,7 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableFunction(Relation):
-    """What a function of the program makes of batches of rows, or of each row.
+    """The rows that a function of the program returns for batches of rows, or for each row, as `form` says.
 
     `uid` names the operator, `site` is the line that made it.
     """
@@ -144,7 +144,7 @@ class Windowed:
 
     @property
     def stored_name(self) -> str:
-        """The name of the record that holds accumulators: those of other windows mean something else."""
+        """The type name of stored accumulators; it differs where windows are of another shape or clock."""
         return self._shape_name if self.clock == "event" else f"Processing_time_{self._shape_name}"
 
     @property
@@ -166,12 +166,12 @@ class Aggregation(Relation):
     """A row for each group of rows with equal keys, in each window.
 
     Attributes:
-        keys: columns of the child, which stand first in the result.
+        keys: indices of columns of the child; these columns stand first in the result.
         window: of the groups; its column `window` comes after the keys.
         uid: by which a later program finds the state; None: none was given.
-        firing: when windows emit beside their end, and what becomes of late rows.
-        late: the columns of late rows that go to a side output; the child has them under `LATE_PREFIX`.
-            None: late rows are dropped.
+        firing: when windows emit apart from their end, and what becomes of late rows.
+        late: the columns of late rows that go to a side output; the child has them under `LATE_PREFIX`. None:
+            late rows are dropped.
     """
 
     child: Relation
@@ -188,8 +188,8 @@ class WindowJoin(Relation):
     """Rows of two inputs with equal keys in the same window.
 
     Attributes:
-        left: has the columns of `sides`, as the right input has; `SIDE` says of which one a row is.
-        right: the other input.
+        left: has the columns of both tables, null for those of the right one; `SIDE` is 0.
+        right: the other input, of the same columns; `SIDE` is 1.
         keys: names of the columns that are equal; after those of the program come `ODD_KEYS`, if there are
             any, and `WINDOW_START`.
         how: which rows come out: "inner", "left", "right", "full", "semi" or "anti", as in SQL.
@@ -206,7 +206,7 @@ class WindowJoin(Relation):
 
     @property
     def shown_keys(self) -> tuple[str, ...]:
-        """The names of the program's columns that are equal, without the window."""
+        """The names of the equal columns that the program gave, without the window and hidden columns."""
         return tuple(name for name in self.keys if name not in (ODD_KEYS, WINDOW_START))
 
 
@@ -223,7 +223,7 @@ def inputs_of(relation: Relation) -> tuple[Relation, ...]:
 
 
 def windowed(window: TimeWindow) -> Windowed:
-    """Return the window that an expression asks for."""
+    """Return the windows of a plan for the window as a program wrote it."""
     return Windowed(window.size_ms, window.slide_ms, window.offset_ms, window.kind, window.clock)
 
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 from headgate.relational.expressions import PythonFunction
 
 Values: TypeAlias = "pa.Array | pa.Scalar"
-"""Values of an expression for the rows of a batch: a `pyarrow.Array`, or one `pyarrow.Scalar` for all."""
+"""Values of an expression for a batch: a `pyarrow.Array`, or one `pyarrow.Scalar` for all its rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """Base of resolved expressions. `nullable`: whether a value may be null."""
+    """Base class of resolved expressions: the type of their values, and whether one may be null."""
 
     type: pa.DataType
     nullable: bool
@@ -28,13 +28,13 @@ class Typed:
 
     @property
     def may_fail(self) -> bool:
-        """Whether evaluation raises for some rows; it must not be done for rows that do not ask for it."""
+        """Whether evaluation may raise for some rows; if so, it is evaluated only for rows that need it."""
         return any(part.may_fail for part in self.inner)
 
 
 @dataclass(frozen=True, slots=True)
 class Column(Typed):
-    """The column at `index` of the input; `name` is for people."""
+    """The column at `index` of the input, counted from 0; `name` is for people."""
 
     index: int
     name: str
@@ -55,14 +55,14 @@ class Constant(Typed):
 
 @dataclass(frozen=True, slots=True)
 class Member(Typed):
-    """Field `name` of a struct."""
+    """Field `name` of the struct that the expression `child` gives."""
 
     child: Typed
     name: str
 
     @property
     def inner(self) -> tuple[Typed, ...]:
-        """The struct."""
+        """The expressions from which this one is computed: the struct."""
         return (self.child,)
 
     def __str__(self) -> str:
@@ -73,7 +73,7 @@ class Member(Typed):
 class Apply(Typed):
     """A call of the rule `function` of the registry. `fails`: whether that rule raises for some values.
 
-    With `tolerant`, a row for which it would raise gets null.
+    With `tolerant`, as by a `try_` function, a row for which the rule would raise gets null.
     """
 
     function: str
@@ -83,7 +83,7 @@ class Apply(Typed):
 
     @property
     def inner(self) -> tuple[Typed, ...]:
-        """The arguments."""
+        """The expressions from which this one is computed: the arguments."""
         return self.arguments
 
     @property
@@ -100,19 +100,19 @@ class Apply(Typed):
 
 @dataclass(frozen=True, slots=True)
 class PythonApply(Typed):
-    """A call of a function of the program for each row; it may always fail."""
+    """A call of one of the program's own functions for each row; it may always fail."""
 
     function: PythonFunction
     arguments: tuple[Typed, ...]
 
     @property
     def inner(self) -> tuple[Typed, ...]:
-        """The arguments."""
+        """The expressions from which this one is computed: the arguments."""
         return self.arguments
 
     @property
     def may_fail(self) -> bool:
-        """Whether it may raise: the program's functions may do what they like."""
+        """Whether the call may raise: always True, since nothing is known of the program's functions."""
         return True
 
     def __str__(self) -> str:
@@ -121,7 +121,7 @@ class PythonApply(Typed):
 
 @dataclass(frozen=True, slots=True)
 class Conversion(Typed):
-    """A cast. With `strict` what does not fit raises, else it becomes null; a `safe` one always fits."""
+    """A cast of `child` to `type`. A misfit raises if `strict`, else becomes null; `safe`: all values fit."""
 
     child: Typed
     strict: bool
@@ -129,12 +129,12 @@ class Conversion(Typed):
 
     @property
     def inner(self) -> tuple[Typed, ...]:
-        """The value that is cast."""
+        """The expressions from which this one is computed: the value that is cast."""
         return (self.child,)
 
     @property
     def may_fail(self) -> bool:
-        """Whether a value may not fit."""
+        """Whether a value may raise because it does not fit the type, or the cast expression may fail."""
         return (self.strict and not self.safe) or self.child.may_fail
 
     def __str__(self) -> str:
@@ -155,7 +155,7 @@ class Choice(Typed):
 
     @property
     def inner(self) -> tuple[Typed, ...]:
-        """Conditions and values in order, and the value of the rest."""
+        """Conditions and values of the branches in turn, and `otherwise` as the last."""
         return (*(part for branch in self.branches for part in branch), self.otherwise)
 
     def __str__(self) -> str:
@@ -167,8 +167,8 @@ class Choice(Typed):
 class WindowsOf(Typed):
     """The windows in which a timestamp lies, ascending by end, as an array; times in microseconds.
 
-    They are `size` long, one every `slide`, moved by `offset`. Those that grow begin every `size`, and one
-    ends after each `slide`.
+    Windows are `size` long, one every `slide`, moved by `offset`. If they `grow` (cumulative windows), they
+    begin every `size`, and one ends after each `slide`.
     """
 
     child: Typed
@@ -179,7 +179,7 @@ class WindowsOf(Typed):
 
     @property
     def inner(self) -> tuple[Typed, ...]:
-        """The timestamp."""
+        """The expressions from which this one is computed: the timestamp."""
         return (self.child,)
 
     def __str__(self) -> str:
@@ -191,7 +191,7 @@ class WindowsOf(Typed):
 class PieceOf(Typed):
     """The piece `number` of a split text, from 1, or from the end below 0; "" where there is none.
 
-    `shown` is what the program wrote.
+    `child` gives the lists of pieces; `shown` is the call as the program wrote it.
     """
 
     child: Typed
@@ -200,7 +200,7 @@ class PieceOf(Typed):
 
     @property
     def inner(self) -> tuple[Typed, ...]:
-        """The pieces."""
+        """The expressions from which this one is computed: the lists of pieces."""
         return (self.child,)
 
     def __str__(self) -> str:
@@ -209,14 +209,14 @@ class PieceOf(Typed):
 
 @dataclass(frozen=True, slots=True)
 class Shared(Typed):
-    """An expression that is asked for more than once, and computed once for some rows; `slot` is its own."""
+    """An expression used more than once, and computed once for a `Rows` object, which keeps it by `slot`."""
 
     child: Typed
     slot: int
 
     @property
     def inner(self) -> tuple[Typed, ...]:
-        """The expression."""
+        """The expressions from which this one is computed: the shared one."""
         return (self.child,)
 
     def __str__(self) -> str:
@@ -224,7 +224,7 @@ class Shared(Typed):
 
 
 def with_inner(expression: Typed, inner: tuple[Typed, ...]) -> Typed:
-    """Return an expression that is computed from others in place of its `inner` ones."""
+    """Return a copy of an expression in which `inner` replaces its inner expressions, in their order."""
     match expression:
         case Apply() | PythonApply():
             return replace(expression, arguments=inner)
@@ -244,5 +244,5 @@ def parts_of(expression: Typed) -> Iterator[Typed]:
 
 
 def columns_in(expression: Typed) -> set[int]:
-    """Return the places of the input columns that an expression reads."""
+    """Return the indices of the input columns that an expression reads."""
     return {part.index for part in parts_of(expression) if isinstance(part, Column)}

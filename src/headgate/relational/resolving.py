@@ -1,4 +1,4 @@
-"""Resolves a program's expressions against a table: finds columns and functions, and gives types."""
+"""Resolves a program's expressions against a table's columns: finds columns and functions, gives types."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ TRY = "try_"
 
 
 def resolve(expression: Expression, schema: Schema) -> Typed:
-    """Return the expression with its types, for batches of `schema`.
+    """Return the expression with its types and with columns by index, for batches of `schema`.
 
     Raises:
         PlanError: a column or function does not exist, or does not take what it is given; the message names
@@ -92,7 +92,7 @@ def resolve(expression: Expression, schema: Schema) -> Typed:
 
 
 def _argument(expression: Expression, schema: Schema) -> Typed:
-    """Return an argument of a function; text that was meant as a value is no column, which is said."""
+    """Resolve a function's argument; the PlanError of an unknown column that may be meant as text says so."""
     try:
         return resolve(expression, schema)
     except PlanError as error:
@@ -103,7 +103,10 @@ def _argument(expression: Expression, schema: Schema) -> Typed:
 
 
 def windows_of(window: TimeWindow, schema: Schema) -> Typed:
-    """Return the windows of each row as an array; the time may be ms since 1970. PlanError for sessions."""
+    """Return the expression of the array of each row's windows; its time may be a timestamp, or integer ms.
+
+    PlanError for session windows and windows of processing time, which only group_by() takes.
+    """
     if window.kind == "session":
         raise PlanError(f"{window} is known when it ends; it goes into group_by(...)")
     if window.clock == "processing":
@@ -137,7 +140,7 @@ def _column(name: str, schema: Schema) -> Typed:
 
 
 def member(child: Typed, name: str) -> Typed:
-    """Return field `name` of the struct `child`."""
+    """Return the field `name` of the struct `child`; PlanError if it is no struct, or has no such field."""
     names = [field.name for field in child.type] if pa.types.is_struct(child.type) else []
     if name not in names:
         raise PlanError(f"{child} is {text_of(child.type)}, which has no field {name!r}")
@@ -146,7 +149,7 @@ def member(child: Typed, name: str) -> Typed:
 
 
 def constant(value: Scalar) -> Constant:
-    """Return a value of Python as a constant, of the type that it has in Spark.
+    """Return a value of Python as a constant, of the type that it has in Spark; PlanError if it has none.
 
     Example:
         >>> text_of(constant(7).type), text_of(constant(2**40).type), text_of(constant("x").type)
@@ -196,7 +199,7 @@ def _cast(expression: Cast, child: Typed) -> Typed:
 
 
 def convert(child: Typed, to: pa.DataType, *, strict: bool = True) -> Typed:
-    """Return a value as another type; itself if it has that type."""
+    """Return `child` cast to `to`, itself if of that type; a misfit raises if `strict`, else becomes null."""
     if child.type == to:
         return child
     if isinstance(child, Constant) and (not child.value.is_valid or cast_is_safe(child.type, to)):
@@ -216,7 +219,7 @@ def _choice(expression: Case, schema: Schema) -> Typed:
 
 
 def choice(branches: list[tuple[Typed, Typed]], otherwise: Typed) -> Typed:
-    """Return a choice between values, all converted to the type that they have in common."""
+    """Return a choice between values, all converted to their common type; PlanError if they have none."""
     values = [value for _, value in branches]
     kind = common_of([*values, otherwise], "the branches of when()")
     converted = [(condition, convert(value, kind)) for condition, value in branches]
@@ -244,7 +247,7 @@ def _rule(name: str) -> Rule | None:
 
 
 def called(name: str, arguments: list[Typed]) -> Typed:
-    """Return a call of a function of the registry with resolved arguments."""
+    """Return a call of a registered function, or of its `try_` form; PlanError: none such, or wrong types."""
     load_families()
     rule, tolerant = _rule(name), False
     if rule is None and name.startswith(TRY):
@@ -270,10 +273,7 @@ def called(name: str, arguments: list[Typed]) -> Typed:
 
 
 def _whole_beside_decimals(arguments: list[Typed]) -> list[Typed]:
-    """Return arguments with a constant whole number beside a decimal as a decimal of its own digits.
-
-    So Spark keeps the digits of the result few: an `int` would count as ten of them.
-    """
+    """Return arguments with integer constants beside a decimal as decimals of few digits, as Spark does."""
     if not any(pa.types.is_decimal(each.type) for each in arguments):
         return arguments
     found = []

@@ -18,7 +18,7 @@ class Rows:
 
     Attributes:
         num_rows: how many rows.
-        computed: values of expressions that are asked for more than once, by their slot.
+        computed: values of `Shared` expressions for these rows, by slot; :meth:`known` looks further.
     """
 
     __slots__ = ("_columns", "_of", "_places", "computed", "num_rows")
@@ -40,7 +40,7 @@ class Rows:
         return found
 
     def known(self, slot: int) -> Values | None:
-        """Return values that were computed for these rows, or for more rows that have them all."""
+        """Return the values of `slot` for these rows, from them or a larger set; None: not computed yet."""
         found = self.computed.get(slot)
         if found is None and isinstance(self._of, Rows) and (whole := self._of.known(slot)) is not None:
             found = whole if isinstance(whole, pa.Scalar) else whole.take(self._places)
@@ -48,5 +48,5 @@ class Rows:
         return found
 
     def some(self, wanted: NDArray[np.bool_]) -> Rows:
-        """Return the rows that are `wanted`."""
+        """Return the rows for which `wanted` is true, as a `Rows` object of these."""
         return Rows(self, pa.array(np.flatnonzero(wanted)))

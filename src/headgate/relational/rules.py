@@ -53,14 +53,14 @@ class RowsFailed(Exception):
 
 @dataclass(frozen=True)
 class Rule:
-    """A function of columns. `takes` says in words which arguments it expects.
+    """A function of columns in the registry. `takes` says in words which arguments it expects.
 
     Attributes:
         fails: whether the kernel raises `RowsFailed` for some values.
         refine: looks at the arguments after `judge`; None: there is no need.
-        choice: the function as a choice by its first argument, where another one may fail: they are then
-            evaluated for their own rows only. None: it needs all of them.
-        costly: whether it pays to evaluate it only for rows that ask for it, although it does not fail.
+        choice: makes a `Choice` by the first argument, where another one may fail, so that each is evaluated
+            only for rows that get it. None: all rows need all of them.
+        costly: whether it is so slow that it is evaluated only for rows that need it, though it never fails.
     """
 
     name: str
@@ -114,13 +114,13 @@ ALIASES: Final = {
     "cardinality": "size",
     "create_map": "map",
 }
-"""Other names of functions."""
+"""Other name of a function -> its name in `RULES`."""
 
 
 def rule(
     name: str, family: str, judge: Judge, takes: str, *, fails: bool = False
 ) -> Callable[[Kernel], Kernel]:
-    """Return a decorator that registers a kernel as the function `name`."""
+    """Return a decorator that registers a kernel as the function `name`; arguments as those of `Rule`."""
 
     def register(kernel: Kernel) -> Kernel:
         add(Rule(name, family, judge, kernel, takes, fails))
@@ -130,7 +130,7 @@ def rule(
 
 
 def add(made: Rule) -> None:
-    """Add a rule to the registry; a name is given once."""
+    """Add a rule to `RULES`; AssertionError if a rule of this name is there."""
     assert made.name not in RULES, f"function {made.name!r} has two rules"
     RULES[made.name] = made
 
@@ -139,7 +139,7 @@ def add(made: Rule) -> None:
 
 
 def exactly(arguments: Sequence[pa.DataType], result: pa.DataType, *, nullable: bool | None = None) -> Judge:
-    """Return a judge of functions that take these types; what Spark converts by itself is converted."""
+    """Return a judge for functions that take `arguments`, or types that Spark converts to them by itself."""
     wanted = tuple(arguments)
 
     def judge(given: Types) -> Signature | None:
@@ -150,7 +150,7 @@ def exactly(arguments: Sequence[pa.DataType], result: pa.DataType, *, nullable: 
 
 
 def either(*judges: Judge) -> Judge:
-    """Return a judge that asks several, and gives the first signature that one of them finds."""
+    """Return a judge that asks `judges` in turn, and returns the first signature; None if none has one."""
 
     def judge(given: Types) -> Signature | None:
         return next((found for one in judges if (found := one(given)) is not None), None)
@@ -159,10 +159,10 @@ def either(*judges: Judge) -> Judge:
 
 
 def converts_by_itself(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether a value is taken for one of another type without a cast in the program.
+    """Return whether Spark converts a value of type `given` to `wanted` without a cast in the program.
 
-    As Spark's ANSI mode: between numbers (what does not fit is an error of the row), between times, from all
-    but nested types to text, and from text to all but these.
+    As in ANSI mode: between numbers (a misfit is an error of its row), between times, from null, from all but
+    nested types and binary to text, and from text to all but nested types.
     """
     from headgate.relational.spark_types import is_numeric
 
@@ -185,10 +185,10 @@ def _is_time(kind: pa.DataType) -> bool:
 
 
 def constant_of(arguments: Sequence[Typed], place: int, what: str) -> pa.Scalar:
-    """Return the constant that stands at `place` of a call's arguments.
+    """Return the value of the argument at index `place` of a call, which must be a constant.
 
     Raises:
-        PlanError: it is none; the message calls it `what`.
+        PlanError: it is no constant; the message calls it `what`.
     """
     found = arguments[place]
     if not isinstance(found, Constant):

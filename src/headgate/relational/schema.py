@@ -26,7 +26,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The columns of a table. `event_time`: the column by which rows have their event time; None: none."""
+    """The columns of a table. `event_time`: name of the column with the rows' event time; None: none."""
 
     fields: tuple[Field, ...]
     event_time: str | None = None
@@ -43,7 +43,7 @@ class Schema:
         return [field.name for field in self.fields]
 
     def find(self, name: str) -> int | None:
-        """Return the place of a column; capitals do not count, as in Spark. None: there is none."""
+        """Return a column's index (case is ignored), None if there is none; PlanError if several match."""
         lower = name.lower()
         places = [place for place, field in enumerate(self.fields) if field.name.lower() == lower]
         exact = [place for place in places if self.fields[place].name == name]
@@ -53,7 +53,7 @@ class Schema:
         return found[0] if found else None
 
     def place(self, name: str) -> int:
-        """Return the place of a column; a PlanError names the nearest one if there is none."""
+        """Return a column's index as :meth:`find` does; PlanError, with the nearest name, if none."""
         found = self.find(name)
         if found is None:
             near = difflib.get_close_matches(name, self.names, 1, 0.0)
@@ -73,7 +73,7 @@ class Schema:
 
 
 def schema_of(arrow: pa.Schema, event_time: str | None = None) -> Schema:
-    """Return the columns as which batches of an Arrow schema are computed with.
+    """Return the columns of an Arrow schema, with the types to which they are converted for computing.
 
     Raises:
         PlanError: a column is of a type that has no meaning in Spark, such as `uint64`.

@@ -1,7 +1,7 @@
-"""What several expressions compute alike is computed once: the pass that finds it before they are run.
+"""The pass by which parts that several expressions have in common are computed once.
 
-Parts are alike when they are the same rule of the same parts: a rule gives the same for the same arguments.
-A function of the program is called as often as it is written, since it may do what it likes.
+Parts are alike when they are the same rule of the same parts: a rule gives the same for the same arguments. A
+function of the program is called as often as it is written, since it may do what it likes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CHEAP: Final = (Column, Constant, Member)
 
 
 def sharing(expressions: Sequence[Typed]) -> tuple[Typed, ...]:
-    """Return expressions with the same values, in which parts that they have in common are `Shared`."""
+    """Return equivalent expressions, in which each part that occurs more than once is a `Shared` one."""
     split = [_split_once(each) for each in expressions]
     parts = _Parts()
     for each in split:
@@ -76,9 +76,7 @@ def _key(expression: Typed, inner: list[int]) -> tuple[Any, ...]:
 
 
 def _split_once(expression: Typed) -> Typed:
-    """Return an expression in which texts are split, and a piece is taken, in two steps: the first is shared
-    by all pieces of a text.
-    """
+    """Return an expression whose `split_part` calls are two steps: a text is split once for all pieces."""
     found = with_inner(expression, tuple(_split_once(part) for part in expression.inner))
     if not isinstance(found, Apply) or found.function != "split_part" or found.tolerant:
         return found

@@ -15,7 +15,7 @@ LOCAL_TIMESTAMP: Final = pa.timestamp("us")
 """Date and time without a zone, as Spark's `timestamp_ntz`."""
 DURATION: Final = pa.duration("us")
 WINDOW: Final = pa.struct([pa.field("start", TIMESTAMP, False), pa.field("end", TIMESTAMP, False)])
-"""Type of the column `window`: where it begins, and where it ends, which is not in it."""
+"""Type of the column `window`: a struct of `start`, and of `end`, which lies outside the window."""
 
 NAMES: Final[dict[str, pa.DataType]] = {
     "boolean": pa.bool_(),
@@ -168,7 +168,7 @@ def is_numeric(kind: pa.DataType) -> bool:
 
 
 def normal_type(kind: pa.DataType) -> pa.DataType | None:
-    """Return the type as which columns of an Arrow type are computed with; None: there is none.
+    """Return the type to which columns of an Arrow type are converted for computing; None: there is none.
 
     Times become microseconds, dictionaries and large or view types their plain form; nothing is lost by it.
     """
@@ -235,15 +235,14 @@ def common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 
 def wider_decimal(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """Return the decimal type that holds the values of both, with at most 38 digits."""
+    """Return the decimal type that holds the values of both types, bounded as by :func:`bounded_decimal`."""
     scale = max(left.scale, right.scale)
     whole = max(left.precision - left.scale, right.precision - right.scale)
     return bounded_decimal(whole + scale, scale)
 
 
 def bounded_decimal(precision: int, scale: int) -> pa.DataType:
-    """Return a decimal type with Spark's limit of 38 digits: digits after the point are given up first,
-    but not below six.
+    """Return a decimal type of at most 38 digits; to fit, digits after the point go first, down to six.
 
     Example:
         >>> text_of(bounded_decimal(45, 12))
@@ -256,7 +255,7 @@ def bounded_decimal(precision: int, scale: int) -> pa.DataType:
 
 
 def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
-    """Return the type of a column for values of both types, as Spark's ANSI mode; None: there is none."""
+    """Return the type to which Spark's ANSI mode converts values of both types; None: there is none."""
     if left == right or pa.types.is_null(right):
         return left
     if pa.types.is_null(left):

@@ -25,4 +25,4 @@ PLACES: Final[Mapping[str, tuple[int, ...]]] = {
     "rpad": (2,),
     "translate": (1, 2),
 }
-"""Name of a function -> places of such arguments, from 0. `try_` forms have them in the same places."""
+"""Name of a function, without `try_` -> indices of its arguments, from 0, in which text means itself."""

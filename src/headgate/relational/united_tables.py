@@ -1,4 +1,4 @@
-"""Which columns two tables have as one: by their places or names, each as the type that both fit into."""
+"""Unions of two tables: columns are paired by place or name, each gets the type that both fit into."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headgate.relational.spark_types import common_type, text_of
 
 
 class Pair(NamedTuple):
-    """A column of the result: its name, and the columns of both tables that it is of; None: of one only."""
+    """A column of a union: its name, and its index in the left and right table; None: that table lacks it."""
 
     name: str
     left: int | None
@@ -23,10 +23,10 @@ class Pair(NamedTuple):
 
 
 def by_position(left: Schema, right: Schema) -> list[Pair]:
-    """Return the columns of a union by place, named as on the left.
+    """Return the columns of a union that pairs columns by position; names are those of the left table.
 
     Raises:
-        PlanError: there are not as many columns on the right.
+        PlanError: the tables have different numbers of columns.
     """
     if len(left) != len(right):
         raise PlanError(
@@ -56,7 +56,7 @@ def by_name(left: Schema, right: Schema, *, allow_missing: bool) -> list[Pair]:
 
 
 def united(left: Relation, right: Relation, pairs: list[Pair]) -> Union:
-    """Return the plan of a union. Event time stays if one column carries it on both sides.
+    """Return the plan of a union of `pairs` of columns. Event time stays if a pair carries it on both sides.
 
     Raises:
         PlanError: two columns have no type in common.

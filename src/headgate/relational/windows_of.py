@@ -13,7 +13,7 @@ Int64s = NDArray[np.int64]
 
 
 def windows_of(wanted: WindowsOf, times: Values, rows: int) -> pa.Array:
-    """Return the windows of each of `rows` timestamps as an array of structs; null for a null."""
+    """Return for each of `rows` timestamps the list of its windows, as `wanted` says; null for null."""
     if isinstance(times, pa.Scalar):
         times = pa.repeat(times, rows)
     missing = times.is_null().to_numpy(zero_copy_only=False)

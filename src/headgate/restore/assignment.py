@@ -41,7 +41,7 @@ Restored = list[tuple[int, int, list[OperatorSubtaskState]]]
 def assign_state(
     plan: PhysicalPlan, checkpoint: CheckpointMetadata, *, ignore_unclaimed: bool = False
 ) -> Restored:
-    """Return (vertex id, subtask, states) where there are any; UsageError as in :func:`check_compatible`."""
+    """Return (vertex id, subtask, its states) for subtasks that get any; raise as `check_compatible` does."""
     check_compatible(plan, checkpoint, ignore_unclaimed=ignore_unclaimed)
     _report(plan, checkpoint)
     restored: Restored = []
@@ -219,8 +219,8 @@ def share_operator(
 
     `old`: the stored state of each old subtask; `max_parallelism`: number of key groups. With `makes_time`
     the operator makes watermarks itself, so an old subtask without one had read nothing and does not count.
-    Else they come from upstream, and an old subtask that none had reached holds the new watermark back.
-    After a change of the parallelism a subtask begins at the least watermark, that of its first state; its
+    Else watermarks come from upstream, and an old subtask that none had reached holds the new one back. After
+    a change of the parallelism a subtask begins at the least watermark, which is in its first state; its
     keyed states say how far each of them had got.
     """
     held = _share_operator_state(old, parallelism)

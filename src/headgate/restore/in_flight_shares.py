@@ -33,9 +33,9 @@ Taken = list[list[InFlightShare]]
 def assign_in_flight(
     plan: PhysicalPlan, checkpoint: CheckpointMetadata
 ) -> list[tuple[VertexId, int, list[InFlightShare]]]:
-    """Return (vertex id, subtask, shares of streams) for every subtask that takes over any stream (what was
-    in flight on one channel), also an empty one, which only carries a watermark. Raises UsageError if `plan`
-    lacks a receiver of records, or would route them by another rule (by key or not, or to all).
+    """Return (vertex id, subtask, shares of streams) for every subtask that takes over any stream.
+    A stream is what was in flight on one channel; an empty one only carries a watermark. Raises UsageError if
+    `plan` lacks a receiver of records, or would route them by another rule (by key or not, or to all).
     """
     check_receivers(plan, checkpoint)
     nodes = _places(plan)
@@ -161,7 +161,7 @@ class _Planner:
         self._dealt = 0
 
     def share(self, place: _Place, link: Sequence[InFlightStream]) -> Taken:
-        """Return each subtask's shares of one link's streams to `place`; UsageError as `_check_link`."""
+        """Return each new subtask's shares of one link's streams to `place`; raise as `_check_link` does."""
         first = link[0]
         partitioner = self._partitioner(place, first.sender, first.tag)
         _check_link(place.node, partitioner, link)
@@ -223,8 +223,8 @@ class _Planner:
 
 
 def _check_link(node: Node, partitioner: Partitioner | None, link: Sequence[InFlightStream]) -> None:
-    """Raise a UsageError if records in flight were keyed and their receiver is not now, or the reverse, or if
-    each record would go to all subtasks now.
+    """Raise a UsageError if records in flight were keyed and their receiver is not now, or the reverse.
+    Also if each record would go to all subtasks now.
     """
     keyed = isinstance(node, KeyedProcessNode)
     for stream in link:

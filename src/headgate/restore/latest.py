@@ -25,10 +25,10 @@ def latest_point(
     gone_back: Collection[int] = (),
 ) -> RestorePoint | None:
     """Return the newest completed checkpoint in the log of `service`'s job, to restore; None: it has none.
-
     `disks` opens a storage by URI. Damaged metadata raise DamagedFileError. With `fell_back`, all files are
-    read, and an older checkpoint is taken for a damaged one, of which `fell_back` gets a sentence; the oldest
-    raises. `gone_back` are checkpoints skipped so before: never taken, as their output was written anew.
+    read, and a damaged checkpoint is replaced by an older one, about which `fell_back` gets a sentence; if
+    the oldest is damaged, that raises. `gone_back`: checkpoints skipped so before, never taken: their output
+    was written anew.
     """
     try:
         logged = service.completed()
@@ -47,7 +47,7 @@ def latest_point(
 def offered(
     error: DamagedFileError, point: RestorePoint, service: CheckpointService | None, disks: Disks
 ) -> HeadgateError:
-    """Return the error to report in place of `error` (damage in files of `point`): it says what to restore.
+    """Return the error to raise in place of `error` (damage in files of `point`): it says what to restore.
 
     To name an intact one, it reads older checkpoints' files. `service` is None if the job stores none.
     """

@@ -36,7 +36,7 @@ def stored_shapes(keyed: KeyedStateHandle) -> frozenset[Shape] | None:
 
 
 def other_type(what: str, wrong: Shape, declared: DeclaredKeys) -> str:
-    """Return the message for stored keys of the type `wrong`, which is not the declared one.
+    """Return the message for stored keys of the type `wrong`, where the program has `declared` another one.
 
     `what` is what holds them, such as "savepoint 3 of job 'visits' holds state of 'count'".
     """

@@ -1,4 +1,4 @@
-"""Former name of `headgate.common.process.logs`, kept for logging configurations that still name it."""
+"""Former name of `headgate.common.process.logs`, for old logging configurations; importing it warns."""
 
 import warnings
 

@@ -1,1 +1,1 @@
-"""Serializers: values to bytes and back. Stored bytes name some of these modules, which must not move."""
+"""Serializers: values to bytes and back. Stored snapshots name classes here by module: do not move them."""

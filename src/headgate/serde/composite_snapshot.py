@@ -123,8 +123,8 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
         """Read the outer serializer's own configuration.
 
         Args:
-            read_version: the outer version in which it was written.
-            in_: stands at what was written; more follows it, which must be left unread.
+            read_version: the version of the outer snapshot in which it was written.
+            in_: input at its first byte; the nested snapshots follow, which must be left unread.
         """
 
     def resolve_outer_schema_compatibility(self, old_snapshot: AnySnapshot) -> OuterSchemaCompatibility:
@@ -181,7 +181,7 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
         return self.create_outer_serializer([one.restore_serializer() for one in self._nested])
 
     def restore_serializer_for(self, new_serializer: TypeSerializer[T]) -> TypeSerializer[T]:
-        """Return an outer serializer to read old bytes for `new_serializer`, by parts if it has as many."""
+        """Return a serializer to read old bytes for `new_serializer`, part by part if it has as many."""
         new = new_serializer.snapshot()
         if type(new) is not type(self):
             return self.restore_serializer()

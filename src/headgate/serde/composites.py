@@ -98,7 +98,7 @@ class MapSerializer(TypeSerializer[dict[K, V]]):
 
 
 class _ContainerSnapshot(CompositeTypeSerializerSnapshot[T, S]):
-    """Base of list and map snapshots, which can also take over from a built-in serializer."""
+    """Base of list and map snapshots, which also judge what a built-in serializer of the container wrote."""
 
     kind: ClassVar[str]
     parts: ClassVar[tuple[str, ...]]

@@ -63,8 +63,8 @@ class DescribedSnapshot(TypeSerializerSnapshot[T]):
     A serializer that takes the place of a built-in one judges such a snapshot.
 
     Args:
-        description: what was written.
-        serializer: which has written it; None: one is made from the description when it is needed.
+        description: of the values' codec; None: the snapshot is about to be read.
+        serializer: that has this description; None: one is made of the description when it is needed.
 
     Attributes:
         description: kind, version and parameters, such as the names and kinds of fields.

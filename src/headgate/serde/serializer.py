@@ -208,9 +208,9 @@ class TypeSerializer(ABC, Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class TypeSerializerSchemaCompatibility(Generic[T]):
-    """What becomes of stored bytes under a new serializer: one of four verdicts.
+    """The verdict on stored bytes under a new serializer: as is, after migration, reconfigured, incompatible.
 
-    Made by the four class methods.
+    A snapshot's ``resolve_schema_compatibility()`` returns it; the four class methods make one.
 
     Attributes:
         verdict: the same in the terms of :mod:`headgate.serde.verdicts`, for messages.
@@ -336,21 +336,21 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
 
         Args:
             read_version: the version of the layout in which it was written.
-            in_: what was written.
+            in_: input with what was written, all of which must be read.
         """
 
     @abstractmethod
     def restore_serializer(self) -> TypeSerializer[T]:
-        """Return a serializer that reads, and would write, exactly the bytes that the snapshot is of."""
+        """Return a serializer that reads, and would write, exactly the bytes that this snapshot describes."""
 
     def resolve_schema_compatibility(self, old_snapshot: AnySnapshot) -> TypeSerializerSchemaCompatibility[T]:
-        """Return the verdict on reading bytes of `old_snapshot` by the new serializer, which has this one.
+        """Return the verdict on reading bytes of `old_snapshot` by this snapshot's serializer, the new one.
 
         Args:
             old_snapshot: of any class: the state may have had another serializer.
 
         Raises:
-            UsageError: neither snapshot's class judges.
+            UsageError: neither snapshot's class implements a judgement.
         """
         # The deprecated direction, for classes that were written for it.
         return old_snapshot.resolve_schema_compatibility_of(self.restore_serializer())

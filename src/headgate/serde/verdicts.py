@@ -19,21 +19,21 @@ class AsIs:
 
 @dataclass(frozen=True, slots=True)
 class Reconfigured:
-    """Verdict: the bytes mean the same although the description differs: nothing is converted."""
+    """Verdict: the description differs, as `changes` say, but the bytes mean the same: no conversion."""
 
     changes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AfterMigration:
-    """Verdict: the bytes are of an older shape: each value is converted when it is read."""
+    """Verdict: the bytes are of an older shape, as `changes` say; each value is converted when it is read."""
 
     changes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Incompatible:
-    """Verdict: the serializer must not read the bytes."""
+    """Verdict: the serializer must not read the bytes, for the reason `why`."""
 
     why: str
 
@@ -42,7 +42,7 @@ Compatibility = AsIs | Reconfigured | AfterMigration | Incompatible
 
 
 def combined(verdicts: Iterable[Compatibility]) -> Compatibility:
-    """Return the verdict on values by those on their parts: the worst, with the changes or first reason."""
+    """Return the worst of the verdicts on a value's parts, with all changes or the first refusal's reason."""
     found = list(verdicts)
     for verdict in found:
         if isinstance(verdict, Incompatible):

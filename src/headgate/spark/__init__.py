@@ -1,4 +1,4 @@
-"""Names for programs where Spark takes part: writers of epochs for ``to_spark()``, snapshots as DataFrames.
+"""Headgate's names for programs with Spark: epoch writers for ``to_spark()``, snapshots as DataFrames.
 
     import headgate as hg
 

@@ -1,4 +1,4 @@
 """Keyed and operator state: the contracts, the live backends of running subtasks, and the stored forms.
 
-Storages and their files are handed in by the caller.
+Nothing here opens a checkpoint storage: callers hand in objects that read and write its files.
 """

@@ -34,15 +34,15 @@ class StateHandle(Protocol):
 
     @property
     def immutable(self) -> bool:
-        """Whether the handle holds its key's value outside the table from `bind` to `store`: so for values
-        that cannot change in place, but not for lists, maps, nor states with a time to live.
+        """Whether values cannot change in place, so that :meth:`store` has to write the current one.
+        False for lists, maps and states with a time to live, which change in the table at once.
         """
 
     def bind(self, key: Hashable) -> None:
         """Make `key` the current key, whose value the user function reads and writes from now on."""
 
     def store(self) -> None:
-        """Put the current key's value into the table, if the handle holds it outside; else do nothing."""
+        """Write the current key's value to the table if the handle is `immutable`; else do nothing."""
 
 
 # -- files
@@ -54,29 +54,29 @@ class BlobReader(Protocol):
     size: int  # in bytes
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return `length` bytes from `offset`; fewer only where the blob ends."""
+        """Return `length` bytes from `offset`, fewer only where the blob ends; StorageError: not readable."""
 
 
 class StateFiles(Protocol):
-    """The storage of a checkpoint or savepoint, to which a snapshot is written; may raise StorageError."""
+    """Stores the bytes of one subtask's snapshot in a checkpoint or savepoint; failures are StorageErrors."""
 
     def write(self, uid: str, parts: Iterable[Part]) -> StoredHandle:
-        """Store `parts`, bytes of operator `uid`, iterated once; the handle may itself hold them, if few."""
+        """Store `parts`, end to end, for operator `uid`; return a handle, which may itself hold few bytes."""
 
     def write_sections(
         self, uid: str, sections: Sequence[Iterable[Part]], *, inline: bool
     ) -> list[StoredHandle]:
-        """Store several pieces of bytes of operator `uid` durably in one file, and return a handle for each.
+        """Store several sections of bytes of operator `uid` durably in one file; return a handle for each.
 
-        `sections`: the bytes of each piece, in parts; taken once and in order.
-        `inline`: whether all of it may be kept in the checkpoint's metadata when it is little.
+        `sections`: the bytes of each section, in parts that are taken once and in order. `inline`: whether
+        they may be kept in the checkpoint's metadata, in their handles, if all together are few bytes.
         """
 
     def share(self, handle: StoredHandle, root: str | None) -> bool:
-        """Let this snapshot refer to bytes of an earlier one; False: it may not, so the caller stores them.
+        """Note that this snapshot refers to bytes stored by an earlier one; return whether it may.
 
-        False for a savepoint, and for files of another job or storage, whose owner may delete them.
-        `root`: the storage that they were restored from; None: this attempt wrote them.
+        If not (in a savepoint; files of another job or storage, whose owner may delete them), the caller
+        stores them anew. `root`: URI of the storage they were restored from; None: this attempt wrote them.
         """
 
 
@@ -101,7 +101,7 @@ class StoredFiles(Protocol):
         """Return a reader of the RocksDB files and the blob of `keyed`, whose `native` must not be None."""
 
     def where(self, handle: StoredHandle) -> str:
-        """Return the name of a handle's file for messages."""
+        """Return how error messages name the file, or the metadata, that holds a handle's bytes."""
 
 
 class NativeState(BlobReader, Protocol):
@@ -111,10 +111,9 @@ class NativeState(BlobReader, Protocol):
     root: str  # URI of the storage that they are in
 
     def fetch(self, name: str, target: Path) -> None:
-        """Copy or hard-link the RocksDB file `name`, verified, to local `target`; never change that in place.
+        """Put RocksDB file `name`, verified, at the local path `target`, as a copy or as a hard link.
 
-        Raises:
-            StorageError: it is missing or damaged, or the local disk does not take it.
+        So the caller must not change it in place. StorageError: it is missing or damaged, or the disk fails.
         """
 
 
@@ -124,7 +123,7 @@ class NativeState(BlobReader, Protocol):
 class Entries(NamedTuple):
     """A batch of entries of one state in one key group: keys, and the value of each.
 
-    `size` is about how many bytes they take, or took, where they are stored; 0: not known.
+    The values of timers are their timestamps in ms. `size`: about how many stored bytes; 0: not known.
     """
 
     group: int
@@ -134,7 +133,7 @@ class Entries(NamedTuple):
 
 
 class NewSection(NamedTuple):
-    """A section to be written: one state, or one kind of timers; `encode` encodes a batch of its values."""
+    """One state or kind of timers for a StateWriter: name, type description, encoder of value batches."""
 
     name: str
     schema: Description
@@ -185,10 +184,10 @@ class PendingSnapshot(Protocol):
         """Store the state of operator `uid` in this backend's own form; release the snapshot in any case."""
 
     def store_with(self, new_writer: NewWriter) -> KeyedStateHandle:
-        """Store all state by another writer and release the snapshot; InternalError: it has changes only."""
+        """Store all state by a writer of `new_writer`, then release; InternalError: it has changes only."""
 
     def release(self) -> None:
-        """Release memory and local files of the snapshot; safe at any time, more than once, and unstored."""
+        """Release memory and local files of the snapshot, stored or not; safe at any time and repeatedly."""
 
 
 @dataclass(frozen=True)
@@ -301,12 +300,12 @@ class KeyedBackend(Protocol):
         """
 
     def migration_progress(self) -> list[MigrationProgress]:
-        """Return the progress for each state of which :meth:`settle` rewrites values of an older type."""
+        """Return the progress of each state whose values of an older type :meth:`settle` still rewrites."""
 
     def restore(self, stored: Iterable[Stored]) -> None:
         """Fill the empty backend with the entries of its key groups that any number of subtasks stored.
 
-        Every stored form of any backend may be among `stored`. A type that does not fit is a UsageError.
+        `stored` may hold every form of any backend. UsageError: a type does not fit; StorageError: damaged.
         """
 
     def close(self) -> None:
@@ -318,7 +317,7 @@ class StateTable(Protocol):
 
     @property
     def entries(self) -> Any:
-        """A mapping with a dict's `get`, `pop` and item assignment; may be another object after a batch."""
+        """The entries, with a dict's `get`, `pop` and item assignment; fetch it anew for each batch."""
 
     def own(self, key: Hashable) -> Any:
         """Return the value of `key`, which the caller may change in place, or MISSING if there is none."""

@@ -54,8 +54,8 @@ class HeapBackends:
 @dataclass
 class RocksBackends:
     """Makes backends that keep state in RocksDB on the local disk; one memory bound for all of the worker.
-
-    The bound does not count live values of the keys in use, nor timers in memory.
+    `memory_bytes` bounds block caches and write buffers, not live values of keys in use or timers in memory.
+    `local`: folder of the databases; `windows_bytes`: bytes of columnar windows that a subtask may buffer.
     """
 
     memory_bytes: int  # the bound: for all block caches and write buffers of the worker's RocksDB databases
@@ -70,7 +70,7 @@ class RocksBackends:
     def open(
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
     ) -> TableBackend:
-        """Return an empty backend in a new RocksDB database; the first call drops dead processes' folders."""
+        """Return an empty backend in a new RocksDB database; `groups`: the subtask's first and last group."""
         # Optional packages are loaded when they are used.
         from headgate.state.rocksdb.backend import RocksKeyedBackend
 
@@ -87,7 +87,7 @@ class RocksBackends:
         )
 
     def shared_memory(self) -> RocksMemory:
-        """Return the bound of all databases of the worker; the first call drops dead processes' folders."""
+        """Return the memory bound that the worker's databases share; first delete dead processes' folders."""
         from headgate.state.rocksdb.rocksdb_memory import RocksMemory
 
         if self._memory is None:
@@ -101,12 +101,12 @@ class RocksBackends:
         return Path(self.local or tempfile.gettempdir())
 
     def new_directory(self) -> Path:
-        """Make and return the folder of one database."""
+        """Make a new local folder for one database, named by host and process, and return its path."""
         return Path(tempfile.mkdtemp(prefix=own_prefix(), dir=self._local))
 
     def to_build_on(self) -> RocksBackends:
-        """Return a factory of backends that a changelog can be put around: like this one, but each map is
-        one entry, and timers are in memory only: a changelog tracks whole maps, and timers in memory.
+        """Return a factory like this one of backends that a changelog can be put around.
+        These keep each map as one entry and timers only in memory, as a changelog tracks changes of those.
         """
         return replace(self, timers_on_disk=False, map_entries=False)
 
@@ -143,7 +143,7 @@ def backends_for(
     eager_migration: bool = False,
     windows_bytes: int = WINDOWS_MEMORY.default,
 ) -> HeapBackends | RocksBackends:
-    """Return the factory of `kind`: "hashmap", or "rocksdb" with the other arguments; else ConfigError."""
+    """Return the backends of `kind` "hashmap", or "rocksdb" with the other arguments; else ConfigError."""
     if kind == HASHMAP:
         return HeapBackends()
     if kind != ROCKSDB:
@@ -157,7 +157,7 @@ def backends_for(
 
 
 def remove_abandoned(folder: Path) -> list[Path]:
-    """Delete state folders in `folder` named by this host and a dead pid, if possible; return the paths."""
+    """Delete the state folders in `folder` that dead processes of this host left; return their paths."""
     found: list[Path] = []
     for path in folder.glob("headgate-state-*"):
         match = _FOLDER.fullmatch(path.name)

@@ -1,4 +1,4 @@
-"""Opens a store of chunks of columns where keyed state is in RocksDB."""
+"""Opens the RocksDB store in which a columnar operator, such as a window's, keeps Arrow batches on disk."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 def chunk_store_of(
     backends: StateBackends | None, name: str, target: Target, groups: tuple[int, int], max_parallelism: int
 ) -> ChunkStore | None:
-    """Return an empty store for the state `name` of one subtask, or None: it is held in memory.
+    """Return an empty RocksDB store for a columnar state `name` of one subtask; None: it stays in memory.
 
-    With a changelog as well: chunks never change, so a log of changes is of no use. `groups`: first and last
-    key group of the subtask. The database is made when it is needed.
+    None unless `backends` are of RocksDB; a changelog around them is ignored, as chunks never change.
+    `groups`: first and last key group of the subtask. The database is made when it is first written to.
     """
     inner = backends.inner if isinstance(backends, ChangelogBackends) else backends
     if not isinstance(inner, RocksBackends):

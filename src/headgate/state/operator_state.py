@@ -57,7 +57,7 @@ class LiveListState(Generic[V]):
         return self._elements.copy()
 
     def update(self, values: Iterable[V]) -> None:
-        """Replace all elements."""
+        """Replace all elements by `values`."""
         self._elements = list(values)
 
     def clear(self) -> None:
@@ -89,7 +89,7 @@ class LiveBroadcastState(Subscripts[K, V]):
         return self._entries.get(key, default)
 
     def put(self, key: K, value: V) -> None:
-        """Set an entry."""
+        """Set the value under `key`."""
         self._entries[key] = value
 
     def remove(self, key: K) -> None:
@@ -184,7 +184,7 @@ class PendingOperatorState:
         self._states = states
 
     def store(self, write: Callable[[list[bytes]], StateHandle]) -> list[OperatorStateHandle]:
-        """Encode each state, store it with `write`, and return their handles; empty lists have none."""
+        """Store each state by `write(parts)`; return the handles. UsageError: a value is of another type."""
         return [
             OperatorStateHandle(one.name, one.mode, one.schema, write(one.parts()), one.count)
             for one in self._states
@@ -283,8 +283,8 @@ class OperatorStateBackend:
     def restore(self, parts: Iterable[tuple[OperatorStateHandle, bytes]]) -> None:
         """Fill the empty states with the stored elements and entries that were assigned to this subtask.
 
-        Args:
-            parts: of each assigned share its description and the complete blob, ordered by old subtask.
+        `parts`: the handle and the complete blob of each share, in the order of the old subtasks. UsageError:
+        the program does not declare such a state, or cannot read it; StorageError: a blob is damaged.
         """
         maps: set[str] = set()
         for stored, blob in parts:
@@ -298,13 +298,13 @@ class OperatorStateBackend:
             self._target(stored.name).restore(stored, blob)
 
     def verdict(self, stored: OperatorStateHandle) -> Compatibility:
-        """Return how a restore reads a stored state (UsageError: not at all); reconfigure as that would."""
+        """Return how a restore would read a stored state (UsageError: it cannot); reconfigure as it would."""
         target = self._target(stored.name)
         target.readers(stored)
         return target.verdict(stored)
 
     def snapshot_sync(self) -> PendingOperatorState:
-        """Fix the states at this moment; changes made afterwards, also in place, do not reach the copy."""
+        """Return a snapshot that later changes do not reach; UsageError: a value cannot be encoded."""
         copies = (target.at_snapshot() for target in self._targets.values())
         return PendingOperatorState([one for one in copies if one is not None])
 

@@ -40,7 +40,7 @@ class _Phase(enum.Enum):
 
 
 class StateSerializerProvider(Generic[T]):
-    """Decides which serializer reads a restored state, and which one writes it from now on."""
+    """Decides which serializer reads one restored state, and which one writes it from then on."""
 
     def __init__(
         self, state: str, previous: TypeSerializerSnapshot[T] | None, registered: TypeSerializer[T] | None
@@ -52,7 +52,7 @@ class StateSerializerProvider(Generic[T]):
 
     @classmethod
     def lazily_registered(cls, state: str, previous: TypeSerializerSnapshot[T]) -> StateSerializerProvider[T]:
-        """Make a provider of a stored snapshot; :meth:`register_new_serializer` adds the program's later."""
+        """Make a provider for a stored snapshot; :meth:`register_new_serializer` adds the program's later."""
         return cls(state, previous, None)
 
     @classmethod
@@ -61,7 +61,7 @@ class StateSerializerProvider(Generic[T]):
         return cls(state, None, registered)
 
     def register_new_serializer(self, new: TypeSerializer[T]) -> TypeSerializerSchemaCompatibility[T]:
-        """Take the program's serializer `new`, once; judge whether it can read what the stored one wrote."""
+        """Take the program's serializer, once (else InternalError); return whether it reads stored values."""
         if self._registered is not None or self._previous is None:
             raise InternalError(f"{self._state} has a registered serializer already; please report this")
         self._registered = new
@@ -70,9 +70,9 @@ class StateSerializerProvider(Generic[T]):
     def set_previous_serializer_snapshot(
         self, previous: TypeSerializerSnapshot[T], writer: str = UNNAMED
     ) -> TypeSerializerSchemaCompatibility[T]:
-        """Take a stored serializer's snapshot, once; judge whether the program's can read what it wrote.
+        """Take the snapshot of the serializer that wrote the state, once (else InternalError).
 
-        `writer`: how messages call the stored serializer.
+        Return whether the program's serializer reads its values. `writer`: the stored one's name in errors.
         """
         if self._previous is not None or self._registered is None:
             raise InternalError(f"{self._state} has a restored snapshot already; please report this")
@@ -80,13 +80,13 @@ class StateSerializerProvider(Generic[T]):
         return self._judge(previous, self._registered, writer)
 
     def current_serializer(self) -> TypeSerializer[T]:
-        """Return the serializer that writes the state from now on; UsageError: none fits the stored one."""
+        """Return the serializer that writes the state from now on; UsageError: it was judged incompatible."""
         if self._phase is _Phase.REFUSED:
             raise UsageError(f"{self._state} cannot be accessed: {self._why}")
         return self.previous_serializer() if self._registered is None else self._registered
 
     def previous_serializer(self) -> TypeSerializer[T]:
-        """Return a serializer that reads the stored bytes, as the program's type if it is known and fits."""
+        """Return a serializer that reads stored bytes (as the program's type, if known and compatible)."""
         if self._previous is None:
             raise InternalError(f"nothing was restored into {self._state}; please report this")
         if self._restored is None:

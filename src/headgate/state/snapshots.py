@@ -18,7 +18,7 @@ class Inline(msgspec.Struct, frozen=True, tag="inline"):
 
 
 class FileRange(msgspec.Struct, frozen=True, tag="file"):
-    """The place of stored bytes in a checkpoint's data file, with their checksum."""
+    """The place of stored bytes: a data file, relative to the storage root, range in it, and checksum."""
 
     file: str  # name relative to the storage root
     offset: int
@@ -35,14 +35,14 @@ def size_of(handle: StateHandle) -> int:
 
 
 def place_of(handle: StateHandle) -> str:
-    """Return how errors name the place of a handle's bytes: file and offset, or the metadata."""
+    """Return how errors name the place of a handle's bytes: byte range and file, or the metadata."""
     if isinstance(handle, Inline):
         return f"{len(handle.data)} bytes in the metadata"
     return f"bytes {handle.offset} to {handle.offset + handle.length} of {handle.file}"
 
 
 class NativeFiles(msgspec.Struct, frozen=True):
-    """A subtask's keyed state as its backend's own files (RocksDB's); some may be an earlier checkpoint's."""
+    """A subtask's keyed state as RocksDB's own files, by name; some may belong to an earlier checkpoint."""
 
     backend: str  # name of the backend in the configuration
     files: dict[str, StateHandle]  # by name in the backend's own folder
@@ -89,7 +89,7 @@ class KeyedStateHandle(msgspec.Struct, frozen=True):
 
 
 class OperatorStateHandle(msgspec.Struct, frozen=True):
-    """The place of one operator state that a subtask stored: a list's elements, a broadcast map's entries."""
+    """A subtask's stored operator state, redistributed by `mode`; elements `first` to before `stop` count."""
 
     name: str
     mode: str  # how it is redistributed when the parallelism changes: "split", "union" or "broadcast"
@@ -121,7 +121,7 @@ class OperatorSubtaskState(msgspec.Struct, frozen=True):
         return [*keyed, *(state.handle for state in self.operator_state)]
 
     def size(self) -> int:
-        """Return how many bytes keyed and operator state take, those in earlier checkpoints' files too."""
+        """Return how many bytes keyed and operator state take, with those in earlier checkpoints' files."""
         keyed = 0 if self.keyed is None else self.keyed.size
         return keyed + sum(size_of(state.handle) for state in self.operator_state)
 
@@ -168,7 +168,7 @@ class InFlightStream(msgspec.Struct, frozen=True):
 
 
 class InFlightShare(msgspec.Struct, frozen=True):
-    """The part of a stream in flight that a subtask of the restored job takes over: key groups or batches."""
+    """A stream in flight and the part that a restored subtask takes: key groups, or every `of`-th batch."""
 
     stream: InFlightStream
     first_group: int | None = None
@@ -206,7 +206,7 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True):
 
 
 class SnapshotFork(msgspec.Struct, frozen=True):
-    """A snapshot from which a job was started, by who took it; sinks get it as `api.sink.Fork`."""
+    """A snapshot from which a job was started, identified by the job, generation and attempt that took it."""
 
     job: str  # id of the job that took it
     generation: int  # of that job's master

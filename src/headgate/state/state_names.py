@@ -13,12 +13,12 @@ _REMOVED: Final = "-"
 
 
 def is_stamps(name: str) -> bool:
-    """Return whether `name` marks last-access times, which a program without a time to live skips."""
+    """Return whether `name` is of a hidden state that holds the last-access times of one with a TTL."""
     return STAMPS in name
 
 
 def removed(name: str) -> str:
-    """Return the name of the changelog's section that lists the removed entries of a state."""
+    """Return the name of the section in a changelog's segment that lists the removed entries of a state."""
     return _REMOVED + name
 
 
@@ -38,7 +38,7 @@ class Claims:
         self.skipped: set[str] = set()  # without last-access times
 
     def claims(self, name: str) -> bool:
-        """Return whether section `name` is of a declared state or timers; else note it in `skipped`."""
+        """Return whether stored section `name` is to be restored; else note its state in `skipped`."""
         state = changed_name(name) or name
         if state in self._declared:
             return True

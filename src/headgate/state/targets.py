@@ -36,10 +36,10 @@ class Target(NamedTuple):
 
 
 class DeclaredSerializer(TypeSerializer[V]):
-    """A stand-in for a serializer that the program gave: a restore may reconfigure the serializer behind it.
+    """Forwards to a serializer that the program gave, which a restore may replace by a reconfigured one.
 
-    Backends hold it from their first moment, before anything of a checkpoint is known. `current` writes the
-    state from now on.
+    Backends hold it from the start, before any checkpoint is known. `current` is the serializer in use;
+    `on_change` is called after a restore has replaced it.
     """
 
     def __init__(self, state: str, serializer: TypeSerializer[V]) -> None:
@@ -53,37 +53,37 @@ class DeclaredSerializer(TypeSerializer[V]):
         self.name, self.immutable = serializer.name, serializer.immutable
 
     def encode(self, value: V) -> bytes:
-        """Encode a value with the current serializer."""
+        """Return the bytes of one value, as the current serializer encodes it."""
         return self.current.encode(value)
 
     def decode(self, data: bytes) -> V:
-        """Decode a value with the current serializer."""
+        """Return the value of bytes that :meth:`encode` made, as the current serializer decodes it."""
         return self.current.decode(data)
 
     def encode_many(self, values: Sequence[V]) -> bytes:
-        """Encode values with the current serializer."""
+        """Return the bytes of a batch of values, unchecked, as the current serializer encodes it."""
         return self.current.encode_many(values)
 
     def decode_many(self, data: Buffer, count: int) -> list[V]:
-        """Decode values with the current serializer."""
+        """Return the `count` values of a batch that the current serializer encoded."""
         return self.current.decode_many(data, count)
 
     def encode_checked(self, values: Sequence[V]) -> bytes:
-        """Encode and check values with the current serializer."""
+        """Return the bytes of a batch after decoding them once; UsageError if a value is of another type."""
         return self.current.encode_checked(values)
 
     def copy(self, value: V) -> V:
-        """Copy a value with the current serializer."""
+        """Return a copy that changes in place do not reach; the value itself if it is immutable."""
         return self.current.copy(value)
 
     def snapshot(self) -> TypeSerializerSnapshot[V]:
-        """Return the current serializer's snapshot."""
+        """Return the snapshot of the current serializer, which checkpoints store to describe the values."""
         return self.current.snapshot()
 
     def reader_of(self, stored: Description) -> Reader:
-        """Return a function that reads batches written by a stored serializer; it may reconfigure this one.
+        """Return a function, of a batch and its count, that decodes what the serializer `stored` wrote.
 
-        An incompatible one is a UsageError that names both serializers and the reason.
+        This may reconfigure `current`. UsageError, with both names and the reason, if it is incompatible.
         """
         for known, reader in self._readers:
             if known == stored:
@@ -103,7 +103,7 @@ class DeclaredSerializer(TypeSerializer[V]):
 
 
 def target_of(descriptor: StateDescriptor) -> Target:
-    """Return a declared state's description in a checkpoint, and the serializer of its value per key."""
+    """Return the stored description and value serializer of a declared state; UsageError: a type has none."""
     what = f"state {descriptor.name!r}"
     if descriptor.kind not in _HINTS:
         raise UsageError(f"{what} has kind {descriptor.kind!r}; expected one of {', '.join(_HINTS)}")
@@ -129,14 +129,14 @@ def timers_target() -> Target:
 
 
 def stored_reader(stored: Description, serializer: TypeSerializer[Any]) -> Reader:
-    """Return a reader of batches of type `stored` for `serializer`, maybe reconfigured; UsageError: none."""
+    """Return a function that decodes batches of type `stored` for `serializer`; UsageError: incompatible."""
     if isinstance(serializer, DeclaredSerializer):
         return serializer.reader_of(stored)
     return reader_for(stored, serializer)
 
 
 def map_key_serializer(serializer: TypeSerializer[Any]) -> TypeSerializer[Any] | None:
-    """Return the serializer of a map state's own keys; None if keys and values have built-in serializers."""
+    """Return the serializer of a map state's own keys if the program gave serializers for it; else None."""
     declared = serializer.current if isinstance(serializer, DeclaredSerializer) else None
     return declared.key if isinstance(declared, MapSerializer) else None
 

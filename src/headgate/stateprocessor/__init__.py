@@ -1,4 +1,4 @@
 """Snapshots as DataFrames of Spark, and savepoints made from DataFrames.
 
-Stored state is read by `state/stored`; no job runs here.
+Stored state is read by way of `state/stored`. Nothing here runs or changes a job.
 """

@@ -57,7 +57,7 @@ class Sample:
 
 @dataclass(slots=True)
 class StateDifference:
-    """How one state of one operator, or its timers of one time domain, differs between two snapshots."""
+    """The keys (or timers) of an operator's state, counted by how two snapshots differ in them; samples."""
 
     uid: str
     state: str
@@ -71,7 +71,7 @@ class StateDifference:
 
     @property
     def differs(self) -> bool:
-        """Whether the snapshots differ in this state or its type, or its values could not be compared."""
+        """Whether the snapshots differ in this state or its type, or values could not be compared."""
         changes = self.changed or self.added or self.removed or self.unread
         return bool(changes) or self.types[0] != self.types[1]
 
@@ -79,7 +79,7 @@ class StateDifference:
 def compare(
     before: str, after: str, only: str | None = None, samples: int = SAMPLES, options: Sequence[str] = ()
 ) -> list[StateDifference]:
-    """Return the comparison of each keyed state of two snapshots, also of states that are the same.
+    """Return the comparison of each keyed state, and kind of timers, of two snapshots; equal ones as well.
 
     `before` and `after` are their URIs; `only` is "uid" or "uid/state" (UsageError if neither has it), None:
     all. `samples`: keys kept of a state for each kind of change; `options`: ``key=value`` storage settings.

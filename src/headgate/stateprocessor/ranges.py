@@ -49,7 +49,7 @@ def quoted(name: str) -> str:
 
 
 def with_key_group(frame: DataFrame, keys: Sequence[str], max_parallelism: int) -> DataFrame:
-    """Return the DataFrame with a row's key group as column :data:`GROUP`, meaningless for null and NaN."""
+    """Return the DataFrame with the key group of columns `keys` as :data:`GROUP`; wrong for null and NaN."""
     hashes = [_hash(frame, name) for name in keys]
     total = hashes[0]
     if len(hashes) > 1:

@@ -118,13 +118,13 @@ def _session(config: Config) -> SparkSession:
 
 
 class SparkEngine:
-    """Rewrites keyed state in tasks of Spark; implements `offline.rewriting.KeyedEngine`."""
+    """The engine that rewrites a snapshot's keyed state for `headgate savepoint migrate` in Spark's tasks."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
     def rewritten(self, work: KeyedWork) -> KeyedWritten:
-        """Write keyed state anew in Spark's tasks, remove failed attempts' files; return handles, count."""
+        """Rewrite keyed state in Spark's tasks; return handles, entry count. OperatingError: Spark failed."""
         shipped = _Shipped(work, storage_settings_in_use(), f"-{secrets.token_hex(4)}")
         handles = list[KeyedStateHandle]()
         try:
@@ -283,5 +283,5 @@ class _Watched:
         return self._values.codec(section)
 
     def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
-        """Return the targets by which RocksDB's files are read, by state, as the migration's codecs say."""
+        """Return state -> target to read RocksDB's files by, as the migration's codecs give it."""
         return self._values.targets(stored)

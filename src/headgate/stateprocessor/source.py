@@ -60,7 +60,7 @@ class SavepointSource(spark_source.DataSource):
 
     @property
     def reading(self) -> Reading:
-        """The plan of the read, made once: it travels with the source to where Spark plans the query."""
+        """The plan of the read, made once from the options; Spark pickles it with the source."""
         if self._found is None:
             # Spark makes the keys of options lower-case, as all of ours are.
             self._found = reading_of(self._request)
@@ -72,7 +72,7 @@ class SavepointSource(spark_source.DataSource):
 
     @override
     def schema(self) -> StructType:
-        """Return the columns in Spark's types for Parquet; UsageError if the options are wrong."""
+        """Return the DataFrame's schema: option `columns`, or all of the state; UsageError: wrong options."""
         columns = self.reading.columns
         names = chosen(columns.names, self._request.columns)
         return _struct(pa.schema([columns.field(name) for name in names]))
@@ -102,14 +102,14 @@ def _struct(columns: pa.Schema) -> StructType:
 
 
 class SavepointPartition(spark_source.InputPartition):
-    """The piece of a read that one Spark task does, as Spark passes it on."""
+    """Spark's partition of a read: wraps the :class:`Piece` that one Spark task reads."""
 
     def __init__(self, piece: Piece) -> None:
         self.piece = piece
 
 
 class SavepointReader(spark_source.DataSourceReader):
-    """Reads some columns of a snapshot's state in Spark's tasks."""
+    """Reads the columns `names` of a planned read of a snapshot's state, by partitions, in Spark's tasks."""
 
     def __init__(self, reading: Reading, names: Sequence[str]) -> None:
         self._reading, self._names = reading, list(names)
@@ -117,14 +117,14 @@ class SavepointReader(spark_source.DataSourceReader):
 
     @override
     def partitions(self) -> list[spark_source.InputPartition]:
-        """Return the partitions that can be read in parallel: files, row groups, key groups."""
+        """Return the partitions to read in parallel, each of some row groups or key groups of a subtask."""
         columns = spark_schema(self._reading.columns)
         groups = wanted_groups(self._conditions, columns, self._reading.max_parallelism)
         return [SavepointPartition(piece) for piece in self._reading.pieces(groups)]
 
     @override
     def read(self, partition: spark_source.InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one partition as record batches."""
+        """Yield the rows of one partition as record batches, less those that pushed filters exclude."""
         if not isinstance(partition, SavepointPartition):
             return  # Spark's stand-in where there is nothing to read
         convert, made = None, None

@@ -27,9 +27,9 @@ _CAUSE: Final = "Caused by: "
 
 
 class ReportedError(TypedDict):
-    """The columns of an error of Headgate's in a row: its class and its message.
+    """Columns by which a row that a Spark task returns reports a HeadgateError: class name and message.
 
-    Spark would show an exception as pages of text, after it tried the task several times.
+    An exception instead would be tried again several times, and shown by Spark as pages of text.
     """
 
     error: NotRequired[str | None]
@@ -53,17 +53,17 @@ class RowFormat:
         self._schema = pa.schema([(name, _ARROW_TYPES[kind]) for name, kind in fields])
 
     def batch(self, rows: Iterable[ReportedError]) -> pa.RecordBatch:
-        """Return rows as a batch; columns that a row lacks are null."""
+        """Return rows (dicts) as an Arrow batch; columns that a row lacks are null."""
         return pa.RecordBatch.from_pylist(list(rows), schema=self._schema)
 
     def error(self, error: HeadgateError, where: str = "", **columns: int | str) -> pa.RecordBatch:
-        """Return a batch of one row that reports an error; `where` begins the text; `columns`: more cells."""
+        """Return a batch of one row that reports `error`; `where` begins its text; `columns`: other cells."""
         row = {**columns, "error": type(error).__name__, "text": f"{where}{error}"}
         return pa.RecordBatch.from_pylist([row], schema=self._schema)
 
 
 def raise_reported(row: ReportedError) -> None:
-    """Raise the error that a row reports, if any."""
+    """Raise the HeadgateError that a row reports, of the class that it names; do nothing if it has none."""
     name = row.get("error")
     if name is not None:
         kind: type[HeadgateError] = getattr(errors, name, HeadgateError)

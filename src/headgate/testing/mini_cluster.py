@@ -48,7 +48,7 @@ class MiniCluster:
         self._listener, self._slots = listener or JobListener(), slots
 
     def execute(self, job: JobSpec) -> JobResult:
-        """Run a job to its end with workers as threads of this process; UsageError if it needs more slots."""
+        """Run a job to its end with threads as workers; UsageError for too few slots, or the job's error."""
         require_slots(job, self._slots, "mini cluster")
 
         def gang(context: GangContext) -> _ThreadGang:

@@ -35,9 +35,8 @@ _LEAVE_S: Final = 10.0
 class ProcessCluster:
     """An executor whose workers are processes that it starts on this machine.
 
-    They are fresh interpreters: nothing of the program that runs the job is run again in them, so a script
-    needs no ``if __name__ == "__main__"``. They find Headgate and the modules on this process's import path.
-    What user code writes to its standard output or error appears on this process's standard error.
+    They are fresh interpreters that do not run the program again, so a script needs no ``__main__`` guard.
+    They find Headgate and all on this process's import path; their output appears on its standard error.
 
     Args:
         listener: called with the events of each job: deployments, checkpoints, failures, its end.
@@ -60,6 +59,7 @@ class ProcessCluster:
 
         Raises:
             UsageError: the job needs more workers than the cluster has slots.
+            HeadgateError: the job failed for good, such as by UserFunctionError, or was cancelled.
         """
         require_slots(job, self._slots, "process cluster")
         with ExitStack() as scope:

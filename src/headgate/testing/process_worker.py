@@ -47,7 +47,7 @@ class Order(msgspec.Struct, frozen=True):
 
 
 def main() -> None:
-    """Read the order on the standard input, run the worker that it describes, and report its end."""
+    """Run the worker of the order read on standard input, report its end; exit with 70 if it raised."""
     with _take_standard_input() as connection:
         order = msgpack_decoder(Order).decode(_everything(connection))
         limit_threads()

@@ -83,8 +83,7 @@ def simulate(
         config: options; every duration is virtual. The defaults are short.
         expected: uid of a collecting sink -> its records, in any order; by default what the job gives
             when it runs undisturbed with parallelism 1.
-        faults: whether anything goes wrong; otherwise only the order changes, and the options below have no
-            effect.
+        faults: whether anything goes wrong; if not, only the order changes, and `drivers` and below are moot.
         drivers: whether that includes the driver: it dies, stands still, or another one is started.
         requests: whether checkpoints and savepoints are asked for at random moments, and the job is stopped
             or cancelled and started again from its savepoint or last checkpoint.
@@ -93,6 +92,7 @@ def simulate(
 
     Raises:
         SimulationError: a seed broke one of these promises.
+        PlanError: `build` called ``execute()``, or the job cannot run as it is written.
 
     Example:
         >>> def build(env):

@@ -112,7 +112,7 @@ class TestSource(Source[T]):
 
 
 class TestEnumerator(SplitEnumerator):
-    """Assigns one list per request; its checkpointed state is the numbers of lists not yet assigned."""
+    """Enumerator of a TestSource: assigns one list per request; its state: the lists not yet assigned."""
 
     __test__ = False
 
@@ -129,7 +129,7 @@ class TestEnumerator(SplitEnumerator):
 
 
 class TestReader(SourceReader[T]):
-    """Reads lists and does what markers say; a split's position is the index of its next entry."""
+    """Reader of a TestSource: reads lists and obeys markers; a position is the index of the next entry."""
 
     __test__ = False
 

@@ -10,7 +10,7 @@ from headgate.common.errors import UsageError
 from headgate.common.process.children import at_exit
 
 Hook = Callable[[], Any]
-"""Called without arguments; what it gives is dropped."""
+"""A function that is called without arguments; its result is ignored."""
 
 
 class HookOwner(Protocol):
@@ -39,7 +39,7 @@ def ask_for_owner(owner: Callable[[], HookOwner | None]) -> None:
 
 
 def register(name: str, hook: Hook) -> None:
-    """Register a hook, called when the caller's namespace closes, or at exit; of a name the first counts."""
+    """Have `hook` called when the caller's namespace closes, or at exit, once per name; late: UsageError."""
     owner = None if _owner is None else _owner()
     if owner is None:
         with _lock:

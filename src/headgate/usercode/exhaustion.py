@@ -25,7 +25,7 @@ DEPTH_MAX: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class LoaderBounds:
-    """Limits on what a process may keep in memory of isolated namespaces that have closed."""
+    """Limits on how many closed namespaces stay in memory, and by how many bytes the process has grown."""
 
     loaders: int = LEAKED_LOADERS_MAX  # namespaces that are still in memory after their grace period
     bytes: int = LEAKED_BYTES_MAX  # by which loading has grown the process, beyond what open namespaces need
@@ -112,7 +112,7 @@ def end_process(why: str, leave: Callable[[int], None] = os._exit) -> None:
 def on_load_failure(
     error: BaseException, loader: str, fatal: bool, leave: Callable[[int], None] = os._exit
 ) -> UserCodeLoadError | None:
-    """Return the error to raise if loading for a job ran out of memory (`fatal`: exit); None: it did not."""
+    """Return the error to raise if `error` means that memory ran out (`fatal`: exit by `leave`), or None."""
     if not is_exhaustion(error):
         return None
     why = f"memory ran out while user code loader {loader!r} loaded a module: {error}"

@@ -49,7 +49,7 @@ ANSWER: Final = "headgate-usercode: "
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One folder on a job's module search path."""
+    """One folder on a job's module search path, and the path by which the user knows it (`shown`)."""
 
     folder: Path
     shown: str  # what the user calls it
@@ -68,7 +68,7 @@ class ModuleExplained:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The answer to `headgate usercode`: copies of modules, places of native packages, warnings."""
+    """The answer to `headgate usercode`: which copies modules are of, where native packages run, warnings."""
 
     modules: tuple[ModuleExplained, ...]
     placements: tuple[Placement, ...]
@@ -110,8 +110,8 @@ def _placed(placement: Placement) -> dict[str, Json]:
 class _View:
     """Looks up which copy of a module a job's code would get, without opening an isolated namespace.
 
-    `identical` are the top-level modules of native packages that are the framework's; `linked` those for
-    which workers of the job's own have its copy in the framework's place.
+    `layered`: entries of `path` that go into the dependency layer; `identical`: top-level modules of native
+    packages that are the framework's; `linked`: modules that the job's own workers replace by its copies.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class _View:
 def explain(
     names: Sequence[str], path: Sequence[Entry], settings: UserCodeSettings, alone: bool = False
 ) -> Explanation:
-    """Return which copy each of `names` means for a job with this path, and why; `alone`: no namespaces."""
+    """Return which copy each module of `names` means in a job with this path; `alone`: without namespaces."""
     mode = without_namespaces(settings.native_modules) if alone else settings.native_modules
     job_packages = installed_in(str(one.folder) for one in path)
     native = any(one.is_native for one in job_packages.values())
@@ -196,7 +196,7 @@ def _with_native(
 
 
 def entries(program: Path, others: Sequence[Path], wheels: Sequence[Path], scratch: Path) -> Iterator[Entry]:
-    """Yield a job's path: its program's folder, `others`, `wheels`; archives are unpacked in `scratch`."""
+    """Yield a job's path: the folder of `program` (a file, else UsageError), `others`, `wheels`, unpacked."""
     if not program.is_file():
         raise UsageError(f"there is no program {str(program)!r}; give the path of a Python file")
     yield Entry(program.resolve().parent, str(program.resolve().parent))
@@ -212,7 +212,7 @@ def entries(program: Path, others: Sequence[Path], wheels: Sequence[Path], scrat
 
 
 def without_namespaces(mode: NativeModules) -> NativeModules:
-    """Return the mode where there are no namespaces: AUTO and IN_PROCESS become PROCESS, others stay."""
+    """Return the mode to use without namespaces: PROCESS instead of AUTO and IN_PROCESS, else `mode`."""
     return NativeModules.PROCESS if mode in (NativeModules.AUTO, NativeModules.IN_PROCESS) else mode
 
 
@@ -236,7 +236,7 @@ class Question(TypedDict):
 
 
 def answer(asked: Question) -> dict[str, Json]:
-    """Return the explanation as plain values for JSON; for a process of its own, as it changes `sys`."""
+    """Return the explanation asked for, as JSON values; call it in a child process, as it changes `sys`."""
     texts = dict(asked["settings"])
     chosen = texts.pop(USER_CODE_APART.key, Isolation.AUTO.value)
     settings = UserCodeSettings.from_texts(texts)
@@ -265,7 +265,7 @@ def _why_isolated(asked: Question, chosen: str) -> str | None:
 
 
 def child_main() -> None:
-    """Read a request from standard input; write the answer or refusal as one line: main of the child."""
+    """Read a :class:`Question` on standard input, write answer or refusal as a line: main of the child."""
     result: dict[str, Json]
     try:
         result = {"explanation": answer(json.load(sys.stdin))}

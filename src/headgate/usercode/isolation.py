@@ -1,8 +1,8 @@
 """Decides whether a program is isolated: whether its modules get a namespace, or a process, of their own.
 
-Most programs need none: in the plain interpreter they import the same copies. This file decides, before the
-program is loaded, and it is all of `usercode` that is loaded for a plain program on one machine. The table is
-in decision 0204.
+Most programs need no isolation: in the plain interpreter they import the same copies. This file decides that
+before the program is loaded, and is all of `usercode` that is loaded for a plain program on one machine. The
+table is in decision 0204.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ FRAMEWORK_MODULES: Final = frozenset([
 def why_isolated(program: Path, config: Config, shared: bool) -> str | None:
     """Return the reason to isolate a program's modules, None if it runs as under plain Python.
 
-    `config` is that of the command line, as what a program sets itself comes too late; `shared` tells that
-    this process has run, or runs, another program.
+    `config` is that of the command line, as what a program sets itself comes too late; `shared`: this process
+    runs, or has run, another program. ConfigError if isolation is off and the program brings packages.
     """
     asked = config.get(USER_CODE_APART)
     brings = [USER_CODE_PATH.key] if config.get(USER_CODE_PATH) else []
@@ -59,7 +59,7 @@ def why_isolated(program: Path, config: Config, shared: bool) -> str | None:
 
 
 def taken_names(folder: Path, path: Sequence[str] | None = None) -> Iterator[str]:
-    """Yield names in a program's folder that others have: loaded, on `path` (None: sys.path) or Headgate's.
+    """Yield names of modules in `folder` that others have: loaded, on `path` (None: sys.path) or Headgate's.
 
     Example:
         >>> import tempfile

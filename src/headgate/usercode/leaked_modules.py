@@ -36,7 +36,7 @@ class _Left:
 
 
 class LeakedModules:
-    """Counts the modules of closed isolated namespaces that are still in memory."""
+    """Counts modules of closed namespaces still in memory; logs those that stay over `release_s` seconds."""
 
     def __init__(self, clock: Callable[[], float] = clock.monotonic) -> None:
         self.release_s = 0.0  # grace period after a namespace's end: its running code may end by itself
@@ -50,11 +50,11 @@ class LeakedModules:
         return sum(one.modules() for one in self._left)
 
     def opening(self, namespace: Namespace) -> None:
-        """Record the process's size before a namespace loads modules, to which later growth is attributed."""
+        """Record the process's memory before a namespace loads modules: later growth counts as its own."""
         self._opened[namespace.name] = _Left(namespace.tokens, resident_bytes())
 
     def ended(self, report: LeakReport) -> None:
-        """Record that a worker's namespace closed; warn, then or later, if modules stay after `release_s`."""
+        """Record by its `report` that a worker's namespace closed; warn if modules stay for `release_s` s."""
         before = self._opened.pop(report.namespace, None)
         if before is None or not before.modules():
             if report.leaked:

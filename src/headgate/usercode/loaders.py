@@ -53,7 +53,7 @@ class _Held:
 
 
 class UserCodeLoaders:
-    """The open isolated namespaces, one per job; closing one waits `join_s` s for threads, reports leaks."""
+    """The open isolated namespaces, one per job; closing one waits `join_s` s for threads, calls `report`."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class UserCodeLoaders:
 
 
 def release_namespace(namespace: Namespace, library: StandardLibrary, join_s: float = 0.0) -> None:
-    """Close a namespace: call its hooks, wait up to `join_s` s for all its threads, then `purge` it."""
+    """Close a namespace: call its hooks, wait up to `join_s` s for all its threads, undo its patches."""
     for name, hook in namespace.release_hooks.items():
         try:
             namespace.call(hook)

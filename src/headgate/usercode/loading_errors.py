@@ -20,11 +20,11 @@ class ClosedUserCodeLoaderError(RuntimeError):
 
 
 class NativeModuleConflictError(ImportError):
-    """A job's package with compiled parts cannot be used in this process: it has another copy, or is full."""
+    """A package with compiled parts cannot be loaded: this process has loaded another copy, or is full."""
 
 
 class ForeignObjectError(UsageError):
-    """An object of one copy of a package was about to reach code that uses another copy."""
+    """An object of a class from one copy of a package was about to reach code that uses another copy."""
 
 
 class DifferentUserCodeError(UsageError):
@@ -32,4 +32,4 @@ class DifferentUserCodeError(UsageError):
 
 
 class NoIsolationError(OperatingError):
-    """This interpreter is not one that can isolate modules within one process."""
+    """This Python interpreter cannot isolate a program's modules from others within one process."""

@@ -69,7 +69,7 @@ class ProgramCode(NamespaceCode):
 
 
 def running_code() -> IsolatedCode | None:
-    """Return the code of the isolated program that calls this, or started the thread; None without one."""
+    """Return the isolated program's code that calls this, or that started the calling thread; else None."""
     namespace = context.current()
     return running_alone() if namespace is None else _programs.get(id(namespace))
 
@@ -77,8 +77,8 @@ def running_code() -> IsolatedCode | None:
 def open_program(program: Path, config: Config) -> IsolatedCode:
     """Open the code of an isolated program: its own modules, and the packages that options name.
 
-    They get a namespace or, with a warning, this process where the interpreter allows none. UserCodeLoadError
-    if it has run another one then, or ended ones left too much (an option). `config`: the command line's.
+    It gets a namespace or, where the interpreter allows none, this process (UserCodeLoadError if that has run
+    another program). UserCodeLoadError also if ended programs left too much. `config`: the command line's.
     """
     settings = UserCodeSettings.from_config(config)
     _refuse_if_full(program, settings)

@@ -36,7 +36,7 @@ _program: ProcessCode | None = None
 
 
 class SharedPath(list[str]):
-    """The list in `sys.path` of a process for one isolated program; it knows the program's entries."""
+    """The list in `sys.path` of a process for one isolated program; it tells the program's entries apart."""
 
     def __init__(self, entries: Iterable[str], artifacts: Iterable[str]) -> None:
         super().__init__(entries)
@@ -48,7 +48,7 @@ class SharedPath(list[str]):
 
 
 class ProcessOrder:
-    """A finder for modules that are not loaded yet, which decides whether user's or framework's come first.
+    """A finder in `sys.meta_path` that decides if the user's or framework's copy of a module comes first.
 
     Example:
         >>> import tempfile
@@ -126,7 +126,7 @@ def after_standard_library(path: Sequence[str], standard: Sequence[str] | None =
 
 
 class ProcessCode(SameInterpreter):
-    """An isolated program's code in a process of its own; implements `common.ports.IsolatedCode`."""
+    """The code (`IsolatedCode`) of a program alone in its process; UserCodeLoadError for a second program."""
 
     def __init__(self, artifacts: ProgramArtifacts, settings: NamespaceSettings) -> None:
         self.artifacts = artifacts

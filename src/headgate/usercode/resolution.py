@@ -31,8 +31,8 @@ class ParentFirst:
     """Parent-first patterns: names of modules that mean the framework's copy, whatever the user brings.
 
     A pattern is a plain prefix of a module's name followed by a dot: "attr." is the package `attr` and what
-    is in it; "attr" is also `attrs` and `attrlib`. `readded` are those that an option left out and that
-    cannot be left out.
+    is in it; "attr" is also `attrs` and `attrlib`. `readded` are those of `patterns` that the user's option
+    left out, and that are in force all the same, as they are mandatory.
 
     Example:
         >>> found = parent_first(["yaml."], ["attr"])
@@ -54,7 +54,7 @@ class ParentFirst:
 
 
 def parent_first(default: Iterable[str] = DEFAULT_PATTERNS, additional: Iterable[str] = ()) -> ParentFirst:
-    """Return the patterns of two options together, with those added that must never be left out."""
+    """Return the patterns `default` and `additional` as one, plus those that must never be left out."""
     chosen = tuple(default)
     missing = tuple(pattern for pattern in MANDATORY_PATTERNS if pattern not in chosen)
     return ParentFirst((*missing, *chosen, *additional), missing)
@@ -94,10 +94,10 @@ class Decision:
 
 
 class Resolver:
-    """Decides by this file's table whose copy each module name means in one namespace; decisions are kept.
+    """Decides by patterns, order and files whose copy a module name means in one namespace; keeps answers.
 
     `surroundings` tells which owner has which module; `identical` are the top-level modules of compiled
-    packages for which `native.policy` chose the framework's copy: before rules 4 and 5 they mean that.
+    packages for which `native.policy` chose the framework's copy, whatever the order.
 
     Example:
         >>> class Disk:

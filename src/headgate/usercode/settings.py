@@ -42,7 +42,7 @@ class UserCodeSettings:
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str]) -> UserCodeSettings:
-        """Return settings with these texts by key, else defaults; ConfigError for unknown keys, bad texts."""
+        """Return settings with values from texts by key, else defaults; ConfigError for a bad key or text."""
         values = {_FIELDS[_known(key)]: _parsed(key, text) for key, text in texts.items()}
         return cls(**values)
 

@@ -8,7 +8,7 @@ import pytest
 from fake_disks import MemoryDisk
 from test_checkpoint_service import JOB, metadata_of, write
 
-from headgate.checkpoint.in_use import EXPIRES_MS, InUse
+from headgate.checkpoint.in_use import EXPIRES_MS, InUse, Users
 from headgate.checkpoint.opening import open_checkpoint, verify_files
 from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.store.store_contract import CommitPermit
@@ -153,3 +153,10 @@ def striking(disk: MemoryDisk, part: str, then: Callable[[], None]) -> None:
         delete(name)
 
     disk.delete = deleting  # type: ignore[method-assign]
+
+
+def test_a_stray_name_marks_no_checkpoint() -> None:
+    """A digit that is no number of a checkpoint is not taken for one."""
+    disk = MemoryDisk()
+    disk.create_if_absent(f"{JOB}/in-use/²-stray", b"")
+    assert Users(disk, JOB, None).checkpoints() == set()

@@ -66,6 +66,9 @@ def test_an_interrupt_waits_until_spark_is_open() -> None:
     assert opened == [True]
     with pytest.raises(SystemExit), deferring_interrupts():
         send(signal.SIGTERM)
+    with pytest.raises(SystemExit), deferring_interrupts():
+        send(signal.SIGTERM)
+        raise OSError("Spark did not start")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from savepoint_bench import SavepointBench
+from savepoint_bench import SavepointBench, States
 
 from headgate.checkpoint.opening import open_checkpoint, referenced_ranges, verify_files
 from headgate.checkpoint.storage.local import LocalDisk
@@ -53,6 +53,17 @@ def test_an_operator_is_taken_out(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=why):
             SavepointWriter.from_existing(before).remove(uid, state).write(str(tmp_path / "no"))
         assert not [file for file in (tmp_path / "no").rglob("*") if file.is_file()]
+
+
+@pytest.mark.parametrize("removed", ["count", None])
+def test_a_state_is_not_removed_and_transformed(removed: str | None, tmp_path: Path) -> None:
+    """It would be written in key groups that are not its own; the order of the calls is no matter."""
+    writer = SavepointWriter.from_existing(str(tmp_path))
+    with pytest.raises(UsageError, match="'count' of operator 'op' is removed and transformed"):
+        writer.remove("op", removed).transform("op", "count", abs, declared=States)
+    with pytest.raises(UsageError, match="'count' of operator 'op' is removed and transformed"):
+        writer.transform("op", "count", abs, declared=States).remove("op", removed)
+    writer.remove("op", "seen").transform("op", "count", abs, declared=States)
 
 
 def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:

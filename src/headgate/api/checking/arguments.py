@@ -19,7 +19,7 @@ _CONNECTOR: Final = re.compile(r"(the )?\w+[ _](source|sink)(?= got )")
 
 
 def check_callable(verb: str, function: object) -> None:
-    """Raise PlanError if `function` is async, takes no one record, or is a generator for `verb` "filter"."""
+    """Raise PlanError unless `verb` got a function of one record, not async and, to filter, no generator."""
     if not callable(function):
         columns = "; for columns call to_table() before" if hasattr(function, "expression") else ""
         raise _refusal(
@@ -31,7 +31,7 @@ def check_callable(verb: str, function: object) -> None:
 
 
 def refuse_unawaited(verb: str, function: object) -> None:
-    """Raise PlanError if `function` is ``async``, or if it is a generator function and `verb` is "filter"."""
+    """Raise PlanError if `verb` got an async function or, where `verb` is "filter", a generator function."""
     import inspect
 
     bare = inspect.unwrap(function) if callable(function) else function
@@ -57,7 +57,7 @@ def _refusal(verb: str, got: str) -> PlanError:
 
 def refuse_arity(what: str, function: Callable[..., object], *arguments: str) -> None:
     """Raise PlanError unless `function` can be called with the arguments that `arguments` describe in words.
-    `what` names the call that got it. A function without a signature, such as a builtin, passes.
+    `what` names the call that got the function. A function without a signature, such as a builtin, passes.
 
     Example:
         >>> refuse_arity("map()", lambda: 5, "one record")
@@ -99,7 +99,7 @@ def check_columns(verb: str, columns: tuple[object, ...]) -> None:
 
 
 def path_uid(verb: str, path: object) -> str:
-    """Return a uid made of nothing but `verb` and path or topics, at most 200 characters; it may be taken.
+    """Return a uid made of call `verb` and its path or topics alone; another operator may have the same uid.
 
     Example:
         >>> path_uid("read_json", "in/*.jsonl.gz")
@@ -111,7 +111,7 @@ def path_uid(verb: str, path: object) -> str:
 
 
 def check_count(verb: str, count: object) -> None:
-    """Raise PlanError unless `count`, the records that `verb` is to give, is an int of at least 1."""
+    """Raise PlanError unless `count`, the number of records that `verb` is to return, is an int above 0."""
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise _refusal(verb, f"{count!r}; expected how many records, a whole number of at least 1")
 
@@ -131,7 +131,7 @@ def check_seconds(verb: str, seconds: object, zero: bool = False) -> None:
 
 
 class made_by:  # noqa: N801 - reads as a function; as a generator it would run in a frame of contextlib
-    """Context manager around making a connector: argument errors are reworded to name `verb` and its line."""
+    """Context manager for making a connector: a UsageError about its arguments names `verb` and the line."""
 
     def __init__(self, verb: str) -> None:
         self._verb, self._site = verb, user_site()
@@ -146,8 +146,8 @@ class made_by:  # noqa: N801 - reads as a function; as a generator it would run 
 
 
 def under_verb(text: str, verb: str, site: str) -> str | None:
-    """Return a connector's argument error `text`, reworded to name the stream call `verb` and its place.
-    The place, `site`, is that of the call which gave the argument. None for other errors.
+    """Return a connector's argument error, `text`, reworded to name stream call `verb` and its line, `site`.
+    None for other errors.
 
     Example:
         >>> under_verb("csv_source got delimiter='ab'; expected one character", "read_csv", "job.py:3")
@@ -179,6 +179,6 @@ def check_peers(verb: str, others: tuple[object, ...], fits: Callable[[object], 
 
 
 def check_job_name(name: object) -> None:
-    """Raise PlanError unless a job's name is text of printable characters, at least one of them no space."""
+    """Raise PlanError unless a job's name is printable text that is not only spaces."""
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise PlanError(f"the job's name is {name!r}; expected printable text")

@@ -64,8 +64,8 @@ def flat_map_output(function: Callable[..., Iterable[object]]) -> Hint | None:
 
 
 def process_output(function: ProcessingFunction) -> Hint | None:
-    """Return the output type of a process function, None if unknown: its class's type argument, else the type
-    of elements that `process` is annotated to give, if `process_broadcast`, where it exists, has it or None.
+    """Return the type that a process function emits; None if unknown. It is the type argument of its class or
+    of the iterable that `process` is annotated to return, if `process_broadcast` agrees or emits nothing.
     """
     for base in _PROCESS_FUNCTIONS:
         if isinstance(function, base):
@@ -80,9 +80,9 @@ def process_output(function: ProcessingFunction) -> Hint | None:
 
 
 def declared_keys(function: ProcessingFunction, selector: KeySelector, records: Node) -> DeclaredKeys | None:
-    """Return the type of keys that a program declares for a keyed function; None if it leaves that open. The
-    first that says something counts: the type argument of the function's class, what the key function
-    `selector` is annotated to return, the fields it names in the type of `records`, the input's node.
+    """Return the key type that a program declares for a keyed function; None if it leaves the type open. The
+    first of these counts: the type argument of the function's class, the return annotation of key function
+    `selector`, the fields that `selector` names in the record type of the input's node, `records`.
     """
     if (found := keys_of_function(type(function))) is not None:
         return found
@@ -99,7 +99,7 @@ def declared_keys(function: ProcessingFunction, selector: KeySelector, records: 
 
 
 def keys_of_function(cls: type) -> DeclaredKeys | None:
-    """Return the key type that a keyed function's class declares by its type argument; None if none.
+    """Return the key type that a keyed function's class declares by its type argument; else None.
 
     Example:
         >>> class Count(KeyedProcessFunction[int, str, str]): ...
@@ -152,7 +152,7 @@ def common_scalar(records: Sequence[T]) -> type[T] | None:
 
 
 def rebuildable(hint: Hint | None) -> type | None:
-    """Return `hint` if a dataclass, msgspec struct or named tuple, which `collect()` can make; else None."""
+    """Return `hint` if it is a record class that `collect()` can rebuild (dataclass and alike); else None."""
     marks = ("__dataclass_fields__", "__struct_fields__", "_fields")
     return hint if isinstance(hint, type) and any(hasattr(hint, mark) for mark in marks) else None
 

@@ -32,7 +32,7 @@ _WARNED: Final[dict[Any, Any]] = {}
 
 
 def check_program(nodes: Sequence[Node], config: Config) -> None:
-    """Raise PlanError or ConfigError for the first fault found without disk or worker, state types aside."""
+    """Raise PlanError or ConfigError for a fault of graph, uids, states or functions, state types aside."""
     check_backend(config)
     check_ends(nodes)
     check_unique_uids(nodes)
@@ -157,7 +157,7 @@ def _refuse_method(what: str, method: Callable[..., object], expected: list[str]
 
 
 def check_serializers(nodes: Iterable[Node]) -> None:
-    """Raise PlanError for declared serializers whose values a later program might not be able to read."""
+    """Raise PlanError for a declared serializer whose values a later program might be unable to read."""
     declared = [(node, d, given) for node in nodes for d, given in _given_serializers(node)]
     if not declared:
         return
@@ -173,7 +173,7 @@ def check_serializers(nodes: Iterable[Node]) -> None:
 
 
 def check_connectors(nodes: Iterable[Node]) -> None:
-    """Call `validate` of all sources and sinks; a UsageError becomes a PlanError that names call and line."""
+    """Call `validate` of all sources and sinks; their UsageError becomes a PlanError with call and line."""
     for node in nodes:
         connector: Any = getattr(node, "source", None) or getattr(node, "sink", None)
         if connector is None:
@@ -253,7 +253,7 @@ def _has_timers(function: object) -> bool:
 
 
 class _Part(NamedTuple):
-    """A stored type of a declared state (its values, or the keys of a map) and where it was declared."""
+    """A type that a declared state stores (its values, or the keys of a map), and the declaration's line."""
 
     node: Node
     where: str

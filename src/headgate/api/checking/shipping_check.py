@@ -44,7 +44,7 @@ Parts: TypeAlias = Iterator[tuple[str, Any]]
 
 
 class Culprit(NamedTuple):
-    """The object that cannot be pickled, and how it is reached from the function (empty: the function)."""
+    """The object that cannot be pickled, how the shipped object reaches it (empty: it is that), and why."""
 
     path: tuple[str, ...]
     value: object

@@ -40,7 +40,7 @@ _MEMBERS = frozenset({"value", "add", "extend", "get", "update", "clear", "put",
 
 
 class Declaration:
-    """Base of class attributes that declare a state; a running function has the live handle in its place."""
+    """Base class of class attributes that declare a state; a running function has the live handle there."""
 
     site: str = ""  # file and line, for errors
 
@@ -68,7 +68,7 @@ class Declaration:
         )
 
     def __set__(self, function: object, value: object) -> None:
-        """Raise PlanError: a value set here is not stored. A declaration is kept, to be refused later."""
+        """Raise PlanError, as the value would not be stored; keep a `Declaration`, which is refused later."""
         cls = type(function)
         name = next((n for c in cls.__mro__ for n, v in vars(c).items() if v is self), "state")
         if isinstance(value, Declaration):  # which is refused with the whole program
@@ -106,7 +106,7 @@ def noted(declaration: D) -> D:
 
 
 def declarations(cls: type) -> dict[str, Declaration]:
-    """Return a class's declarations by name, in order, inherited first; PlanError if a name comes again."""
+    """Return a class's declarations by name, inherited first; PlanError if a name is declared twice."""
     found: dict[str, Declaration] = {}
     for base in reversed(cls.__mro__):
         _refuse_repeated(base, found)
@@ -115,7 +115,7 @@ def declarations(cls: type) -> dict[str, Declaration]:
 
 
 def declared(cls: type, kind: type[D]) -> list[tuple[str, D, Hint | None]]:
-    """Return name, declaration (a `kind`) and annotation of each such state, in order of declaration."""
+    """Return name, declaration and annotation (or None) of each declaration of class `kind`, in order."""
     found = {name: each for name, each in declarations(cls).items() if isinstance(each, kind)}
     hints = hints_of(cls) if found else {}
     return [(name, each, hints.get(name)) for name, each in found.items()]
@@ -124,9 +124,9 @@ def declared(cls: type, kind: type[D]) -> list[tuple[str, D, Hint | None]]:
 def types_of(
     what: str, declaration: Declaration, hint: Hint | None, handle: type, arity: int, maker: str
 ) -> tuple[Hint, ...]:
-    """Return the type arguments of the annotation `hint`, ``Any`` for each of `arity` if there is none.
-
-    Raises PlanError, with the texts `what` and `maker`, if it annotates another class than `handle`.
+    """Return the type arguments of a state's annotation `hint`; ``Any`` for each of `arity` if it has none.
+    PlanError if `hint` is not of class `handle`, the protocol of the live handle; it names the state, `what`,
+    and the function that declares such states, `maker`.
     """
     if hint is not None and (get_origin(hint) or hint) is not handle:
         raise PlanError(
@@ -154,7 +154,7 @@ def _refuse_repeated(cls: type, inherited: dict[str, Declaration]) -> None:
 
 
 def hints_of(cls: type) -> dict[str, Hint]:
-    """Return a class's resolved annotations without an outermost `Annotated`; PlanError if that fails."""
+    """Return a class's resolved annotations by name, without outer `Annotated`; PlanError if that fails."""
     try:
         hints = get_type_hints(cls, include_extras=True)
     except NameError as error:
@@ -168,7 +168,7 @@ def hints_of(cls: type) -> dict[str, Hint]:
 
 
 def generic_arguments(cls: type, base: type) -> tuple[Hint, ...] | None:
-    """Return the type arguments that `cls` gives its base class `base`, directly or not; None if none.
+    """Return the type arguments that `cls` or its bases give the base class `base`; None if there are none.
 
     Example:
         >>> generic_arguments(dict, list) is None

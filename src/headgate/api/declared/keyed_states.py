@@ -66,7 +66,7 @@ class MapState(Protocol[MK, MV]):
     """Live handle of the current key's map, which has keys of its own; ``state[k]`` works as with a dict."""
 
     def get(self, key: MK, default: MV | None = None) -> MV | None:
-        """Return the value that the map has for `key`, or `default`."""
+        """Return the value that the current key's map has for `key`; `default` if it has none."""
 
     def put(self, key: MK, value: MV) -> None:
         """Set the map's entry for `key`."""
@@ -81,7 +81,7 @@ class MapState(Protocol[MK, MV]):
     def __iter__(self) -> Iterator[MK]: ...
     def __len__(self) -> int: ...
     def items(self) -> Iterable[tuple[MK, MV]]:
-        """Return the map's entries at this moment, without later ones, in order of insertion."""
+        """Return the map's entries at this moment as (key, value), in order of insertion."""
 
     def clear(self) -> None:
         """Remove all entries of the map."""
@@ -133,7 +133,7 @@ class StateKind:
 
 @dataclass(frozen=True, slots=True)
 class StateDescriptor:
-    """A keyed state as declared, with name, kind, types and options, for the plan and the state backend."""
+    """A keyed state as a function's class declares it, for the plan and the state backend."""
 
     name: str  # the attribute's name; identifies the state within its operator
     kind: str  # one of :class:`StateKind`
@@ -169,7 +169,7 @@ class StateDeclaration(Declaration, Generic[V]):
         self._default, self._factory = default, default_factory
 
     def default(self) -> V | None:
-        """Return the default for a key without an entry; a fresh copy where it could be changed in place."""
+        """Return the value of a key without an entry; a fresh copy where it could be changed in place."""
         if self._factory is not None:
             return self._factory()
         return copy.deepcopy(self._default)
@@ -188,7 +188,7 @@ def value_state(
         default: what a key without an entry reads as.
         default_factory: makes the default; for values that are changed in place.
         serializer: a ``TypeSerializer`` for the values; None: the annotation decides.
-        ttl: how long an entry lives, a ``StateTtl``; None: for ever.
+        ttl: how long an entry lives, a ``StateTtl`` (PlanError for others); None: for ever.
 
     Example:
         >>> import headgate as hg
@@ -208,7 +208,7 @@ def list_state(*, serializer: GivenSerializer = None, ttl: GivenTtl = None) -> A
 
     Args:
         serializer: a ``TypeSerializer`` for the elements; None: the annotation decides.
-        ttl: how long an element lives, a ``StateTtl``; None: for ever.
+        ttl: how long an element lives, a ``StateTtl`` (PlanError for others); None: for ever.
     """
     return noted(StateDeclaration(StateKind.LIST, default_factory=list, serializers=(serializer,), ttl=ttl))
 
@@ -223,8 +223,8 @@ def map_state(
 
     Args:
         key_serializer: a ``TypeSerializer`` for the map's keys; None: the annotation decides.
-        serializer: one for its values.
-        ttl: how long an entry lives, a ``StateTtl``; None: for ever.
+        serializer: a ``TypeSerializer`` for the map's values; None: the annotation decides.
+        ttl: how long an entry lives, a ``StateTtl`` (PlanError for others); None: for ever.
     """
     serializers = (key_serializer, serializer)
     return noted(StateDeclaration(StateKind.MAP, default_factory=dict, serializers=serializers, ttl=ttl))
@@ -242,7 +242,7 @@ def reducing_state(
         ttl: how long a value lives, a ``StateTtl``; None: for ever.
 
     Raises:
-        PlanError: `reduce` cannot be called with two values.
+        PlanError: `reduce` cannot be called with two values, or `ttl` is no ``StateTtl``.
 
     Example:
         >>> import operator
@@ -280,7 +280,7 @@ def aggregating_state(
         ttl: how long an accumulator lives, a ``StateTtl``; None: for ever.
 
     Raises:
-        PlanError: `function` is no :class:`AggregateFunction`.
+        PlanError: `function` is no :class:`AggregateFunction`, or `ttl` no ``StateTtl``.
 
     Example:
         >>> import headgate as hg
@@ -320,7 +320,7 @@ _HANDLES: Final[dict[str, tuple[type, int]]] = {
 
 
 def declared_state(function: object) -> dict[str, StateDescriptor]:
-    """Return the keyed states that a function's class declares, by name, in order; PlanError if wrong."""
+    """Return the keyed states that a function's class declares, by name; PlanError for a wrong one."""
     cls = type(function)
     found = {}
     states = declared(cls, StateDeclaration)

@@ -43,7 +43,7 @@ class BroadcastState(MapState[K, V], Protocol[K, V]):
 
 @dataclass(frozen=True, slots=True)
 class OperatorStateDescriptor:
-    """An operator state as declared, with name, redistribution mode, types and serializers."""
+    """An operator state as a function's class declares it: name, redistribution mode, types, serializers."""
 
     name: str  # the attribute's name; identifies the state within its operator
     mode: str  # "split", "union" or "broadcast"
@@ -107,7 +107,7 @@ def broadcast_state(*, key_serializer: GivenSerializer = None, serializer: Given
 
     Args:
         key_serializer: a ``TypeSerializer`` for the map's keys; None: the annotation decides.
-        serializer: one for its values.
+        serializer: a ``TypeSerializer`` for the map's values; None: the annotation decides.
 
     Example:
         >>> import headgate as hg
@@ -132,7 +132,7 @@ _DECLARED_AS: Final[dict[str, tuple[type, int, str]]] = {
 
 
 def declared_operator_state(function: object) -> dict[str, OperatorStateDescriptor]:
-    """Return the operator states that a function's class declares, by name, in order; PlanError if wrong."""
+    """Return the operator states that a function's class declares, by name; PlanError for a wrong one."""
     cls = type(function)
     found = {}
     for name, state, hint in declared(cls, OperatorStateDeclaration):

@@ -46,7 +46,7 @@ class TtlCleanup:
 
     Attributes:
         full_snapshot: leave expired entries out of checkpoints that hold all state, not only its changes.
-        incremental: how many further keys of the state are at most checked with each record; 0: none.
+        incremental: how many other keys, at most, are checked for expiry with each record; 0: none.
 
     Raises:
         PlanError: `incremental` is not an int of 0 or more.
@@ -67,8 +67,8 @@ class TtlCleanup:
 class StateTtl:
     """How long an entry of a state lives after it was last written, or with `update` also read.
 
-    An entry is a value, a reduced value or an accumulator; of a list each element, of a map each key is one
-    of its own. An entry written at `t` expires as soon as the clock shows `t + duration`.
+    Entries are a value, a reduced value, an accumulator, each element of a list, each key of a map. An entry
+    written at `t` expires as soon as the clock shows `t + duration`.
 
     Args:
         duration: ms, or text such as ``"7d"``; above 0.

@@ -41,17 +41,17 @@ Then = Callable[[Any, HeadgateError | None], None]  # takes the answer and None,
 
 
 class VertexStatus(msgspec.Struct, frozen=True):
-    """Status of one chain of operators of a running job; totals are of the present attempt.
+    """Status of one vertex (a chain of operators) of a running job; totals are of the present attempt.
 
     Attributes:
-        name: the operators' names, joined.
+        name: the names of its operators, joined.
         uids: of its operators, in order of flow.
         parallelism: number of subtasks.
         records_in: records that its subtasks took in.
         records_out: records that they emitted.
         busy_ms: time that its subtasks worked, added up.
         backpressured_ms: time that its subtasks waited for their receivers, added up.
-        watermark: the least of the watermarks that its subtasks have, in ms; None where none has one.
+        watermark: the least watermark of its subtasks, in ms since 1970; None where no subtask has one.
     """
 
     name: str
@@ -69,7 +69,7 @@ class StuckCall(msgspec.Struct, frozen=True):
 
     Attributes:
         operator: name and uid of its operator.
-        subtask: which of the operator's, from 0.
+        subtask: number of the operator's subtask, from 0.
         for_ms: how long it has not returned, in ms.
         stack: where in the program it was found at the last heartbeat, a line for each frame, the innermost
             last.
@@ -87,10 +87,10 @@ class RepeatingFailure(msgspec.Struct, frozen=True):
     Attributes:
         operator: name and uid of the operator; empty where it is not known.
         kind: the type of the exception.
-        line: file and line of the program that it came out of; empty where it is not known.
+        line: file and line of the program that raised the exception; empty where it is not known.
         times: how often it came.
-        since: the checkpoint from which all of them came; None: from the beginning.
-        text: all that in a sentence, with what can be done about it.
+        since: id of the checkpoint that the failed attempts restored; None: they began empty.
+        text: the facts above in a sentence, with what can be done about the failure.
     """
 
     operator: str
@@ -110,22 +110,22 @@ class JobStatus(msgspec.Struct, frozen=True):
         state: "created", "starting", "deploying", "running", "recovering", "rescaling", "finishing",
             "failing", "cancelling", "finished", "failed" or "cancelled".
         attempt: the present deployment by this driver, from 1; 0 before the first.
-        restarts: deployments that followed a failure.
-        generation: of the driver that owns the job, from 1.
+        restarts: number of deployments that followed a failure.
+        generation: number of the driver that owns the job, from 1.
         parallelism: subtasks of the widest operator: the number of workers.
         max_parallelism: number of key groups.
         started_ms: wall clock at the submission, in ms since 1970.
-        checkpoints_triggered: checkpoints and savepoints begun by this driver.
-        checkpoints_completed: those completed under this driver; a savepoint only if it stopped the job.
+        checkpoints_triggered: number of checkpoints and savepoints begun by this driver.
+        checkpoints_completed: checkpoints completed under this driver, and a savepoint that stopped the job.
         checkpoints_failed: checkpoints and savepoints that were aborted.
         savepoints_completed: savepoints stored under this driver, one that stopped the job included.
         pending: ids of checkpoints and savepoints in progress.
-        latest_checkpoint: id of the newest complete one, or None.
-        latest_duration_ms: how long that took from trigger to commit; None when it is not known.
-        last_failure: of the latest failed attempt, in words, or None.
-        last_checkpoint_failure: of the latest failed checkpoint, in words, or None.
-        savepoint: URI of the one that the job was stopped with, or None.
-        vertices: what runs.
+        latest_checkpoint: id of the newest complete checkpoint, or None.
+        latest_duration_ms: how long that checkpoint took from trigger to commit; None when not known.
+        last_failure: why the latest failed attempt failed, in words, or None.
+        last_checkpoint_failure: why the latest failed checkpoint failed, in words, or None.
+        savepoint: URI of the savepoint that the job was stopped with, or None.
+        vertices: status of each vertex of the running plan.
         links: name -> address of pages about the job; "spark_ui" is Spark's own, where that is on.
         sources: uid -> progress of the source, for sources that get their input in epochs.
         stuck: calls of user code that had not returned at the workers' last heartbeats.
@@ -218,8 +218,8 @@ class JobControl(Protocol):
         """
 
     def rescale(self, parallelism: int, then: Then, from_last: bool = False) -> None:
-        """Continue at another parallelism; `then` gets that number once all subtasks run, or the error.
-        `from_last`: the last checkpoint will do where no new one can be taken.
+        """Continue at another parallelism; `then` gets that number once all subtasks run, or the error. The
+        job restores a new checkpoint; with `from_last`, the last completed one where no new one can be taken.
         """
 
 
@@ -238,7 +238,7 @@ class JobSpec:
         restore_from: a checkpoint to begin from, as path or URI; None begins empty.
         spark: the user's ``SparkSession``, or None.
         begins: called by the executor with the job's control, as soon as requests can be sent.
-        user_code: the isolated modules of the program; None where it is not isolated.
+        user_code: the isolated modules of the program; None where the program is not isolated.
         told: called by the executor, in the job's loop, with bytes that a sink's writer sends outside of
             checkpoints: uid of the sink, number of the writer, and the bytes.
         given_up: asked by a standby driver, which waits until it may lead the job, whether to stop waiting.
@@ -265,12 +265,12 @@ class JobResult:
     Attributes:
         job_id: names this submission; also the directory of its checkpoints.
         name: given to ``execute``.
-        restarts: how often this driver restored it after a failure.
-        checkpoints: how many completed under this driver.
+        restarts: how often this driver restarted the job after a failure.
+        checkpoints: how many checkpoints completed under this driver.
         records_in: uid -> records that the operator received (for a source: read).
-        records_out: uid -> records that it emitted (for a sink: wrote).
+        records_out: uid -> records that the operator emitted (for a sink: wrote).
         collected: uid of a collecting sink -> its records; the Environment fills this in.
-        skipped: uid of a source -> bad records that it skipped; one that was read again counts again.
+        skipped: uid of a source -> bad records that it skipped; a record that is read again counts again.
         duration_ms: from this driver's submission to the end.
         savepoint: URI of the savepoint that the job was stopped with; None when its input ended.
     """
@@ -322,6 +322,6 @@ class Executor(Protocol):
         Raises:
             UsageError: the job cannot run here (too few slots, storage out of reach); nothing started.
             UserFunctionError: the user's code failed and the restart strategy gave up.
-            JobFailedError: it was cancelled, or anything else failed and the restart strategy gave up.
+            JobFailedError: the job was cancelled, or failed otherwise and the restart strategy gave up.
             KeyboardInterrupt: the user cancelled; everything that was started has ended.
         """

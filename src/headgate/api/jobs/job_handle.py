@@ -24,7 +24,7 @@ CANCEL_WAIT_S: Final = 60.0
 
 
 class JobRequests(ABC):
-    """Requests to a running job: checkpoint, savepoint, stop, rescale. Each waits for its answer."""
+    """Base class of handles of running jobs: each request waits for the answer of the job's driver."""
 
     def checkpoint(self, timeout_s: float | None = None) -> str:
         """Take a checkpoint now; return its URI once it is complete and committed.
@@ -33,9 +33,9 @@ class JobRequests(ABC):
             timeout_s: how long to wait for it; None: as long as it takes.
 
         Raises:
-            OperatingError: it was not taken; says why.
+            OperatingError: it was not taken; the message says why.
             ConfigError: the job takes no checkpoints.
-            TimeoutError: it is not complete yet, but goes on.
+            TimeoutError: the checkpoint is not complete yet, but goes on.
         """
         return str(self._request("checkpoint", {}, timeout_s))
 
@@ -52,12 +52,12 @@ class JobRequests(ABC):
                 ``execution.checkpointing.savepoint-dir``.
             format: "canonical" are Parquet tables that any backend and other tools read, "native" the files
                 of the state backend, which are written and restored faster.
-            timeout_s: how long to wait for it; None: as long as it takes.
+            timeout_s: how long to wait for the savepoint; None: as long as it takes.
 
         Raises:
             ConfigError: no such format, or no folder is given or configured.
-            OperatingError: it was not taken; says why. The job is not disturbed by that.
-            TimeoutError: it is not complete yet, but goes on.
+            OperatingError: it was not taken; the message says why. The job continues all the same.
+            TimeoutError: the savepoint is not complete yet, but goes on.
         """
         return str(self._request("savepoint", {"target": target, "format": format}, timeout_s))
 
@@ -75,12 +75,12 @@ class JobRequests(ABC):
             format: as for :meth:`savepoint`.
             drain: whether event time ends before, so that all event-time timers fire and their output is
                 part of what was committed: for a job that is not to be continued.
-            timeout_s: how long to wait for it; None: as long as it takes.
+            timeout_s: how long to wait for the end; None: as long as it takes.
 
         Raises:
             ConfigError: no such format, or no folder is given or configured.
-            OperatingError: it was not stopped; says why. Where its sources had stopped already, it restarts.
-            TimeoutError: it has not stopped yet; the request stays in force.
+            OperatingError: the job was not stopped; says why. If its sources had stopped, the job restarts.
+            TimeoutError: the job has not stopped yet; the request stays in force.
         """
         return str(self._request("stop", {"target": target, "format": format, "drain": drain}, timeout_s))
 
@@ -95,15 +95,15 @@ class JobRequests(ABC):
             timeout_s: how long to wait until all subtasks run; None: as long as it takes.
 
         Raises:
-            UsageError: it is not possible, as with too few slots or key groups; the job was not touched.
-            OperatingError: it failed; says whether the job was not touched or is as it was before.
-            TimeoutError: it is not done yet, but goes on.
+            UsageError: this is not possible, as with too few slots or key groups; the job was not touched.
+            OperatingError: rescaling failed; says whether the job was not touched or is as it was before.
+            TimeoutError: rescaling is not done yet, but goes on.
         """
         self._request("rescale", {"parallelism": parallelism, "from_last": from_last}, timeout_s)
 
     @abstractmethod
     def _request(self, what: str, arguments: Mapping[str, Json], timeout_s: float | None) -> Json:
-        """Send request `what` ("stop"), return its answer; `timeout_s` runs while the job starts, too."""
+        """Send request `what` ("stop"), return its answer; TimeoutError after `timeout_s`, start included."""
 
 
 class JobHandle(JobRequests):
@@ -191,15 +191,15 @@ class JobHandle(JobRequests):
         """Wait until the job has ended, and return its result.
 
         Args:
-            timeout_s: how long; None: until it has ended.
+            timeout_s: how long to wait; None: until the job has ended.
 
         Raises:
-            UsageError: it could not run; nothing was started.
+            UsageError: the job could not run; nothing was started.
             UserFunctionError: the program's code failed and the restart strategy gave up.
-            JobFailedError: it was cancelled, or anything else failed and the restart strategy gave up.
-            TimeoutError: it goes on; the wait was too short.
+            JobFailedError: the job was cancelled, or failed otherwise and the restart strategy gave up.
+            TimeoutError: the job has not ended within `timeout_s`, and goes on.
             KeyboardInterrupt: Ctrl-C while waiting; the job was cancelled first. Where a signal ends the
-                process, it was left to the next driver, if there can be one.
+                process, the job was left to the next driver, if there can be one.
         """
         try:
             return self._result.result(timeout_s)
@@ -217,7 +217,7 @@ class JobHandle(JobRequests):
         """Return the job's status now, or when it ended; wait until it has begun.
 
         Raises:
-            OperatingError: it did not begin at all (UsageError if it was refused), or does not answer.
+            OperatingError: the job did not begin (UsageError if it was refused), or does not answer.
         """
         return self._control.result().status()
 
@@ -232,7 +232,7 @@ class JobHandle(JobRequests):
 
         Raises:
             PlanError: `timeout_s` is below 0; the job is not cancelled.
-            TimeoutError: it has not ended yet, but will.
+            TimeoutError: the job has not ended yet, but will.
         """
         check_seconds("cancel", timeout_s, zero=True)
         self._end(handed_over=False)

@@ -30,9 +30,9 @@ def run_program(
     it builds is executed under the file's name. Jobs in the background of the program are waited for, or
     cancelled when the program raises.
 
-    The program is isolated, as the caller is a program in this process, too: it, the modules in its folder
-    and what ``headgate.user-code.path`` names are kept from the framework's and other programs' packages
-    here and in workers. Several programs may run in one process, each in a thread of its own, on one Spark.
+    The program is isolated, as the caller is a program in this process, too: the file, modules in its folder
+    and what ``headgate.user-code.path`` names are kept from the framework's and other programs' packages here
+    and in workers. Several programs may run in one process, each in a thread of its own, on one Spark.
     ``headgate.user-code.apart=false`` loads them among everything else.
 
     Args:
@@ -101,7 +101,7 @@ def _run(path: str | Path, arguments: Sequence[str], options: Sequence[str] | No
 
 
 def _opened(file: Path, config: Config, shared: bool) -> IsolatedCode | None:
-    """Open and return a program's isolated modules; None if it needs none. `shared`: others run here, too."""
+    """Open a program's isolated modules; None if it needs none. `shared`: other programs run here, too."""
     from headgate.usercode.isolation import why_isolated
 
     if why_isolated(file, config, shared) is None:

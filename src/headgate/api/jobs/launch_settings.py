@@ -95,7 +95,7 @@ def capture_file() -> Path | None:
 def launch_variables(
     options: Sequence[str] = (), restore: str | None = None, capture: Path | None = None
 ) -> dict[str, str]:
-    """Return environment variables that give a program options, a snapshot to restore and a capture file."""
+    """Return environment variables that give a program options, a snapshot to restore, a capture file."""
     variables = {OPTIONS_VARIABLE: json.dumps(list(options))}
     if restore is not None:
         variables[RESTORE_VARIABLE] = restore
@@ -110,15 +110,15 @@ def note_execution(name: str) -> None:
 
 
 def note_started(job: Started) -> None:
-    """Record a background job of the running program; the runner waits for it when the program ends."""
+    """Record a background job of the running program; the program's end waits for the job's."""
     _current().started.append(job)
 
 
 @contextmanager
 def running(options: list[str] | None, code: IsolatedCode | None) -> Iterator[RunningProgram]:
-    """Register a program as running within the block. It is that of the threads of its isolated `code` or,
-    without `code`, of all threads that belong to no isolated program. `options` replace the settings of the
-    process's environment, unless None. `code`, the modules of an isolated program, is closed at the end.
+    """Register a program as running within the block, for the threads of its isolated modules `code` or,
+    without `code`, for all threads that belong to no isolated program. `options` replace the settings of the
+    process's environment, unless None. `code` is closed at the end of the block.
     """
     global _of_process
     program = RunningProgram(options, code)
@@ -169,9 +169,9 @@ def inspected(nodes: Sequence[Node], plan: PhysicalPlan, config: Config) -> dict
 
 
 def write_captured(file: Path, facts: Mapping[str, Any], *, ends: bool = True) -> None:
-    """Write a plan, `facts`, to `file`; called in the child process. With `ends`, as in `execute()`, raises
-    `CaptureComplete`, which ends the program. A plan of a look at a stream counts only where the program
-    reaches no `execute()`.
+    """Write a plan, `facts`, to `file`, in the child process that captures it. With `ends`, as at
+    `execute()`, raise `CaptureComplete`, which ends the program. Without it, as at ``preview()``, a later
+    `execute()` overwrites the plan.
     """
     file.write_text(json.dumps({"format": CAPTURE_FORMAT, **facts}), encoding="utf-8")
     if ends:

@@ -43,8 +43,8 @@ class RemoteJob(JobRequests):
         job: its id, its name, or the beginning of its id.
 
     Raises:
-        UsageError: there is no such job, or several; names those there are.
-        OperatingError: its driver died.
+        UsageError: there is no such job, or several; the message names the running jobs.
+        OperatingError: the job's driver died.
     """
 
     def __init__(self, job: str) -> None:
@@ -71,30 +71,30 @@ class RemoteJob(JobRequests):
         """Return the job's status now.
 
         Raises:
-            OperatingError: its driver does not answer.
+            OperatingError: the job's driver does not answer, as when the job has ended.
         """
         return _job_status(self._ask("GET", "/v1/job"))
 
     def checkpoints(self) -> Answer:
-        """Return the last checkpoints, as `headgate checkpoints --json` prints them."""
+        """Return what `headgate checkpoints --json` prints: the last checkpoints; or OperatingError."""
         return self._ask("GET", "/v1/checkpoints")
 
     def plan(self) -> Answer:
-        """Return the job's dataflow as it runs: vertices with their operators and keyed states, and edges."""
+        """Return the running vertices (operators, keyed states) and edges; OperatingError if unreachable."""
         return self._ask("GET", "/v1/plan")
 
     def __repr__(self) -> str:
         return f"<RemoteJob {self.name!r} ({self.job_id})>"
 
     def cancel(self, timeout_s: float | None = CANCEL_WAIT_S) -> None:
-        """End the job now, and wait for that; one that has ended is left alone.
+        """End the job now, without a savepoint, and wait for its end; a job that has ended is left alone.
 
         Args:
             timeout_s: how long to wait; 0: not at all; None: until it has ended.
 
         Raises:
             PlanError: `timeout_s` is below 0; the job is not cancelled.
-            TimeoutError: it has not ended yet, but will.
+            TimeoutError: the job has not ended yet, but will.
         """
         check_seconds("cancel", timeout_s, zero=True)
         try:
@@ -107,15 +107,15 @@ class RemoteJob(JobRequests):
                 raise
 
     def cancelled(self, timeout_s: float | None = None) -> str:
-        """Cancel the job, wait for its end, and return the state in which it ended.
+        """Cancel the job, wait for its end, and return its last state, such as "cancelled".
 
         Raises:
-            TimeoutError: it has not ended yet.
+            TimeoutError: it has not ended within `timeout_s` (None: wait as long as it takes).
         """
         return str(self._request("cancel", {}, timeout_s))
 
     def look(self, uid: str, state: str, key: Hashable) -> Answer:
-        """Return the value of a keyed state under a key; `docs/queryable-state.md` says of which moment.
+        """Return the value of a keyed state for a key, as of a moment that `docs/queryable-state.md` tells.
 
         Args:
             uid: of the operator.
@@ -201,21 +201,21 @@ class RemoteJob(JobRequests):
 
 
 def connect(job: str) -> RemoteJob:
-    """Return a handle of a running job of this user, in whatever process.
+    """Return a handle of a running job of this user on this machine, in whatever process it runs.
 
     Args:
         job: its id, its name, or the beginning of its id.
 
     Raises:
-        UsageError: there is no such job, or several; names those there are.
-        OperatingError: its driver died.
+        UsageError: there is no such job, or several; the message names the running jobs.
+        OperatingError: the job's driver died.
     """
     return RemoteJob(job)
 
 
 def find_job(job: str, known: Sequence[KnownJob]) -> KnownJob:
-    """Return the one of `known` whose id or name is `job`, or whose id begins with it. A running one comes
-    first, then the last whose driver died. UsageError, naming the running ones, for none or several of them.
+    """Return the job of `known` whose id or name is `job`, or whose id begins with `job`. Running jobs come
+    first, then the last whose driver died. UsageError, naming running jobs, if none or several of them fit.
     """
     running = [each for each in known if not each.exited]
     for group in (running, [each for each in known if each.exited]):

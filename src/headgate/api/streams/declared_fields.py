@@ -29,8 +29,8 @@ _KEYS: Final = (int, str, bytes, bool, float, dt.datetime, dt.date, UUID)
 
 
 def refuse_unknown_fields(verb: str, names: Sequence[object], program: Program, number: int) -> None:
-    """Raise PlanError, naming `verb`, for names that the records of the stream `number` certainly lack. Only
-    a source with a schema is certain; annotations of functions may be wrong.
+    """Raise PlanError, naming `verb`, for field names that records of stream `number` certainly lack. That is
+    certain only of a source with a schema, as annotations of functions may be wrong.
     """
     node = program.node(number)
     while isinstance(node, _UNCHANGED):
@@ -62,7 +62,7 @@ def refuse_impossible_key(function: Callable[..., object]) -> None:
 
 
 def refuse_impossible_fields(names: Iterable[str], record_type: Hint | None) -> None:
-    """Raise PlanError if the class `record_type` declares a field of `names` with a type that is no key's."""
+    """Raise PlanError for a field of `names` whose type in the class `record_type` cannot be a key."""
     of = getattr(record_type, "__qualname__", "the records")
     for name in names:
         hint = field_hint(record_type, name)

@@ -13,8 +13,7 @@ from headgate.common.time import duration_ms
 
 @dataclass(frozen=True, slots=True)
 class WatermarkStrategy:
-    """Where the timestamps of records come from, and how far event time runs behind them.
-
+    """Where the timestamps of records come from, and how far the watermark stays behind the greatest of them.
     The watermark before a record is the greatest timestamp of the records before it on the same source
     subtask, minus `out_of_orderness_ms`, minus 1. It is exact for every record, whatever the size of batches
     or the speed of the job.
@@ -22,8 +21,7 @@ class WatermarkStrategy:
     Attributes:
         timestamp: column or field name with ms since 1970, or a function of the record.
         out_of_orderness_ms: how much earlier than its predecessors a record may be without being late.
-        idleness_ms: after this long without records a source subtask no longer holds back others; None for
-            never.
+        idleness_ms: after so long without records a source subtask holds back no others; None: never.
         max_drift_ms: how far a source subtask may be ahead of the slowest one of its `drift_group` in event
             time; one that is further ahead reads nothing until the slowest one has come nearer. It may go
             beyond by the records of one batch. None for no limit.
@@ -44,7 +42,9 @@ class WatermarkStrategy:
         max_drift: str | int | None = None,
         drift_group: str = "default",
     ) -> WatermarkStrategy:
-        """Return a strategy with these attributes; durations are in ms, or text such as ``"7d"``.
+        """Return a strategy of a field or function that gives a record's time, in ms since 1970. Durations
+        are in ms, or text such as ``"7d"``: by how much a record may be earlier than its predecessors, and
+        after how long without records a source subtask holds back no others (None: never).
 
         Raises:
             PlanError: a duration is negative or not a duration.

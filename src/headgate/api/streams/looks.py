@@ -1,6 +1,6 @@
-"""Looks at a stream (``preview()``, ``collect()``): jobs of what feeds it, outside the program. The program
-stays open. Such a job has none of its sinks, takes no checkpoints, restores nothing, and adds no node to the
-program: the sink of the look is none of the program's nodes, so uids made of positions stay as they are.
+"""Jobs of ``preview()``, ``collect()`` and the like: they run what feeds one stream, outside the program,
+which stays open. Such a job has none of its sinks, takes no checkpoints, restores nothing, and adds no node
+to the program: the job's sink is none of the program's nodes, so uids made of positions stay the same.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _OF_LASTING_JOBS: Final = (
     "state.changelog.",
     "high-availability.",
 )
-"""Prefixes of settings that do not apply to the job of a look at a stream."""
+"""Prefixes of settings that do not apply to jobs of ``preview()``, ``collect()`` and the like."""
 
 
 def collected(environment: ProgramContext, number: int, name: str) -> list[Any]:
-    """Run what feeds stream `number` to its end, as a job called `name`; return all records of the stream."""
+    """Run what feeds stream `number` to its end, in a job called `name`; return all records of the stream."""
     sink = load(Kind.CONNECTOR, "collect_sink")(record_type=_rebuilt(environment, number))
     run_query(environment, number, sink, "collect", name)
     return list(sink.results)
@@ -62,7 +62,7 @@ def run_query(
     name: str,
     watch: _Watch | None = None,
 ) -> None:
-    """Run stream `number` into `sink`, called `end`, as job `name`, to its end or till `watch` cancels it."""
+    """Run job `name`: stream `number` into `sink`, node `end`; PlanError if endless and without `watch`."""
     above = environment.program.above(number)
     if watch is None:
         _refuse_endless(end, above)
@@ -100,8 +100,8 @@ def _refuse_endless(verb: str, above: Sequence[Node]) -> None:
 
 
 def query_settings(config: Config, short: bool) -> Config:
-    """Return the configuration of a job that only reads results: without checkpoints and all that needs them.
-    A `short` look shows no progress and is not restarted after a failure.
+    """Return `config` for a job that only reads results: without checkpoints and all that needs them. A
+    `short` job, as for ``take()``, also shows no progress and is not restarted after a failure.
     """
     # DataFrames are staged below that directory where driver and workers share no other.
     config = config.without(*_OF_LASTING_JOBS, but=o.CHECKPOINTING_DIR)
@@ -126,7 +126,7 @@ class SamplingSink(Protocol):
 
 @dataclass
 class _Watch:
-    """Cancels the job of a look once its sink has enough records, or the time limit has passed."""
+    """Cancels the job of a ``take()`` once its sink has enough records, or the time limit has passed."""
 
     sink: SamplingSink
     ended: bool = False  # whether this ended the job

@@ -1,4 +1,4 @@
-"""The ways into a dataflow: files, collections, generators, and any other source."""
+"""The ways into a dataflow: files, collections, generators, Spark DataFrames, and any other source."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Readers(ABC):
         Args:
             source: the description of the input.
             uid: names the source's position; needed when checkpoints are on.
-            name: for people; by default the source's own description.
-            watermarks: event time, as ``with_watermarks`` right after the source.
+            name: of the operator, for people; by default the source's own description.
+            watermarks: gives the records event time, as ``with_watermarks`` right after the source.
             parallelism: of the source; the job's default when None.
 
         Raises:
@@ -85,7 +85,7 @@ class Readers(ABC):
         uid: str | None = None,
         **options: Any,
     ) -> DataStream[Any]:
-        """Read files of JSON lines, plain or compressed.
+        """Read files of JSON lines, plain or compressed, as a stream; PlanError for a wrong argument.
 
         Args:
             path: a file, a directory, a glob, or several of these.
@@ -93,7 +93,7 @@ class Readers(ABC):
                 model), or a ``pyarrow.Schema`` for columnar records; None gives dicts.
             on_error: what happens to a line that does not decode: "fail" the job, naming file and
                 line; "skip" and count it; or send a BadRecord to the ``side_output`` "bad-records".
-            uid: names the position; made from the path when omitted.
+            uid: names the position in the files; made from the path when omitted.
             options: further arguments of ``json_source`` in ``headgate.connectors.files``.
         """
         return self._read("json_source", "read_json", path, schema, on_error, uid, options)
@@ -123,18 +123,18 @@ class Readers(ABC):
         uid: str | None = None,
         **options: Any,
     ) -> DataStream[Any]:
-        """Read CSV files; arguments as :meth:`read_json`, also ``delimiter`` and ``header`` (a head line)."""
+        """Read CSV files as :meth:`read_json` does; options: ``delimiter``, ``header`` (has a head line)."""
         return self._read("csv_source", "read_csv", path, schema, on_error, uid, options)
 
     def read_parquet(
         self, path: Paths, columns: Iterable[str] | None = None, uid: str | None = None, **options: Any
     ) -> DataStream[Row]:
-        """Read Parquet files; records stay columnar up to the first per-record function.
+        """Read Parquet files as a stream of rows, which stay columnar up to the first per-record function.
 
         Args:
             path: a file, a directory, a glob, or several of these.
             columns: the columns to read; None reads all.
-            uid: names the position; made from the path when omitted.
+            uid: names the position in the files; made from the path when omitted.
             options: further arguments of ``parquet_source`` in ``headgate.connectors.files``.
         """
         chosen = None if columns is None else list(columns)
@@ -148,7 +148,7 @@ class Readers(ABC):
         Args:
             source: a file, a directory, a glob, or several of these; or a ``pyspark.sql.DataFrame``, bounded
                 or streaming.
-            uid: names the position; of files it is made from the path when omitted.
+            uid: names the position in the input; for files it is made from the path when omitted.
         """
         if hasattr(source, "sparkSession"):
             return self.from_spark(source, uid).to_table()  # type: ignore[arg-type]  # by a mark of DataFrames
@@ -158,8 +158,8 @@ class Readers(ABC):
         """Begin a stream with records from memory; for tests and small tables.
 
         Args:
-            records: anything iterable; read now.
-            uid: names the position; needed when checkpoints are on.
+            records: anything iterable, which is read now.
+            uid: names the position in the records; needed when checkpoints are on.
         """
         kept = list(records)
         with made_by("from_collection"):
@@ -171,20 +171,20 @@ class Readers(ABC):
     ) -> DataStream[Row]:
         """Begin a stream with the rows of a Spark DataFrame, bounded or streaming.
 
-        They stay columnar up to the first per-record function. The rows of a bounded one are computed once,
+        Rows stay columnar up to the first per-record function. The rows of a bounded one are computed once,
         when the job is executed. Those of a streaming one come epoch by epoch, as Spark plans them, and every
         checkpoint lies between two epochs.
 
         Args:
             dataframe: a ``pyspark.sql.DataFrame`` of a classic session; a streaming one with stateless SQL
                 only.
-            uid: names the position; needed when checkpoints are on.
+            uid: names the position in the rows; needed when checkpoints are on.
             trigger: of a streaming DataFrame: when Spark looks for input. "available-now" reads what is there
                 and ends, "processing-time 1s" looks once a second; None looks all the time.
 
         Raises:
-            UsageError: it is something else, one of Spark Connect, stateful, or has a column of a type that
-                would not come through unchanged; or there is no such trigger.
+            UsageError: `dataframe` is something else, of Spark Connect, stateful, or has a column of a type
+                that would not come through unchanged; or there is no such trigger.
         """
         source = load(Kind.CONNECTOR, "spark_source")(dataframe, uid or "from_spark", trigger)
         return self._begin(source, "from_spark", uid, None)
@@ -201,9 +201,9 @@ class Readers(ABC):
 
         Args:
             function: makes the record of an index, counted from 0.
-            count: how many; None never ends.
-            rate_per_s: at most so many records per second in all; None is as fast as possible.
-            uid: names the position; needed when checkpoints are on.
+            count: number of records; None: the stream never ends.
+            rate_per_s: at most so many records per second, of all subtasks together; None: no limit.
+            uid: names the position (the next index); needed when checkpoints are on.
             options: further arguments of ``generator_source`` in ``headgate.connectors``.
 
         Raises:
@@ -246,7 +246,7 @@ class Readers(ABC):
     def _begin(
         self, source: Source[T], name: str, uid: str | None, record_type: Hint | None
     ) -> DataStream[T]:
-        """Add a node for the source to the program, and return the source's stream."""
+        """Add a source node to the program, and return its stream; None as `record_type`: it is unknown."""
 
 
 def _made(connector: str, verb: str, path: Paths, options: dict[str, Any]) -> tuple[Source, str | list[str]]:

@@ -24,7 +24,7 @@ from headgate.records.selectors import KeySelector
 
 
 class CollectingSink(Protocol):
-    """A sink whose committed records are kept in the driver, as for ``collect()``."""
+    """A sink whose committed records are kept in the driver, as for ``collect_later()``."""
 
     @property
     def results(self) -> list[Any]:
@@ -42,13 +42,13 @@ class ProgramContext(Protocol):
         """Return a uid that no operator has: `stem`, or `stem` with the lowest free number from 2."""
 
     def describe(self, name: str = "job") -> dict[str, Json]:
-        """Return the facts that ``explain()`` shows of the program."""
+        """Return what ``explain()`` shows of the program, as plain data; `name` is the job's name."""
 
     def _query(
         self, name: str, nodes: tuple[Node, ...], settings: Callable[[Config], Config]
     ) -> JobSpec | None:
-        """Return a checked job of `nodes` outside the program; `settings` turns the program's configuration
-        into its own. Where only the plan is captured, write the plan and return None.
+        """Return a checked job of `nodes`, which need not be in the program; `settings` turns the program's
+        configuration into the job's. Where only the plan is captured, write the plan and return None.
         """
 
     def _run(self, job: JobSpec) -> JobResult:

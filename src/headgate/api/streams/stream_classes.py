@@ -64,14 +64,16 @@ class DataStream(Outputs[T]):
     # -- per record
 
     def map(self, function: Callable[[T], U], uid: str | None = None) -> DataStream[U]:
-        """Emit the one record that `function` returns for each record that comes in."""
+        """Emit the one record that `function` returns for each that comes in; `uid` names the operator.
+        PlanError if `function` is async, or cannot be called with one record.
+        """
         check_callable("map", function)
         kind, waits = inference.map_output(function), is_blocking(function)
         node = logical.MapNode(NEW, "map", uid=uid, record_type=kind, blocking=waits, function=function)
         return DataStream(self._environment, self._added(node))
 
     def flat_map(self, function: Callable[[T], Iterable[U]], uid: str | None = None) -> DataStream[U]:
-        """Emit, for each record that comes in, all records of the iterable that `function` returns for it."""
+        """Emit all records of the iterable that `function` returns for each record; PlanError as `map`."""
         check_callable("flat_map", function)
         kind, waits = inference.flat_map_output(function), is_blocking(function)
         node = logical.FlatMapNode(
@@ -80,7 +82,7 @@ class DataStream(Outputs[T]):
         return DataStream(self._environment, self._added(node))
 
     def filter(self, function: Callable[[T], object], uid: str | None = None) -> DataStream[T]:
-        """Keep only the records for which `function` is true."""
+        """Keep the records for which `function` is true; PlanError if it takes no one record, or yields."""
         check_callable("filter", function)
         kind, waits = self._node.record_type, is_blocking(function)
         node = logical.FilterNode(NEW, "filter", uid=uid, record_type=kind, blocking=waits, function=function)
@@ -90,17 +92,17 @@ class DataStream(Outputs[T]):
     """PySpark's other name of :meth:`filter`."""
 
     def select(self, *columns: str, uid: str | None = None) -> DataStream[Row]:
-        """Keep some fields of each record, in this order, as rows; columnar batches stay columnar.
+        """Keep the fields `columns` of each record, in this order, as rows; columnar batches stay columnar.
 
         Raises:
-            PlanError: no column, one that is no text, or one named twice.
+            PlanError: no column, a name that is no text, or a column named twice.
         """
         check_columns("select", columns)
         node = logical.SelectNode(NEW, "select", uid=uid, columns=columns)
         return DataStream(self._environment, self._added(node))
 
     def process(self, function: ProcessFunction[T, U], uid: str | None = None) -> DataStream[U]:
-        """Run a function that emits any number of records for each, with `open`, `close` and side outputs.
+        """Run a function that emits any number of records per record, with `open`, `close`, side outputs.
 
         Keyed state and timers need a key: ``stream.key_by(...).process(...)``.
 
@@ -145,10 +147,8 @@ class DataStream(Outputs[T]):
 
         Args:
             timestamp: field or column with ms since 1970, or a function of the record.
-            out_of_orderness: how much earlier than its predecessors a record may be; text such as ``"7d"`` or
-                ms.
-            idleness: after this long without records a source subtask no longer holds others back; None for
-                never.
+            out_of_orderness: how much earlier than its predecessors a record may be; text as ``"7d"``, or ms.
+            idleness: after so long without records a source subtask no longer holds others back; None: never.
             max_drift: how far a source subtask may be ahead of the slowest one of its group in event time,
                 as text or ms; one that is further ahead reads nothing until the others come nearer, so that
                 what waits for them downstream stays small. None for no limit.
@@ -167,7 +167,7 @@ class DataStream(Outputs[T]):
         return self.with_watermarks(strategy)
 
     def with_watermarks(self, strategy: WatermarkStrategy) -> DataStream[T]:
-        """Give records event time, and the stream watermarks, by a strategy that was made before.
+        """Give records event time, and the stream watermarks, by a :class:`WatermarkStrategy`.
 
         Raises:
             PlanError: the strategy has a negative duration.
@@ -228,7 +228,7 @@ class DataStream(Outputs[T]):
             broadcast: what :meth:`broadcast` returned.
 
         Raises:
-            PlanError: no broadcast stream, or one of another Environment.
+            PlanError: `broadcast` is no broadcast stream, or of another Environment.
 
         Example:
             >>> import headgate as hg
@@ -309,12 +309,12 @@ class KeyedStream(ShownAsLine, Looks[T], Generic[K, T]):
             broadcast: what ``broadcast()`` returned.
 
         Raises:
-            PlanError: no broadcast stream, or one of another Environment.
+            PlanError: `broadcast` is no broadcast stream, or of another Environment.
         """
         return KeyedBroadcastConnectedStream(self._environment, self._number, broadcast, self._key)
 
     def process(self, function: KeyedProcessFunction[K, T, U], uid: str | None = None) -> DataStream[U]:
-        """Run a function that emits any number of records for each, with state and timers per key.
+        """Run a function that emits any number of records for each record, with state and timers per key.
 
         Args:
             function: its class declares its state as class attributes.
@@ -336,10 +336,10 @@ class KeyedStream(ShownAsLine, Looks[T], Generic[K, T]):
         """Put the records into windows; ``aggregate()``, ``reduce()`` or ``process()`` follows.
 
         Args:
-            windows: such as ``hg.tumbling("1h")`` or ``hg.session("30min")``.
+            windows: a window assigner, such as ``hg.tumbling("1h")`` or ``hg.session("30min")``.
 
         Raises:
-            PlanError: `windows` are none.
+            PlanError: `windows` is no :class:`WindowAssigner`.
         """
         from headgate.api.windows.windowed_stream import windowed
 
@@ -357,7 +357,7 @@ class BroadcastStream(DataStream[B]):
 
 
 class _Connected(ShownAsLine):
-    """A stream and the broadcast stream that is connected to it; ``process()`` follows."""
+    """A stream and the broadcast stream connected to it; PlanError if it is none. ``process()`` follows."""
 
     def __init__(
         self, environment: ProgramContext, number: int, broadcast: BroadcastStream[B], key: KeySelector = ""

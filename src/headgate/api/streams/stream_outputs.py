@@ -1,6 +1,6 @@
-"""Name, uid and parallelism of steps, and the ways out of a stream: sinks, DataFrames, looks at its records.
-Only :meth:`Looks.preview`, `take`, `collect` and `to_dataframe` run something: what feeds the stream. They
-leave the program as it is.
+"""Name, uid and parallelism of operators, and the ways out of a stream: sinks, DataFrames, its records. Only
+:meth:`Looks.preview`, `take`, `collect` and `to_dataframe` run something: what feeds the stream. They leave
+the program as it is.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Operator:
-    """A step of the program whose name, uid and parallelism can be set."""
+    """A step of the program, as calls of streams return it; its name, uid and parallelism can be set."""
 
     def __init__(self, environment: ProgramContext, number: int) -> None:
         self._environment, self._number = environment, number
@@ -69,7 +69,7 @@ class Operator:
             uid: unique in the program; printable, at most 200 characters, no slash.
 
         Raises:
-            PlanError: not a uid, a sink that a job has run, or no operator (``union``, ``rebalance``, ...).
+            PlanError: not a uid, a sink that a job has run, or a step that is no operator (``union``, ...).
         """
         self._demand_operator("a uid")
         self._environment.program.change(self._number, uid=uid)
@@ -79,7 +79,7 @@ class Operator:
         """Set the number of subtasks of this operator alone.
 
         Raises:
-            PlanError: not a whole number of at least 1, a sink that a job has run, or no operator.
+            PlanError: not an int above 0, a sink that a job has run, or no operator (``union``, ...).
         """
         self._demand_operator("a parallelism")
         self._environment.program.change(self._number, parallelism=parallelism)
@@ -100,22 +100,22 @@ class StreamSink(Operator):
 def add_sink(
     environment: ProgramContext, number: int, sink: Sink[T], uid: str | None, name: str | None = None
 ) -> StreamSink:
-    """Add a sink for the stream with this number to the program, and return its step."""
+    """Add `sink` for stream `number` to the program, and return its step; `name`: the sink's own if None."""
     node = logical.SinkNode(logical.NEW, name or sink.describe(), sink=sink, uid=uid)
     return StreamSink(environment, environment.program.add(node, (number,)))
 
 
 class Looks(Generic[T]):
-    """Shows a program the records of one of its streams: print, collect, take, preview."""
+    """Base class of streams with the calls that show their records: print, collect, take, preview."""
 
     _environment: ProgramContext
     _number: int
 
     def print(self, uid: str | None = None) -> StreamSink:
-        """Have ``execute()`` print every record, as soon as it comes; after a failure some come again.
+        """Have ``execute()`` print every record, as soon as it comes; after a failure some are printed again.
 
-        It is shown as what user code prints is, see ``docs/cli-output.md``: with the subtask that printed it,
-        above the line of progress.
+        Records are shown as output of user code is (``docs/cli-output.md``): with the subtask that printed
+        them, above the line of progress.
 
         Args:
             uid: of the sink; stands on each of its lines.
@@ -198,7 +198,7 @@ class Looks(Generic[T]):
 
 
 class Outputs(Operator, Looks[T]):
-    """Writes the records of a stream to sinks and DataFrames."""
+    """Base class of streams with the calls that write their records to sinks and DataFrames."""
 
     def sink_to(self, sink: Sink[T], uid: str | None = None, name: str | None = None) -> StreamSink:
         """Send the records to a sink.
@@ -206,7 +206,7 @@ class Outputs(Operator, Looks[T]):
         Args:
             sink: the description of the output.
             uid: names the sink's state; needed when checkpoints are on and the sink commits.
-            name: for people; by default the sink's own description.
+            name: of the operator, for people; by default the sink's own description.
 
         Raises:
             PlanError: `sink` is no :class:`Sink`.
@@ -238,7 +238,7 @@ class Outputs(Operator, Looks[T]):
         return self._write("parquet_sink", "write_parquet", path, uid, options)
 
     def collect_later(self, uid: str | None = None) -> Collected[T]:
-        """Add a sink; return a handle whose `records` are the stream's after the next ``execute()``."""
+        """Add a sink; return a handle whose `records` are this stream's after the next ``execute()``."""
         uid = uid or self._environment.free_uid("collect")
         rebuilt = inference.rebuildable(self._node.record_type)
         sink = load(Kind.CONNECTOR, "collect_sink")(record_type=rebuilt)
@@ -251,8 +251,8 @@ class Outputs(Operator, Looks[T]):
     ) -> DataFrame:
         """Return this stream's records as a Spark DataFrame. Runs only what feeds it, like :meth:`collect`.
 
-        The stream must be bounded. The rows are staged as files that live as long as this process.
-        To get several streams of one job, or together with its sinks, use :meth:`to_dataframe_later`.
+        The stream must be bounded. The rows are staged as files that live as long as this process. To get
+        several streams of one job, use :meth:`to_dataframe_later`. Errors are those of :meth:`collect`.
 
         Args:
             schema: a ``StructType`` or its text, such as ``"author string, commits long"``; None
@@ -290,7 +290,7 @@ class Outputs(Operator, Looks[T]):
     def to_dataframe_later(
         self, schema: StructType | str | None = None, uid: str | None = None
     ) -> DataFrameLater:
-        """Add a sink; return a handle; ``execute()`` makes its `dataframe` (`schema`: see `to_dataframe`)."""
+        """Add a sink; return a handle of the DataFrame that ``execute()`` makes, as :meth:`to_dataframe`."""
         uid = uid or self._environment.free_uid("to_dataframe")
         sink = load(Kind.CONNECTOR, "dataframe_sink")(schema, "to_dataframe_later")
         number = self.sink_to(sink, uid=uid, name="to_dataframe")._number
@@ -332,7 +332,7 @@ class Collected(ShownAsLine, Generic[T]):
 
 
 class HasDataFrame(Protocol):
-    """A sink whose committed records can be read as a DataFrame after the job."""
+    """A sink whose committed records can be read as a DataFrame after the job's end."""
 
     @property
     def dataframe(self) -> DataFrame:
@@ -354,7 +354,7 @@ class DataFrameLater(ShownAsLine):
         """The committed records as a ``pyspark.sql.DataFrame``.
 
         Raises:
-            PlanError: no job has ended well with it yet.
+            PlanError: no job that wrote it has ended well yet.
             UsageError: no record has come and no schema was given.
         """
         if self._number not in self._environment.program.ended:

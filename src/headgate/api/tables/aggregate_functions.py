@@ -1,4 +1,4 @@
-"""Aggregates of a group's rows that take more than columns; the others are found by their names."""
+"""Aggregates of a group's rows whose arguments are not only columns, and those that programs use most."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headgate.relational.expressions import Literal
 
 
 def count(what: Column | str = "*") -> Column:
-    """Return how many rows a group has ("*"), or how many of them have a value in a column."""
+    """Return the aggregate of how many rows a group has ("*"), or how many have a value in a column."""
     return aggregate("count") if isinstance(what, str) and what == "*" else plain_aggregate("count", what)
 
 
@@ -73,12 +73,12 @@ def last(col: Column | str, ignorenulls: bool = False) -> Column:
 
 
 def first_value(col: Column | str, ignoreNulls: bool | Column | None = None) -> Column:  # noqa: N803
-    """Return what :func:`first` returns, under the name that SQL has for it."""
+    """Return what :func:`first` returns; SQL's name. `ignoreNulls`: take the first that is not null."""
     return _placed("first_value", col, ignoreNulls)
 
 
 def last_value(col: Column | str, ignoreNulls: bool | Column | None = None) -> Column:  # noqa: N803
-    """Return what :func:`last` returns, under the name that SQL has for it."""
+    """Return what :func:`last` returns; SQL's name. `ignoreNulls`: take the last that is not null."""
     return _placed("last_value", col, ignoreNulls)
 
 
@@ -102,7 +102,7 @@ def mode(col: Column | str, deterministic: bool = False) -> Column:
 
     Args:
         col: the column.
-        deterministic: taken as PySpark takes it; of several values the least is given in any case.
+        deterministic: without effect, for PySpark's sake: of several such values the least is returned.
 
     Example:
         >>> import headgate.functions as F
@@ -115,7 +115,7 @@ def mode(col: Column | str, deterministic: bool = False) -> Column:
 def percentile(
     col: Column | str, percentage: float | Sequence[float] | Column, frequency: Column | int = 1
 ) -> Column:
-    """Return the exact value below which there is a share of a column's numbers, as a double.
+    """Return the exact percentile of a column's numbers, as a double: a share of them lies below it.
 
     All different values of a group are kept until its window ends.
 
@@ -147,7 +147,7 @@ def _shares(percentage: float | Sequence[float] | Column) -> float | tuple[float
 
 
 def listagg(col: Column | str, delimiter: str | Column | None = None) -> Column:
-    """Return the texts of a column as one text; null if there is none. Their order is that of the rows.
+    """Return the texts of a column joined to one text, in the order of the rows; null if there is none.
 
     Args:
         col: the column of texts.
@@ -162,7 +162,7 @@ def listagg(col: Column | str, delimiter: str | Column | None = None) -> Column:
 
 
 def listagg_distinct(col: Column | str, delimiter: str | Column | None = None) -> Column:
-    """Return what :func:`listagg` returns, with each text once."""
+    """Return what :func:`listagg` returns, but with each different text only once."""
     return _texts("listagg_distinct", col, delimiter)
 
 
@@ -177,12 +177,12 @@ def string_agg_distinct(col: Column | str, delimiter: str | Column | None = None
 
 
 def plain_aggregate(function: str, *columns: ColumnLike) -> Column:
-    """Return an aggregate of columns; text stands for a column."""
+    """Return the aggregate named `function` of `columns`; text is the name of a column."""
     return aggregate(_SHOWN.get(function, function), *map(_column, columns))
 
 
 _SHOWN = {"array_agg": "collect_list", "countDistinct": "count_distinct", "sumDistinct": "sum_distinct"}
-"""Names in place of which PySpark shows others."""
+"""Name of an aggregate -> the name that PySpark shows for it, where the two differ."""
 
 
 def _column(what: ColumnLike) -> ColumnLike:
@@ -201,7 +201,7 @@ def _texts(function: str, what: Column | str, delimiter: str | Column | None) ->
 
 
 def _constant(given: object) -> object:
-    """Return a setting that may be written as ``F.lit(...)``, as PySpark takes it."""
+    """Return a setting's value, which may be given as ``F.lit(...)``; PlanError for any other column."""
     if not isinstance(given, Column):
         return given
     if not isinstance(given.expression, Literal):

@@ -18,7 +18,7 @@ def state_declaration(plan: Aggregation) -> KeyedProcessFunction[Any, Any, Any]:
     """Return a function that declares an aggregation's state: window -> accumulators, for each key.
 
     A window's key is the ms since 1970 at which its slice of event time, or its session, begins. The operator
-    state `forgotten` says, by first and last key group, up to which last ms windows are not there any more.
+    state `forgotten` has (first key group, last, ms): their windows with last ms up to that one were removed.
     """
     record = accumulators_record(plan)
     windows = MapState[int, record]  # type: ignore[valid-type]
@@ -26,10 +26,10 @@ def state_declaration(plan: Aggregation) -> KeyedProcessFunction[Any, Any, Any]:
 
 
 def windows_function(name: str, windows: Hint, **more: Hint) -> KeyedProcessFunction[Any, Any, Any]:
-    """Return a function that declares a map state, `windows`, of this type; `more` are operator states.
+    """Return a function of class `name` that declares a map state `windows`, of the type given as `windows`.
 
-    Its operator state `ahead` holds key groups that are further in event time than their subtask, each with
-    its watermark.
+    It also declares operator states, as union lists: `more`, name -> type, and `ahead`, which holds the key
+    groups that are further in event time than their subtask, each with its watermark.
     """
     ahead = OperatorListState[tuple[int, int]]
     of_operator = {"ahead": ahead, **more}
@@ -46,7 +46,7 @@ def _refuse(_self: Any, _record: Any, _ctx: Any) -> None:
 
 
 def accumulators_record(plan: Aggregation) -> type:
-    """Return the record type in which an aggregation's accumulators are stored, a field for each."""
+    """Return the record type that stores an aggregation's accumulators; PlanError if two get one name."""
     fields: list[tuple[str, Hint]] = [("end", int)] if plan.window.kind == "session" else []
     for each in plan.aggregates:
         for name, kind in each.parts.fields:
@@ -64,11 +64,11 @@ def accumulators_record(plan: Aggregation) -> type:
 
 
 def stored_name(column: str, accumulator: str) -> str:
-    """Return the name of an accumulator's field: the result column's, made an identifier, and its own."""
+    """Return the field that stores an accumulator of a result column, as ``total_price_sum``."""
     return f"{plain_name(column)}_{accumulator}"
 
 
 def plain_name(column: str) -> str:
-    """Return a column's name made an identifier, in which other signs are underscores."""
+    """Return a column's name as an identifier: signs other than ASCII letters and digits become "_"."""
     plain = "".join(each if each.isalnum() and each.isascii() else "_" for each in column).strip("_")
     return f"{'' if plain[:1].isalpha() else 'column_'}{plain}"

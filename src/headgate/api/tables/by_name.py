@@ -1,4 +1,4 @@
-"""What is reached of tables and columns by a name, and what is said of a name that is not there.
+"""Access to the columns of a table by name, and the errors for names that a table does not have.
 
 PySpark's users try PySpark's names first. Where a table has another call, the message is that call.
 """
@@ -40,7 +40,7 @@ _INSTEAD: Final = {
 
 
 class ByName:
-    """Base class of tables: ``table["price"]`` and ``table.price`` are columns, other names are refused."""
+    """Base class of tables: ``table["price"]`` and ``table.price`` are columns, unknown names are refused."""
 
     _relation: Relation
 
@@ -76,7 +76,7 @@ class ByName:
 def selected_columns(
     given: Sequence[Column | str | Sequence[Column | str]], names: Sequence[str], where: str
 ) -> list[Column]:
-    """Return what a program selects as columns; "*" stands for all of `names`, and one list for its items.
+    """Return the columns that a program selects: `given`, where "*" is all of `names` and a list its items.
 
     Raises:
         PlanError: something is neither a column nor a name; the message begins with `where`.
@@ -94,6 +94,6 @@ def selected_columns(
 
 
 def refuse_text(value: ColumnLike, where: str) -> None:
-    """Raise PlanError if a program gives text where it may mean a column or the text itself."""
+    """Raise PlanError, which begins with `where`, for text: it may mean a column or the text itself."""
     if isinstance(value, str):
         raise PlanError(f"{where} got {value!r:.80}; write F.col(...) for a column, or F.lit(...) for text")

@@ -1,4 +1,4 @@
-"""Resolves the columns that a program names, with errors that say in which call and on which line."""
+"""Resolves the columns that a program names; errors say in which call and on which line it is wrong."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from headgate.relational.resolving import resolve
 from headgate.relational.schema import Field, Schema
 
 T = TypeVar("T")
-"""The class of what is checked."""
+"""The type of the result of the function that `checked` calls."""
 
 
 def all_columns(relation: Relation) -> list[tuple[str, Typed]]:
-    """Return the columns of a plan's result, each with its name."""
+    """Return the columns of a plan's result as pairs of name and resolved column, in order."""
     return [
         (each.name, Column(each.type, each.nullable, place, each.name))
         for place, each in enumerate(relation.schema)
@@ -34,17 +34,17 @@ def checked(verb: str, made: Callable[[], T]) -> T:
 
 
 def place_of(relation: Relation, verb: str, name: str) -> int:
-    """Return the number of a column. Raises PlanError, with the nearest name, if there is none."""
+    """Return the index of column `name`, from 0; PlanError, with the nearest name, if there is none."""
     return checked(verb, lambda: relation.schema.place(name))
 
 
 def resolved(relation: Relation, verb: str, expression: Expression) -> Typed:
-    """Return an expression with its type. Raises PlanError if a column does not exist or fit its function."""
+    """Return `expression` with its type; PlanError, naming `verb`, if a column is missing or does not fit."""
     return checked(verb, lambda: resolve(expression, relation.schema))
 
 
 def projected(verb: str, child: Relation, chosen: list[tuple[str, Typed]]) -> Project:
-    """Return a plan of computed columns; the column of event time is still that if it is among them."""
+    """Return a plan of columns `chosen`, event time kept if among them; PlanError: none, or a name twice."""
     names = [name for name, _ in chosen]
     twice = {name for name in names if names.count(name) > 1}
     if twice or not names:
@@ -61,7 +61,7 @@ def projected(verb: str, child: Relation, chosen: list[tuple[str, Typed]]) -> Pr
 
 
 def check_partitions(relation: Relation, verb: str, options: dict[str, Any]) -> None:
-    """Give the columns of the option `partition_by` the names that the plan's result has.
+    """Replace the names in option `partition_by` by those that the plan's result has, in `options` itself.
 
     Raises:
         PlanError: there is no such column, or none is left for the files.

@@ -27,7 +27,7 @@ ColumnLike: TypeAlias = "Column | Scalar"
 
 
 class Column:
-    """An expression of columns, which a table computes for all its rows; made by ``headgate.functions``.
+    """A column expression, which a table computes for all its rows; ``headgate.functions`` makes columns.
 
     Example:
         >>> import headgate.functions as F
@@ -143,7 +143,7 @@ class Column:
         return call("not", self)
 
     def eqNullSafe(self, other: ColumnLike) -> Column:  # noqa: N802  # PySpark's name
-        """Return whether both are equal, or both null; it is never null."""
+        """Return whether both values are equal, or both are null; the result is never null."""
         return call("<=>", self, other)
 
     def isNull(self) -> Column:  # noqa: N802
@@ -155,7 +155,7 @@ class Column:
         return call("isnotnull", self)
 
     def isin(self, *values: ColumnLike | Sequence[ColumnLike]) -> Column:
-        """Return whether the value equals one of `values`, which may be one list."""
+        """Return whether the value equals one of `values`, which may also be given as one list."""
         listed = values[0] if len(values) == 1 and isinstance(values[0], list | tuple) else values
         return call("in", self, *listed)
 
@@ -166,29 +166,29 @@ class Column:
     # -- names and types
 
     def alias(self, name: str, *more: str) -> Column:
-        """Give the column a name. What gives several columns, as ``F.posexplode``, takes one for each."""
+        """Return the column with a name; an expression of several columns, as `posexplode`, takes several."""
         return Column(Aliases(self.expression, (name, *more)) if more else Alias(self.expression, name))
 
     name = alias
 
     def cast(self, to: str) -> Column:
-        """Convert to a type named as in Spark, such as "bigint"; what does not fit is an error."""
+        """Return the value as a Spark type such as "bigint"; a value that does not fit fails the job."""
         return Column(Cast(self.expression, _type_name(to)))
 
     astype = cast
 
     def try_cast(self, to: str) -> Column:
-        """Convert to a type; what does not fit becomes null."""
+        """Return the value as a Spark type such as "bigint"; null where a value does not fit."""
         return Column(Cast(self.expression, _type_name(to), strict=False))
 
     def when(self, condition: Column, value: ColumnLike) -> Column:
-        """Add a branch to what ``F.when`` began: `value` where `condition` is the first that is true."""
+        """Add a branch to an ``F.when(...)``, else PlanError: `value` where `condition` is the first true."""
         chosen = self._case()
         branch = (expression_of(condition), expression_of(value))
         return Column(Case((*chosen.branches, branch), chosen.otherwise))
 
     def otherwise(self, value: ColumnLike) -> Column:
-        """Set the value for rows of which no condition is true; without it they get null."""
+        """Set the value of an ``F.when(...)``, else PlanError, for rows without true condition, else null."""
         return Column(Case(self._case().branches, expression_of(value)))
 
     def _case(self) -> Case:
@@ -204,22 +204,22 @@ def _type_name(to: str) -> str:
 
 
 def expression_of(value: ColumnLike) -> Expression:
-    """Return the expression of a column, or a constant."""
+    """Return the expression of `value` if it is a column, else a constant with this value."""
     return value.expression if isinstance(value, Column) else Literal(value)
 
 
 def call(function: str, *arguments: ColumnLike) -> Column:
-    """Return a call of a function of the registry."""
+    """Return a call of the registered function `function`, not yet checked; `arguments` may be constants."""
     return Column(Call(function, tuple(map(expression_of, arguments))))
 
 
 def aggregate(
     function: str, *arguments: ColumnLike, settings: tuple[Setting, ...] = (), named: bool = False
 ) -> Column:
-    """Return an aggregate of a group's rows; with `named` the settings are part of its column's name."""
+    """Return an aggregate of a group's rows; if `named`, its column's name shows the constants `settings`."""
     return Column(AggregateCall(function, tuple(map(expression_of, arguments)), settings, named))
 
 
 def shown_name(column: Column) -> str:
-    """Return the name that a result column gets."""
+    """Return the name of a result column: its alias, its field's name, or the text of its expression."""
     return name_of(column.expression)

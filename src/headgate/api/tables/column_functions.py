@@ -32,7 +32,7 @@ column = col
 
 
 def lit(value: Scalar) -> Column:
-    """Return a value that is the same for all rows."""
+    """Return a constant column: `value` in all rows."""
     return Column(Literal(value))
 
 
@@ -48,7 +48,7 @@ def when(condition: Column, value: ColumnLike) -> Column:
 
 
 def expr(function: str, *arguments: ColumnLike | str) -> Column:
-    """Return a call of a function by its name; text stands for a column, as in PySpark."""
+    """Return a call of the function named `function`, no SQL text; text in `arguments` names a column."""
     return call(function, *map(_column, arguments))
 
 
@@ -64,11 +64,11 @@ def window(
     Args:
         time: the table's column of event time, or :func:`proctime`.
         size: length of a window, as text such as "10 seconds" or "10s", or in ms.
-        slide: a window begins every so often; None: as often as it is long.
+        slide: time between the starts of two windows, like `size`, which it is by default (None).
         offset: by which all windows are moved from 1970-01-01 00:00 UTC.
 
     Raises:
-        PlanError: a duration is none, or not above 0; or windows do not overlap or touch.
+        PlanError: a text is no duration, `size` or `slide` not above 0, or `slide` is above `size`.
     """
     size_ms = _duration("window", size, "size")
     slide_ms = size_ms if slide is None else _duration("window", slide, "slide")
@@ -114,7 +114,7 @@ def cumulate_window(time: Column | str, size: str | int, step: str | int, offset
         offset: by which all windows are moved from 1970-01-01 00:00 UTC.
 
     Raises:
-        PlanError: a duration is none, or not above 0; or `size` is no multiple of `step`.
+        PlanError: a text is no duration, `step` is not above 0, or `size` is no multiple of `step`.
 
     Example:
         >>> import headgate.functions as F
@@ -132,7 +132,7 @@ def cumulate_window(time: Column | str, size: str | int, step: str | int, offset
 
 
 def window_time(window: Column | str) -> Column:
-    """Return the last moment of a window, a microsecond before its end.
+    """Return the last moment of a window column, a microsecond before the window's end.
 
     Example:
         >>> import headgate.functions as F
@@ -163,6 +163,8 @@ def _time(time: Column | str) -> Expression:
 
 
 def _duration(function: str, given: str | int, what: str) -> int:
+    if not isinstance(given, str | int | float):
+        raise PlanError(f"{function}(): {what} is {given!r}; expected text such as '10s', or milliseconds")
     try:
         return duration_ms(given, what)
     except ValueError as error:
@@ -176,7 +178,7 @@ def explode(values: Column | str) -> Column:
     """Return a row for each element of an array (column `col`), or entry of a map (`key`, `value`).
 
     It is a column of ``select()``, beside others, which are repeated. Rows whose array is null or empty give
-    none. Each row has the event time of the row that it is of.
+    none. Each row has the event time of the row whose array it is from.
 
     Example:
         >>> import headgate.functions as F

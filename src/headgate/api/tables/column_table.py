@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 S = TypeVar("S", bound=Outputs[Any], default=Any)
-"""The class of streams that tables become."""
+"""The class of streams that tables are turned into."""
 
 
 class Table(ByName, SideOutputs, Generic[S]):
@@ -76,7 +76,7 @@ class Table(ByName, SideOutputs, Generic[S]):
 
     @property
     def schema(self) -> Schema:
-        """The columns, in order."""
+        """The columns in order, with names, types, and which of them carries event time."""
         return self._relation.schema
 
     @property
@@ -132,12 +132,12 @@ class Table(ByName, SideOutputs, Generic[S]):
         max_drift: str | int | None = None,
         drift_group: str = "default",
     ) -> Table[S]:
-        """Give the rows event time by a column; call it before anything else of the table.
+        """Return the table with event time by a column, and watermarks; call it before any other call.
 
         Args:
             time: the column, a timestamp or ms since 1970.
-            delay: how much earlier than its predecessors a row may be without being late.
-            idleness: after this long without rows a source subtask no longer holds others back; None: never.
+            delay: how much earlier than its predecessors a row may be without being late; "5s", or ms.
+            idleness: after so long without rows a source subtask no longer holds others back; None: never.
             max_drift: how far a source may be ahead of slower ones; see :meth:`DataStream.with_event_time`.
             drift_group: name of the sources that are compared.
 
@@ -145,7 +145,7 @@ class Table(ByName, SideOutputs, Generic[S]):
             PlanError: there is no such column, or the table has been filtered or computed already.
         """
         where = f"with_watermark() ({user_site()})"
-        if not isinstance(self._relation, Scan):
+        if not isinstance(self._relation, Scan) or self._relation.of is not None:
             raise PlanError(f"{where} comes after other calls; call it right after to_table() or env.table()")
         place = place_of(self._relation, "with_watermark", time)
         name = self._relation.schema.names[place]
@@ -162,9 +162,7 @@ class Table(ByName, SideOutputs, Generic[S]):
     # -- columns
 
     def select(self, *columns: Column | str | Sequence[Column | str]) -> Table[S]:
-        """Return a table of these columns, each a name or an expression; "*" stands for all.
-
-        One list of them will do as well.
+        """Return a table of these columns, or of one list of them: names or expressions; "*" stands for all.
 
         Raises:
             PlanError: a column does not exist, does not fit its function, or is named twice.
@@ -173,13 +171,13 @@ class Table(ByName, SideOutputs, Generic[S]):
         return self._of(selected("select", self._relation, [(None, each.expression) for each in chosen]))
 
     def with_column(self, name: str, column: ColumnLike) -> Table[S]:
-        """Return the table with one more column, or with another in place of the one that has this name."""
+        """Return the table with `column` as its column `name`, new or replaced; PlanError for plain text."""
         return self.with_columns({name: column})
 
     withColumn = with_column  # noqa: N815  # PySpark's name
 
     def with_columns(self, columns: dict[str, ColumnLike]) -> Table[S]:
-        """Return the table with these columns added, or put in place of those of the same name."""
+        """Return the table with these columns, name -> column, new or replaced; PlanError for plain text."""
         found: dict[str, Expression] = {name: Reference(name) for name in self.columns}
         for name, column in columns.items():
             refuse_text(column, f"with_columns() ({user_site()})")
@@ -191,7 +189,7 @@ class Table(ByName, SideOutputs, Generic[S]):
     withColumns = with_columns  # noqa: N815
 
     def rename(self, names: dict[str, str]) -> Table[S]:
-        """Return the table with other names for some columns: old name -> new name."""
+        """Return the table with other names for some columns: old -> new; PlanError for an unknown one."""
         found = dict(enumerate(all_columns(self._relation)))
         for old, new in names.items():
             place = place_of(self._relation, "rename", old)
@@ -199,7 +197,7 @@ class Table(ByName, SideOutputs, Generic[S]):
         return self._projected("rename", list(found.values()))
 
     def drop(self, *names: str) -> Table[S]:
-        """Return the table without these columns."""
+        """Return the table without these columns; PlanError for an unknown one, or if none is left."""
         gone = {place_of(self._relation, "drop", name) for name in names}
         return self._projected(
             "drop", [each for place, each in enumerate(all_columns(self._relation)) if place not in gone]
@@ -208,12 +206,12 @@ class Table(ByName, SideOutputs, Generic[S]):
     def explode(self, column: str, *names: str, outer: bool = False) -> Table[S]:
         """Return a row for each element of an array, or entry of a map, in place of the column that has it.
 
-        The other columns are repeated, and so is the event time of the row. ``F.explode`` and its like do the
-        same within ``select()``.
+        The other columns are repeated, and so is the event time of the row. ``F.explode`` does the same
+        within ``select()``.
 
         Args:
             column: the array or map.
-            names: of the elements; of a map's keys and values. Omitted: the array's name; `key` and `value`.
+            names: of the new column, or of a map's two; by default the array's name, or `key`, `value`.
             outer: whether a row whose array is null or empty gives one row, with null.
 
         Raises:
@@ -244,8 +242,7 @@ class Table(ByName, SideOutputs, Generic[S]):
         columns that carry it stand at the same place; the watermark is the lower one of both sides.
 
         Raises:
-            PlanError: no table, one of another Environment, of another number of columns, or a type that does
-                not fit.
+            PlanError: `other` is no table of this Environment, or its columns differ in number or type.
         """
         return self._united("union", other, lambda mine, its: by_position(mine, its))
 
@@ -270,14 +267,14 @@ class Table(ByName, SideOutputs, Generic[S]):
         other: Table[S],
         allowMissingColumns: bool = False,  # noqa: N803
     ) -> Table[S]:
-        """Return :meth:`union_by_name`, with PySpark's names."""
+        """Return :meth:`union_by_name` of both tables; PySpark's name of that call."""
         return self.union_by_name(other, allowMissingColumns)
 
     def filter(self, condition: Column) -> Table[S]:
         """Return the rows for which a condition is true; not those for which it is null.
 
         Raises:
-            PlanError: it names a column that does not exist, or is no condition.
+            PlanError: `condition` names a column that does not exist, or is not boolean.
         """
         found = resolved(self._relation, "filter", expression_of(condition))
         if text_of(found.type) != "boolean":
@@ -299,21 +296,20 @@ class Table(ByName, SideOutputs, Generic[S]):
         """Return the rows that a function makes of each batch of rows, of any number.
 
         Which rows are in a batch depends on the source and on the speed of the job: a function whose results
-        depend on it gives other ones when the job goes on after a failure.
+        depend on that gives others when the job continues after a failure.
 
         Event time stays if the result has the column of event time: each row's time is read from it. Without
         that column the table has no event time, and its rows keep theirs only in batches of as many rows as
         before.
 
         Args:
-            function: takes a batch and returns one: ``pyarrow.RecordBatch``, ``pyarrow.Table`` or
-                ``polars.DataFrame``.
+            function: takes a batch and returns one: RecordBatch or Table of pyarrow, or ``polars.DataFrame``.
             schema: the columns that it returns: a ``pyarrow.Schema``, or text as "user string, n bigint".
-            frames: as what it gets a batch; None: as its first parameter is annotated, else a RecordBatch.
+            frames: what a batch is; None: what its first parameter's annotation says, else a RecordBatch.
             uid: names the operator.
 
         Raises:
-            PlanError: it is no function of one batch, or a column of the schema is of no type.
+            PlanError: `function` takes not just one batch, or a column of the schema is of no known type.
 
         Example:
             >>> import polars as pl, pyarrow as pa
@@ -335,8 +331,8 @@ class Table(ByName, SideOutputs, Generic[S]):
     ) -> Table[S]:
         """Return the rows that a function gives for each row, which it gets as a dict.
 
-        A row keeps the event time of the row that it is of. If the result has the column of event time, the
-        time is read from it, and windows may follow.
+        A row keeps the event time of the row that it was made of. If the result has the column of event time,
+        the time is read from it, and windows may follow.
 
         Args:
             function: returns a dict, several in a list, or None for no row.
@@ -344,7 +340,7 @@ class Table(ByName, SideOutputs, Generic[S]):
             uid: names the operator.
 
         Raises:
-            PlanError: it is no function of one row, or a column of the schema is of no type.
+            PlanError: `function` takes not just one row, or a column of the schema is of no known type.
 
         Example:
             >>> import pyarrow as pa
@@ -400,37 +396,37 @@ class Table(ByName, SideOutputs, Generic[S]):
     # -- ways out
 
     def to_stream(self, uid: str | None = None) -> S:
-        """Return the rows as a stream, which stays columnar until a function of rows reads it."""
+        """Return the rows as a stream, columnar until a function of rows reads it; `uid`: the operator's."""
         return self._stream(self._environment, lowered(self._environment, self._relation, uid))
 
     def collect(self, job_name: str = "collect") -> list[dict[str, Any]]:
-        """Return all rows, as :meth:`DataStream.collect`."""
+        """Return all rows as dicts, from a job of what feeds this bounded table: see `DataStream.collect`."""
         return self.to_stream().collect(job_name)
 
     def take(self, n: int, timeout_s: float | None = None) -> list[dict[str, Any]]:
-        """Return the first `n` rows, as :meth:`DataStream.take`."""
+        """Return the first `n` rows that come, as dicts, or those of `timeout_s`: see `DataStream.take`."""
         return self.to_stream().take(n, timeout_s)
 
     def preview(self, n: int = 10, timeout_s: float | None = None) -> Preview[dict[str, Any]]:
-        """Return the first `n` rows as a table to look at, as :meth:`DataStream.preview`."""
+        """Return the first `n` rows in a sequence that shows itself as a table: see `DataStream.preview`."""
         return self.to_stream().preview(n, timeout_s)
 
     def write_parquet(self, path: str | PathLike[str], uid: str | None = None, **options: Any) -> StreamSink:
-        """Write Parquet files, as :meth:`DataStream.write_parquet`."""
+        """Add a sink of Parquet files in directory `path`, exactly once: see `DataStream.write_parquet`."""
         check_partitions(self._relation, "write_parquet", options)
         return self.to_stream().write_parquet(path, uid, **options)
 
     def write_json(self, path: str | PathLike[str], uid: str | None = None, **options: Any) -> StreamSink:
-        """Write JSON lines, as :meth:`DataStream.write_json`."""
+        """Add a sink of JSON lines in directory `path`, exactly once: see `DataStream.write_json`."""
         check_partitions(self._relation, "write_json", options)
         return self.to_stream().write_json(path, uid, **options)
 
     def to_dataframe(self, job_name: str = "to_dataframe") -> DataFrame:
-        """Return the rows as a Spark DataFrame, as :meth:`DataStream.to_dataframe`."""
+        """Return all rows as a Spark DataFrame, by running what feeds this table: see `DataStream`."""
         return self.to_stream().to_dataframe(job_name=job_name)
 
     def to_spark(self, write: Any, uid: str | None = None) -> StreamSink:
-        """Hand the rows to Spark epoch by epoch, as :meth:`DataStream.to_spark`."""
+        """Add a sink that gives `write` each checkpoint's rows as a DataFrame: see `DataStream.to_spark`."""
         return self.to_stream().to_spark(write, uid)
 
     # -- helpers

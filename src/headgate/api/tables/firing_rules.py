@@ -1,4 +1,4 @@
-"""What a program may say of late rows and early results of windows of columns, and what is refused."""
+"""Checks of what a program sets for windows of columns: lateness, output of late rows, early results."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from headgate.relational.relations import Aggregation, Relation, Scan, inputs_of
 
 
 def lateness_of(window: TimeWindow, lateness: str | int) -> int:
-    """Return a lateness in ms. Raises PlanError: it is no duration, or no row is late for the window."""
+    """Return `lateness` in ms; PlanError: it is no duration, or the window is of processing time."""
     _demand_event_time("lateness", window)
     return checked_duration("lateness", "lateness", lateness, least=0)
 
 
 def tag_name(window: TimeWindow, tag: OutputTag[Any]) -> str:
-    """Return the name of a side output. Raises PlanError: it is no tag, or no row is late for the window."""
+    """Return the name of tag `tag`; PlanError: it is no tag, or the window is of processing time."""
     _demand_event_time("late_to", window)
     if not isinstance(tag, OutputTag):
         raise PlanError(f'late_to() ({user_site()}) got {tag!r}; expected a tag such as hg.OutputTag("late")')
@@ -30,10 +30,10 @@ def tag_name(window: TimeWindow, tag: OutputTag[Any]) -> str:
 
 
 def early_interval(window: TimeWindow, trigger: Trigger) -> int | None:
-    """Return how often windows emit before their end, in ms of the wall clock; None: they do not.
+    """Return how often windows emit before their end, in ms of the wall clock; None: only at it.
 
     Raises:
-        PlanError: it is no trigger, or one that windows of columns do not have.
+        PlanError: `trigger` is none, or one that windows of columns do not have.
     """
     intervals = wall_interval_of(checked_trigger("trigger", trigger))
     where = f"trigger() ({user_site()})"
@@ -59,7 +59,7 @@ def _demand_event_time(verb: str, window: TimeWindow) -> None:
 
 
 def refuse_repeated(verb: str, relation: Relation) -> None:
-    """Raise PlanError if `relation` has results of windows that may come more than once."""
+    """Raise PlanError, naming call `verb`, if results of windows in `relation` may come more than once."""
     for plan in results_within(relation):
         if plan.firing.repeats:
             raise PlanError(
@@ -70,7 +70,7 @@ def refuse_repeated(verb: str, relation: Relation) -> None:
 
 
 def refuse_wall_clock(verb: str, relation: Relation) -> None:
-    """Raise PlanError if `relation` has results of windows of processing time."""
+    """Raise PlanError, naming call `verb`, if `relation` has results of windows of processing time."""
     if any(plan.window.clock == "processing" for plan in results_within(relation)):
         raise PlanError(
             f"{verb}() ({user_site()}): the table has windows of processing time, which no watermark ends; "
@@ -86,7 +86,7 @@ def _reasons(plan: Aggregation) -> Iterator[str]:
 
 
 def results_within(relation: Relation) -> Iterator[Aggregation]:
-    """Yield the aggregations whose results a table has."""
+    """Yield the aggregations whose results a table has, through unions and other steps."""
     if isinstance(relation, Scan):
         if relation.of is not None:
             yield relation.of

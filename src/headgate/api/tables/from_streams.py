@@ -1,4 +1,4 @@
-"""Makes tables of streams: which columns they have, and which one carries event time."""
+"""Makes tables of streams: finds which columns they have, and which column carries event time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def table_of(
     schema: pa.Schema | None,
     stream: Callable[[ProgramContext, int], S],
 ) -> Table[S]:
-    """Return stream `number` as a table with the columns of `schema`, or those of its source or table.
+    """Return stream `number` as a table with the columns of `schema`; None: those of its source or table.
 
     Raises:
         PlanError: the columns are not known, or one is of a type that Spark does not have.
@@ -47,7 +47,7 @@ def table_of(
 
 
 def _followed(environment: ProgramContext, node: Node) -> tuple[Node, str | None]:
-    """Return the node that decides the columns, and the column of event time, if it is known."""
+    """Return the node that decides a stream's columns, and the column of event time; None: not known."""
     event_time: str | None = None
     while isinstance(node, _SAME_COLUMNS):
         if isinstance(node, TimestampsNode) and event_time is None:

@@ -35,13 +35,13 @@ from headgate.relational.resolved import Typed
 from headgate.relational.spark_types import WINDOW, is_numeric, text_of
 
 T = TypeVar("T")
-"""The class of tables that results are."""
+"""The class of the tables of results."""
 
 
 class GroupedTable(Generic[T]):
-    """Rows grouped by keys and a window; made by :meth:`Table.group_by`, and followed by ``agg()``.
+    """Rows grouped by keys and a window; :meth:`Table.group_by` makes it, and ``agg()`` or the like follows.
 
-    `lateness`, `late_to` and `trigger` go between the two, as for windows of rows.
+    `lateness`, `late_to` and `trigger` may be called in between; each returns another grouped table.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class GroupedTable(Generic[T]):
             )
 
     def lateness(self, lateness: str | int) -> Self:
-        """Have windows take rows for some time after their end; each makes its window emit again.
+        """Have windows take rows for some time after their end; each such row makes its window emit again.
 
         A row is late when the watermark has passed the end of its window by more than this. Until then the
         state of the window is kept.
@@ -110,7 +110,7 @@ class GroupedTable(Generic[T]):
             tag: the name of the side output, to be given to ``side_output()`` of the table of results.
 
         Raises:
-            PlanError: `tag` is none, or the windows are of processing time.
+            PlanError: `tag` is no tag, or the windows are of processing time.
 
         Example:
             >>> import pyarrow as pa
@@ -128,14 +128,14 @@ class GroupedTable(Generic[T]):
         return self._with(late_tag=tag_name(self._window, tag))
 
     def trigger(self, trigger: Trigger) -> Self:
-        """Say when windows emit; by default when time passes their end, and at each late row that is allowed.
+        """Set when windows emit; by default when time passes their end, and at each late row that is allowed.
 
         Args:
             trigger: ``hg.at_end()``, or one that emits before the end at intervals of the wall clock, if rows
                 have come: ``hg.after_watermark(early="10s")``, ``hg.continuous("10s", time="processing")``.
 
         Raises:
-            PlanError: `trigger` is none, or one that only windows of rows have; or the windows are of
+            PlanError: `trigger` is no trigger, or one that only windows of rows have; or the windows are of
                 processing time.
 
         Example:
@@ -157,7 +157,7 @@ class GroupedTable(Generic[T]):
     def agg(self, *aggregates: Column, uid: str | None = None) -> T:
         """Return a row for each group: its keys, its window, and these aggregates.
 
-        A row goes out when time passes the end of its window. Records that come after that are dropped and
+        A row goes out when time passes the end of its window. Rows that come after that are dropped and
         counted, unless `lateness` or `late_to` says otherwise.
 
         Args:
@@ -179,7 +179,7 @@ class GroupedTable(Generic[T]):
         return self._table(Scan(plan.schema, number, plan))
 
     def count(self, *, uid: str | None = None) -> T:
-        """Return how many rows each group has, in the column ``count``; as ``agg(F.count("*"))``.
+        """Return a row per group with its number of rows, as column ``count``; like ``agg(F.count("*"))``.
 
         Args:
             uid: names the state, as in :meth:`agg`.
@@ -187,10 +187,10 @@ class GroupedTable(Generic[T]):
         return self.agg(plain_aggregate("count").alias("count"), uid=uid)
 
     def sum(self, *columns: str, uid: str | None = None) -> T:
-        """Return the sums of columns for each group; that of ``x`` is called ``sum(x)``.
+        """Return a row per group with the sums of columns; the sum of ``x`` is called ``sum(x)``.
 
         Args:
-            columns: names of columns of numbers; none: all of them but event time.
+            columns: names of columns of numbers; none given: all such columns but event time.
             uid: names the state, as in :meth:`agg`.
 
         Raises:
@@ -210,23 +210,23 @@ class GroupedTable(Generic[T]):
         return self._of_each("sum", columns, uid)
 
     def min(self, *columns: str, uid: str | None = None) -> T:
-        """Return the least values of columns for each group; that of ``x`` is called ``min(x)``.
+        """Return a row per group with the least values of columns; that of ``x`` is called ``min(x)``.
 
-        Arguments and errors are those of :meth:`sum`.
+        Arguments and errors are those of :meth:`sum`: by default all columns of numbers.
         """
         return self._of_each("min", columns, uid)
 
     def max(self, *columns: str, uid: str | None = None) -> T:
-        """Return the greatest values of columns for each group; that of ``x`` is called ``max(x)``.
+        """Return a row per group with the greatest values of columns; that of ``x`` is called ``max(x)``.
 
-        Arguments and errors are those of :meth:`sum`.
+        Arguments and errors are those of :meth:`sum`: by default all columns of numbers.
         """
         return self._of_each("max", columns, uid)
 
     def avg(self, *columns: str, uid: str | None = None) -> T:
-        """Return the means of columns for each group; that of ``x`` is called ``avg(x)``.
+        """Return a row per group with the means of columns; that of ``x`` is called ``avg(x)``.
 
-        Arguments and errors are those of :meth:`sum`.
+        Arguments and errors are those of :meth:`sum`: by default all columns of numbers.
         """
         return self._of_each("avg", columns, uid)
 
@@ -255,7 +255,7 @@ class GroupedTable(Generic[T]):
         return shown_name(key), found
 
     def _hidden_keys(self) -> list[tuple[str, Typed]]:
-        """Return where the window of a row begins, if rows are results of windows."""
+        """Return, if rows are results of windows, the key column of the window's start (ms); else none."""
         if self._window.kind != "same":
             return []
         start = Reference(f"{self._window.time}.start")

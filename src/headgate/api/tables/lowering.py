@@ -42,10 +42,10 @@ from headgate.relational.schema import Field, Schema
 def lowered(
     environment: ProgramContext, relation: Relation, uid: str | None = None, extremes: Extremes | None = None
 ) -> int:
-    """Add the nodes that compute a plan; return the number of the last.
+    """Add the nodes that compute plan `relation` to the program; return the number of the last node.
 
-    An aggregation is no part of it: a table that is aggregated scans the aggregation's results. Rows that
-    cannot be `extremes` (None: all can) do not come out.
+    An aggregation is no part of such a plan: a table that is aggregated scans its results. Rows that cannot
+    be `extremes` (None: all can) do not come out.
     """
     below, steps = steps_of(relation)
     steps = pruned(steps)
@@ -103,7 +103,7 @@ def _name(steps: tuple[AnyStep, ...]) -> str:
 
 
 def lowered_aggregation(environment: ProgramContext, plan: Aggregation) -> int:
-    """Add the nodes of an aggregation: its columns, the exchange by key, and the windows."""
+    """Add an aggregation's nodes (columns, exchange by key, windows); return the number of the last one."""
     keys = [plan.child.schema.names[place] for place in plan.keys]
     if not keys:
         child = _with_one_key(plan.child)
@@ -128,7 +128,7 @@ def lowered_aggregation(environment: ProgramContext, plan: Aggregation) -> int:
 
 
 def lowered_join(environment: ProgramContext, plan: WindowJoin, where: str) -> int:
-    """Add the nodes of a join: the columns of both inputs, the exchange by key, and the rows that wait."""
+    """Add a join's nodes (columns of both sides, exchange by key, join); return the number of the last."""
     program = environment.program
     inputs = [
         lowered(environment, side, extremes=extremes_of(plan, number))

@@ -1,4 +1,4 @@
-"""Functions of the registry as functions of Python, with the arguments that PySpark gives them."""
+"""Functions of the registry as functions of Python, with the arguments that they have in PySpark."""
 
 from __future__ import annotations
 

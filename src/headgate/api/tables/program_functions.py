@@ -1,4 +1,4 @@
-"""The program's functions in the middle of tables: what they take, and which columns they give."""
+"""Functions of the program inside tables (`map_batches`, `as_rows`): what they take, and what they return."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _FORMS = {"arrow": Form.ARROW, "table": Form.TABLE, "polars": Form.POLARS}
 def table_function(
     verb: str, child: Relation, function: Callable[..., object], schema: Columns, form: Form, uid: str | None
 ) -> TableFunction:
-    """Return the plan of a function of batches or rows.
+    """Return the plan of a function of batches or rows, for the call `verb` on the table of plan `child`.
 
     Raises:
-        PlanError: it is no function of one argument, or `schema` is wrong.
+        PlanError: `function` is no function of one argument, or `schema` is wrong.
     """
     site = user_site()
     if not callable(function):
@@ -60,7 +60,7 @@ def _is_time(kind: pa.DataType) -> bool:
 
 
 def form_of(function: Callable[..., object], frames: str | None) -> Form:
-    """Return in which form a function of batches gets them: as `frames` says, or as it is annotated.
+    """Return the form of batches that a function takes: `frames` (PlanError if unknown) or its annotation.
 
     Example:
         >>> form_of(len, None), form_of(len, "polars")

@@ -20,7 +20,7 @@ class SparkType(Protocol):
     """A type of ``pyspark.sql.types``, such as ``LongType()``."""
 
     def simpleString(self) -> str:  # noqa: N802  # PySpark's name
-        """Return the type as text."""
+        """Return the type as Spark's text, such as "bigint"."""
         ...
 
 
@@ -31,7 +31,7 @@ Function: TypeAlias = Callable[..., object]
 
 
 class UserFunction:
-    """A function of the program as a function of columns; ``F.udf`` makes it."""
+    """A Python function of the program that is called with columns; ``F.udf`` makes it."""
 
     def __init__(self, function: Function, kind: pa.DataType) -> None:
         self.func, self.returnType = function, kind
@@ -40,7 +40,7 @@ class UserFunction:
         self._called = PythonFunction(self.__name__, function, kind)
 
     def __call__(self, *columns: ColumnLike) -> Column:
-        """Return a call with these columns; text stands for a column, as in PySpark."""
+        """Return a call with these columns; text is a column's name. PlanError: wrong number of arguments."""
         refuse_arity(f"{self.__name__}() ({user_site()})", self.func, *map(str, columns))
         arguments = [Reference(each) if isinstance(each, str) else expression_of(each) for each in columns]
         return Column(PythonCall(self._called, tuple(arguments)))
@@ -60,11 +60,11 @@ def udf(
     f: Function | ColumnType | None = None,
     returnType: ColumnType = "string",  # noqa: N803  # PySpark's name
 ) -> UserFunction | Callable[[Function], UserFunction]:
-    """Make a function of columns of a function of Python, which is called with the values of each row.
+    """Make a function of columns from a Python function that is called with the values of each row.
 
-    Null is passed as None. What it returns must be of its type: another value is an error. It may be called
-    more than once for a row, and is not called where its value is not asked for. A function of whole batches
-    is faster: :meth:`Table.map_batches`.
+    Null is passed as None. The returned value must be of the type: another one is an error. It may be called
+    more than once for a row, and is not called where the value is not needed. A function of whole batches is
+    faster: :meth:`Table.map_batches`.
 
     Args:
         f: the function; or its type, if `udf` is a decorator.
@@ -96,7 +96,7 @@ def _made(function: Function, kind: ColumnType) -> UserFunction:
 
 
 def column_type(verb: str, kind: ColumnType) -> pa.DataType:
-    """Return a type that a program gives, as columns are computed with it; PlanError: there is none."""
+    """Return the Arrow type of a type that a program gives; PlanError, naming `verb`: Spark has none such."""
     where = f"{verb}() ({user_site()})"
     if isinstance(kind, SparkType):
         kind = kind.simpleString()

@@ -16,7 +16,7 @@ from headgate.relational.relations import SIDE, WINDOW_LAST, WindowJoin
 def rows_declaration(plan: WindowJoin, where: str) -> KeyedProcessFunction[Any, Any, Any]:
     """Return a function that declares a join's state: (last ms of the window, number) -> row, for each key.
 
-    The number tells rows of one key and window apart. `where` names the call in errors.
+    The number tells rows of one key and window apart. PlanError, naming `where`: see `rows_record`.
     """
     record = rows_record(plan, where)
     rows = MapState[tuple[int, int], record]  # type: ignore[valid-type]
@@ -24,7 +24,7 @@ def rows_declaration(plan: WindowJoin, where: str) -> KeyedProcessFunction[Any, 
 
 
 def rows_record(plan: WindowJoin, where: str) -> type:
-    """Return the record type in which a join's rows are stored: the side, and the columns of both sides."""
+    """Return the record type that stores a join's rows: side, columns of both; PlanError if names collide."""
     fields: list[tuple[str, Hint]] = []
     for field in plan.left.schema:
         if field.name in (WINDOW_LAST, *plan.keys):

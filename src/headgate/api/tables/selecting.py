@@ -1,4 +1,4 @@
-"""Columns that a program selects; at most one of them makes several rows of one."""
+"""Plans of the columns that a program selects; at most one column makes several rows of one."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from headgate.relational.schema import Field, Schema
 from headgate.relational.spark_types import text_of
 
 Chosen: TypeAlias = Sequence[tuple[str | None, Expression]]
-"""Expressions, each with the name of its column; None: the name that it gives itself."""
+"""Expressions, each with the name of its column; None: the expression's own name."""
 
 
 def selected(verb: str, child: Relation, chosen: Chosen) -> Project:
-    """Return the plan of these columns.
+    """Return a plan that computes the columns `chosen` of plan `child`, for the call `verb`.
 
     Raises:
         PlanError: a column does not exist, does not fit its function, or is named twice; or several of them

@@ -14,14 +14,14 @@ from headgate.relational.relations import Relation, Scan
 
 
 class SideOutputs:
-    """What tables of results have beside their rows."""
+    """Base class of tables: gives access to the late rows of an aggregation whose results a table has."""
 
     _environment: ProgramContext
     _relation: Relation
 
     @abstractmethod
     def _of(self, relation: Relation) -> Self:
-        """Return the table of another plan."""
+        """Return a table of the same Environment for the plan `relation`."""
 
     def side_output(self, tag: OutputTag[Any]) -> Self:
         """Return the rows that came too late for the windows of this table's aggregation.

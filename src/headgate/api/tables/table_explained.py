@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def explained(environment: ProgramContext, relation: Relation) -> str:
-    """Return a table's plan as written and as it runs; nothing is added to the program."""
+    """Return the text of a table's plan, as written and as it runs; nothing is added to the program."""
     written = plan_lines(relation, lambda scan: _below(environment, scan))
     facts = _alone(environment, relation).describe("table")
     return "\n".join(
@@ -26,7 +26,7 @@ def explained(environment: ProgramContext, relation: Relation) -> str:
 
 
 def _alone(environment: ProgramContext, relation: Relation) -> ProgramContext:
-    """Return the environment with a program of this table only."""
+    """Return a copy of the environment whose program has nothing but what computes this table."""
     alone = copy.copy(environment)
     alone.program = environment.program.copied()
     number = lowered(alone, relation)
@@ -35,7 +35,7 @@ def _alone(environment: ProgramContext, relation: Relation) -> ProgramContext:
 
 
 def _below(environment: ProgramContext, scan: Scan) -> str | Relation:
-    """Return what a scanned stream is, or the plan whose result it is."""
+    """Return the text of a scanned stream's source or node, or the plan of the aggregation that it is."""
     node = environment.program.node(scan.stream)
     if isinstance(node, WindowAggregateNode):
         return node.aggregation

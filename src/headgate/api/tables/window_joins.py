@@ -38,15 +38,15 @@ KINDS: Final[dict[str, JoinKind]] = {
     "semi": "semi", "leftsemi": "semi",
     "anti": "anti", "leftanti": "anti",
 }  # fmt: skip
-"""PySpark's names of joins, without underscores -> their kind."""
+"""PySpark's names of joins, without underscores -> the kind of join."""
 
 _EMPTY: Final = {pa.string(): "", pa.binary(): b"", pa.bool_(): False}
 
 
 def window_join(left: Relation, right: Relation, on: Sequence[str], how: str, uid: str | None) -> WindowJoin:
-    """Return the plan of a join. Raises PlanError if columns do not fit, or `on` lacks a window."""
+    """Return the plan of a join; PlanError if columns `on` do not fit or lack a window, or `how` is wrong."""
     where = f"join() ({user_site()})"
-    kind = KINDS.get(how.lower().replace("_", ""))
+    kind = KINDS.get(str(how).lower().replace("_", ""))
     if kind is None:
         raise PlanError(f"{where}: how is {how!r}; expected one of {', '.join(sorted(set(KINDS.values())))}")
     for side in (left, right):
@@ -69,7 +69,7 @@ def window_join(left: Relation, right: Relation, on: Sequence[str], how: str, ui
 
 
 def _with_keys(side: Relation, keys: list[Field]) -> Relation:
-    """Return the rows whose keys are not null: the others have no partner, and do not come out."""
+    """Return plan `side` without rows with a null key, which have no partner and do not come out."""
     for key in keys:
         if key.nullable:
             condition = resolved(side, "join", Call("isnotnull", (Reference(key.name),)))
@@ -102,7 +102,7 @@ def _type(column: Typed) -> pa.DataType:
 
 
 def _keys(where: str, keys: Sequence[str], left: Relation, right: Relation) -> list[Field]:
-    """Return the columns that are equal, of the type that both sides have in common."""
+    """Return the columns that rows are joined by, each of the type that both sides have in common."""
     found = []
     for name in keys:
         sides = [resolved(each, "join", Reference(name)) for each in (left, right)]
@@ -122,7 +122,7 @@ def _others(side: Relation, on: Sequence[str]) -> list[Field]:
 
 
 def _input(side: Relation, number: int, window: str, both: list[list[Field]]) -> Project:
-    """Return a plan of a side with the columns of both, those of the other side null."""
+    """Return the join's input of one side: keys, window, and the columns of both, null if the other's."""
     keys, *others = both
     last = Call("-", (Call("unix_millis", (Reference(f"{window}.end"),)), Literal(1)))
     columns: list[tuple[str, Typed]] = [
@@ -142,7 +142,7 @@ def _input(side: Relation, number: int, window: str, both: list[list[Field]]) ->
 
 
 def _equal(side: Relation, number: int, keys: list[Field]) -> list[tuple[str, Typed]]:
-    """Return the columns that are equal, each with a value that can be a key, and `ODD_KEYS`."""
+    """Return the columns that must be equal, as values that can be keys, and `ODD_KEYS` (nulls and NaNs)."""
     found = [convert(resolved(side, "join", Reference(key.name)), key.type) for key in keys]
     columns = [(key.name, _as_key(each)) for key, each in zip(keys, found, strict=True)]
     if not keys:
@@ -175,7 +175,7 @@ def _bit(bit: int, condition: Typed) -> Typed:
 
 
 def side_column(side: int, name: str) -> str:
-    """Return the name that a column of the left (0) or right (1) side has in the join's inputs."""
+    """Return the name of a column of the left (0) or right (1) side in the join's inputs: ``left/name``."""
     return f"{'right' if side else 'left'}/{name}"
 
 

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 
 class WindowAssigner(ABC):
-    """Assigns records to windows; `tumbling`, `sliding` and their like make one.
+    """Assigns records to windows; `tumbling`, `sliding` and their like make assigners.
 
     Attributes:
         time: the clock that the windows follow.
         merges: whether windows that touch become one.
-        bounded: whether a window ends, so that it emits and its state goes.
+        bounded: whether a window ends, so that it emits and its state is removed.
     """
 
     time: TimeDomain = TimeDomain.EVENT
@@ -46,37 +46,37 @@ class WindowAssigner(ABC):
 
     @abstractmethod
     def windows_of(self, record: Any, time_ms: int) -> Sequence[Window]:
-        """Return the windows of a record of this time."""
+        """Return the windows of `record`, of time `time_ms` on the windows' clock; the first ends first."""
 
     @property
     @abstractmethod
     def shape(self) -> str:
-        """The windows in words that fit into a name; state of another shape means something else."""
+        """Kind and sizes of windows, a part of their state's name: state of another shape is not restored."""
 
     def default_trigger(self) -> Trigger | None:
-        """Return when windows emit unless the program says so; None: the program must."""
+        """Return the trigger that applies unless the program sets one; None: the program must set one."""
         return EndOfWindow()
 
     def default_evictor(self) -> Evictor | None:
-        """Return which records of a window do not count unless the program says so; None: all count."""
+        """Return the evictor that applies unless the program sets one; None: no record is evicted."""
         return None
 
 
 class SlidingWindows(WindowAssigner):
-    """Windows of `size_ms` that begin every `slide_ms`; tumbling where the two are equal."""
+    """Windows of `size_ms` that begin every `slide_ms`, moved by `offset_ms`; tumbling if both are equal."""
 
     def __init__(self, size_ms: int, slide_ms: int, offset_ms: int, time: TimeDomain) -> None:
         self.size_ms, self.slide_ms, self.offset_ms, self.time = size_ms, slide_ms, offset_ms % slide_ms, time
 
     def windows_of(self, record: Any, time_ms: int) -> Sequence[Window]:
-        """Return the windows that contain the time, the earliest first."""
+        """Return the windows that contain `time_ms`, the earliest first."""
         size, slide = self.size_ms, self.slide_ms
         last = time_ms - (time_ms - self.offset_ms) % slide
         return [Window(start, start + size) for start in range(last, time_ms - size, -slide)[::-1]]
 
     @property
     def shape(self) -> str:
-        """Size, slide and offset."""
+        """Size, slide and offset, as text."""
         return f"{self.size_ms}ms_every_{self.slide_ms}ms_from_{self.offset_ms}ms"
 
 
@@ -87,19 +87,19 @@ class CumulativeWindows(WindowAssigner):
         self.size_ms, self.step_ms, self.offset_ms = size_ms, step_ms, offset_ms % size_ms
 
     def windows_of(self, record: Any, time_ms: int) -> Sequence[Window]:
-        """Return the windows that contain the time, the shortest first."""
+        """Return the windows that contain `time_ms`, the shortest first."""
         start = time_ms - (time_ms - self.offset_ms) % self.size_ms
         first = start + ((time_ms - start) // self.step_ms + 1) * self.step_ms
         return [Window(start, end) for end in range(first, start + self.size_ms + 1, self.step_ms)]
 
     @property
     def shape(self) -> str:
-        """Size, step and offset."""
+        """Size, step and offset, as text."""
         return f"{self.size_ms}ms_by_{self.step_ms}ms_from_{self.offset_ms}ms"
 
 
 class SessionWindows(WindowAssigner):
-    """A window from each record until `gap` later; those that touch become one."""
+    """A window from each record until `gap` later; windows of a key that touch become one session."""
 
     merges = True
 
@@ -109,7 +109,7 @@ class SessionWindows(WindowAssigner):
         self._gap = gap
 
     def windows_of(self, record: Any, time_ms: int) -> Sequence[Window]:
-        """Return the one window that begins with the record."""
+        """Return the one window that begins with the record; ValueError if the gap function gives no gap."""
         gap = self._fixed if self._fixed is not None else self._gap_of(record)
         return (Window(time_ms, time_ms + gap),)
 
@@ -126,12 +126,12 @@ class SessionWindows(WindowAssigner):
 
     @property
     def shape(self) -> str:
-        """The same for all gaps: open sessions go on by another gap."""
+        """The same text for all gaps: a restored session continues under another gap."""
         return "of_sessions"
 
 
 class AllOfTime(WindowAssigner):
-    """One window per key, which ends never; with the trigger and the evictor that make windows of counts."""
+    """One window per key that never ends; for windows of counts, with their trigger and evictor."""
 
     bounded = False
 
@@ -139,25 +139,25 @@ class AllOfTime(WindowAssigner):
         self._trigger, self._evictor = trigger, evictor
 
     def windows_of(self, record: Any, time_ms: int) -> Sequence[Window]:
-        """Return the one window."""
+        """Return the one window, which is all of time."""
         return (ALL_TIME,)
 
     def default_trigger(self) -> Trigger | None:
-        """Return that of `count_window`; `global_window` has none."""
+        """Return the trigger of a `count_window`; None for `global_window`, which has none."""
         return self._trigger
 
     def default_evictor(self) -> Evictor | None:
-        """Return that of a `count_window` that slides."""
+        """Return the evictor of a `count_window` that slides; None for other windows."""
         return self._evictor
 
     @property
     def shape(self) -> str:
-        """The same for all."""
+        """The same text for all such windows."""
         return "of_all_time"
 
 
 def tumbling(size: str | int, offset: str | int = 0, time: str = "event") -> WindowAssigner:
-    """Return windows that follow each other without overlap.
+    """Return the assigner of windows that follow each other without overlap.
 
     Args:
         size: length of a window, as text such as ``"1h"``, or in ms.
@@ -165,7 +165,7 @@ def tumbling(size: str | int, offset: str | int = 0, time: str = "event") -> Win
         time: ``"event"``, or ``"processing"`` for the worker's wall clock.
 
     Raises:
-        PlanError: a duration is none, or `size` is not above 0; or `time` is another word.
+        PlanError: a text is no duration, `size` is not above 0, or `time` is another word.
 
     Example:
         >>> import headgate as hg
@@ -178,16 +178,16 @@ def tumbling(size: str | int, offset: str | int = 0, time: str = "event") -> Win
 
 
 def sliding(size: str | int, slide: str | int, offset: str | int = 0, time: str = "event") -> WindowAssigner:
-    """Return windows of one length that begin every `slide`; a record is in each that contains it.
+    """Return the assigner of windows that begin every `slide`; a record is in each window that contains it.
 
     Args:
         size: length of a window, as text such as ``"1h"``, or in ms.
-        slide: a window begins every so often; up to `size`.
+        slide: time between the starts of two windows, up to `size`.
         offset: by which all windows are moved from 1970-01-01 00:00 UTC.
         time: ``"event"``, or ``"processing"`` for the worker's wall clock.
 
     Raises:
-        PlanError: a duration is none or not above 0, or `slide` is above `size`; or `time` is another word.
+        PlanError: a text is no duration, a length not above 0, `slide` above `size`, or `time` unknown.
 
     Example:
         >>> import headgate as hg
@@ -205,16 +205,16 @@ def sliding(size: str | int, slide: str | int, offset: str | int = 0, time: str 
 
 
 def cumulative(max_size: str | int, step: str | int, offset: str | int = 0) -> WindowAssigner:
-    """Return windows of event time that begin together and end one step after the other: a day up to each
-    hour.
+    """Return the assigner of windows of event time that begin together and end one `step` after the other.
+    An example is the day so far, at each hour.
 
     Args:
         max_size: length of the longest window; the next one begins where it ends.
-        step: by which the windows grow; divides `max_size`.
+        step: by how much each window is longer than the one before; divides `max_size`.
         offset: by which all windows are moved from 1970-01-01 00:00 UTC.
 
     Raises:
-        PlanError: a duration is none or not above 0, or `max_size` is no multiple of `step`.
+        PlanError: a text is no duration, a duration is not above 0, or `max_size` is no multiple of `step`.
 
     Example:
         >>> import headgate as hg
@@ -232,7 +232,7 @@ def cumulative(max_size: str | int, step: str | int, offset: str | int = 0) -> W
 
 
 def session(gap: Gap, time: str = "event") -> WindowAssigner:
-    """Return windows of activity: one ends when `gap` has passed without a record of the key.
+    """Return the assigner of sessions: a window ends when `gap` has passed without a record of the key.
 
     Args:
         gap: as text such as ``"30min"``, in ms, or a function that gives it for a record.
@@ -253,9 +253,9 @@ def session(gap: Gap, time: str = "event") -> WindowAssigner:
 
 
 def count_window(n: int, slide: int | None = None) -> WindowAssigner:
-    """Return windows of `n` records of a key, in order of arrival.
+    """Return the assigner of windows of `n` records of a key, in order of arrival.
 
-    A window that is not full when the input ends emits nothing. Results have no time in their `window`.
+    A window that is not full when the input ends emits nothing. Results have None as times of `window`.
 
     Args:
         n: number of records.
@@ -281,9 +281,9 @@ def count_window(n: int, slide: int | None = None) -> WindowAssigner:
 
 
 def global_window() -> WindowAssigner:
-    """Return one window per key that never ends; a trigger says when it emits.
+    """Return the assigner of one window per key that never ends; a trigger must say when it emits.
 
-    Its state goes when a trigger purges it.
+    Its state is removed when a trigger purges it.
 
     Example:
         >>> import headgate as hg

@@ -1,4 +1,4 @@
-"""Windows of rows that are computed as columns, where nothing asks for more than columns can do."""
+"""Computes windows of rows as windows of columns, where the program asks for nothing more than these do."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def aggregated_columns(
     uid: str | None,
     stream: Callable[[ProgramContext, int], S],
 ) -> S | None:
-    """Return the results as a stream of columns, or None if they have to be computed row by row.
+    """Return the results of windows as a stream of columns; None if they must be computed row by row.
 
     Args:
-        environment: of the stream.
-        keyed: number of its partition by `key`.
-        key: of the stream.
+        environment: the stream's.
+        keyed: number of the node that partitions the stream by `key`.
+        key: the stream's key selector.
         assigner: the windows, of event time.
-        aggregates: by the names of their results.
-        uid: of the aggregation.
-        stream: makes a stream of the program's of its number.
+        aggregates: name of the result's field -> aggregate.
+        uid: of the aggregation's operator; None: not set.
+        stream: makes the stream object of an Environment and a node's number.
 
     Raises:
         PlanError: a column does not exist, or is of a type that its aggregate does not take.
@@ -88,7 +88,7 @@ def _table(
 
 
 def _is_time(table: Table[S], name: str) -> bool:
-    """Return whether event time is a column of times, and not the window that results of windows have."""
+    """Return whether the event-time column `name` is of times, not of windows as in results of windows."""
     return bool(table.schema.fields[table.schema.place(name)].type != WINDOW)
 
 

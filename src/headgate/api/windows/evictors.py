@@ -1,4 +1,4 @@
-"""Which records of a window do not count when it emits: evictors take them out."""
+"""Evictors: they take records out of a window, before or after its result is computed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class WindowRecord(NamedTuple):
 class Evictor:
     """Base class of evictors: takes records out of a window before, or after, its result is computed.
 
-    What is taken out is gone for later results too. A window with an evictor keeps its records.
+    Records taken out are missing in later results, too. A window with an evictor stores all its records.
 
     Example:
         >>> import headgate as hg
@@ -65,7 +65,7 @@ class _LastTime(Evictor):
 
 
 def last_records(n: int) -> Evictor:
-    """Return an evictor that leaves the last `n` records, in order of arrival.
+    """Return an evictor that keeps only the last `n` records of a window, in order of arrival.
 
     Raises:
         PlanError: `n` is no whole number of at least 1.
@@ -80,7 +80,7 @@ def last_records(n: int) -> Evictor:
 
 
 def last_time(length: str | int) -> Evictor:
-    """Return an evictor that leaves the records that are less than `length` older than the latest one.
+    """Return an evictor that keeps the records that are less than `length` older than the latest one.
 
     Args:
         length: as text such as ``"1min"``, or in ms.

@@ -1,4 +1,4 @@
-"""Windows that keep a value, not their records: aggregates by name, and records reduced to one."""
+"""Windows that store a value, not their records: accumulators of aggregates, or one reduced record."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headgate.api.windows.window_states import Storable, kept_record, names_of, 
 
 
 class Aggregates:
-    """The aggregates of one call: what they keep together, and the result as a record."""
+    """The aggregates of one ``aggregate()`` call, whose accumulators stand in one list per key and window."""
 
     def __init__(self, key: Any, aggregates: dict[str, Aggregate]) -> None:
         self._names = names_of(key)
@@ -28,19 +28,19 @@ class Aggregates:
             self.start += each.start
 
     def add(self, kept: Kept, record: Any) -> None:
-        """Add a record to what is kept of its window; a value that is None does not count."""
+        """Add `record` to the accumulators `kept` of its window, in place; values of None do not count."""
         for _, each, at, getter in self._parts:
             value = True if getter is None else getter(record)
             if value is not None:
                 each.add(kept, at, value)
 
     def merge(self, kept: Kept, other: Kept) -> None:
-        """Add what a later window kept."""
+        """Add the accumulators `other`, of a later window, to the accumulators `kept`, in place."""
         for _, each, at, _ in self._parts:
             each.merge(kept, at, other)
 
     def result(self, key: Any, window: Window, kept: Kept) -> dict[str, Any]:
-        """Return the result: key, window, aggregates."""
+        """Return the result record: the key's fields, ``window`` (start, end), and a field per aggregate."""
         keys = (key,) if self._one_key else key
         found = dict(zip(self._names, keys, strict=True))
         found["window"] = window_field(window)
@@ -50,13 +50,13 @@ class Aggregates:
 
 
 class AggregatedWindows(WindowFunction):
-    """Keeps what the aggregates need of each window."""
+    """Window function that stores, for each key and window, the accumulators of some aggregates."""
 
     aggregates: Aggregates
     kept: Any
 
     def add(self, window: Key, record: Any, time_ms: int | None) -> bool:
-        """Add the record to the aggregates of the window."""
+        """Add `record` to the window's accumulators; return whether the window held nothing before."""
         held = self.windows.get(window)
         values = list(self.aggregates.start if held is None else held)
         self.aggregates.add(values, record)
@@ -64,7 +64,7 @@ class AggregatedWindows(WindowFunction):
         return held is None
 
     def merge(self, window: Key, merged: Sequence[Key]) -> None:
-        """Put what sessions kept together as what the longer one keeps, in order of time."""
+        """Merge the accumulators of the sessions `merged`, in order of time, into those of `window`."""
         values: list[Any] | None = None
         for each in merged:
             held = self.windows.get(each)
@@ -77,24 +77,24 @@ class AggregatedWindows(WindowFunction):
         self.windows.put(window, None if values is None else self.kept._make(values))
 
     def results(self, window: Window, view: WindowView) -> Iterable[Any]:
-        """Return one record of results."""
+        """Return the window's result as one record; no record if the window holds nothing."""
         held = self.windows.get(window.key)
         return () if held is None else (self.aggregates.result(view.key, window, held),)
 
     def purge(self, window: Key) -> None:
-        """Forget what the aggregates kept; later records begin anew."""
+        """Forget the window's accumulators; later records begin anew."""
         purge_value(self, window)
 
 
 class ReducedWindows(WindowFunction):
-    """Keeps one record of each window, reduced from all of its records."""
+    """Window function that stores, for each key and window, the one record that all were reduced to."""
 
     reduce: Callable[[Any, Any], Any]
     storable: Storable
     kept: Any
 
     def add(self, window: Key, record: Any, time_ms: int | None) -> bool:
-        """Reduce the record into that of the window."""
+        """Reduce `record` into the window's one; return whether it is the first; TypeError: result None."""
         held = self.windows.get(window)
         self._put(window, record if held is None else self._reduced(record_of(*held), record))
         return held is None
@@ -109,7 +109,7 @@ class ReducedWindows(WindowFunction):
         self.windows.put(window, self.kept(*self.storable.held(record)))
 
     def merge(self, window: Key, merged: Sequence[Key]) -> None:
-        """Reduce the records of the windows to one, in order of time."""
+        """Reduce the records of the sessions `merged`, in order of time, to the one of `window`."""
         found = [held for each in merged if (held := self.windows.get(each)) is not None]
         for each in merged:
             self.windows.remove(each)
@@ -122,7 +122,7 @@ class ReducedWindows(WindowFunction):
         self._put(window, record)
 
     def results(self, window: Window, view: WindowView) -> Iterable[Any]:
-        """Return the record that the window's records were reduced to; none if it has none."""
+        """Return the record that the window's records were reduced to; no record if there were none."""
         held = self.windows.get(window.key)
         return () if held is None else (record_of(*held),)
 
@@ -132,7 +132,7 @@ class ReducedWindows(WindowFunction):
 
 
 def purge_value(function: WindowFunction, window: Key) -> None:
-    """Forget the value of a window; a session stays known."""
+    """Remove the value that a window stores; a session stays known, without value, so that it can merge."""
     if not function.assigner.merges:
         function.windows.remove(window)
     elif window in function.windows:
@@ -140,7 +140,7 @@ def purge_value(function: WindowFunction, window: Key) -> None:
 
 
 def aggregated(rules: Rules, aggregates: Aggregates) -> WindowFunction:
-    """Return the function that computes aggregates in windows."""
+    """Return the window function that computes `aggregates` in the windows of `rules`."""
     kept = kept_record(rules.assigner, aggregates.fields)
     function = with_states(AggregatedWindows, rules.assigner, kept)(rules)
     function.aggregates, function.kept = aggregates, kept
@@ -148,7 +148,7 @@ def aggregated(rules: Rules, aggregates: Aggregates) -> WindowFunction:
 
 
 def reduced(rules: Rules, reduce: Callable[[Any, Any], Any], storable: Storable) -> WindowFunction:
-    """Return the function that reduces the records of windows."""
+    """Return the window function that reduces the records of each window by the function `reduce`."""
     kept = kept_record(rules.assigner, {"value": storable.hint, "row": bool})
     function = with_states(ReducedWindows, rules.assigner, kept)(rules)
     function.reduce, function.storable, function.kept = reduce, storable, kept

@@ -1,7 +1,7 @@
 """Windows that keep their records, one by one: for functions of whole windows, and for evictors.
 
-A window's records have places from `first` to before `next`; what an evictor took out leaves its place empty.
-Records of sessions that become one stay where most of them are: the fewer ones move.
+A window's records have places from `first` to before `next`; an evicted record leaves its place empty. When
+sessions become one, the records of the smaller session move to those of the larger one.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from headgate.common.hints import Hint
 from headgate.records.row import Row
 
 Results = Callable[["KeptWindows", Window, list[Any], WindowView], Iterable[Any]]
-"""Gives the results of a window's records."""
+"""Computes the results of a window's records, given the function, the window, the records and the view."""
 
 _ONE_RECORD = (tuple, str, bytes, dict, Row)
 
 
 class WindowContext:
-    """What the function of `process()` gets besides key, window and records.
+    """The context that the function of `process()` gets besides key, window and records.
 
     Attributes:
-        watermark: event time, in ms; at the end of a window still before it.
+        watermark: in ms; when a window fires at its end, the watermark is still before that end.
     """
 
     def __init__(self, function: KeptWindows, view: WindowView) -> None:
@@ -37,11 +37,11 @@ class WindowContext:
 
     @property
     def watermark(self) -> int:
-        """Event time that was reached, in ms; -2**63 before the first watermark."""
+        """The current watermark, in ms; -2**63 before the first one."""
         return self._view.watermark
 
     def now_ms(self) -> int:
-        """Return the wall clock, in ms since 1970."""
+        """Return the wall clock of the worker, in ms since 1970."""
         return self._view.now_ms()
 
     @property
@@ -49,7 +49,7 @@ class WindowContext:
         """Plain values by name that are kept for this key and window until the window is gone.
 
         Raises:
-            UsageError: the windows are sessions, whose state could not become one.
+            UsageError: the windows are sessions; states of two sessions could not become one.
         """
         if self._function.assigner.merges:
             raise UsageError("sessions have no state of their own, as two of them may become one")
@@ -61,7 +61,7 @@ class WindowContext:
 
 
 class KeptWindows(WindowFunction):
-    """Keeps the records of each window."""
+    """Window function that stores the records of each window, for `process()` and for evictors."""
 
     records: ClassVar[Any]  # declared by the class that `with_states` makes
     storable: Storable
@@ -71,7 +71,7 @@ class KeptWindows(WindowFunction):
     computed: Results
 
     def add(self, window: Key, record: Any, time_ms: int | None) -> bool:
-        """Put the record behind the others of the window."""
+        """Store `record` as the window's last; return whether the window held no record before."""
         held = self.windows.get(window)
         if held is None:
             held = self.kept(*window, 0, 0)
@@ -80,7 +80,7 @@ class KeptWindows(WindowFunction):
         return bool(held.first == held.next)
 
     def merge(self, window: Key, merged: Sequence[Key]) -> None:
-        """Move the fewer records to the more."""
+        """Join the records of the sessions `merged` for `window`; of each two, the smaller session's move."""
         spans = [held for each in merged if (held := self.windows.get(each)) is not None]
         for each in merged:
             self.windows.remove(each)
@@ -102,7 +102,7 @@ class KeptWindows(WindowFunction):
         return right
 
     def _move(self, source: Any, place: int, target: Any, to: int) -> int:
-        """Move one record; return 1, or 0 if the place is empty."""
+        """Move a record, from `place` in `source` to `to` in `target`; return 1, or 0 if none is there."""
         found = self.records.get((*source[:2], place))
         if found is None:
             return 0
@@ -111,7 +111,7 @@ class KeptWindows(WindowFunction):
         return 1
 
     def results(self, window: Window, view: WindowView) -> Iterable[Any]:
-        """Return the results of the window's records, without those that the evictor takes out."""
+        """Compute and return the results of the window's records, evicting records before and after."""
         found = self._records_of(window.key)
         if self.evictor is not None:
             found = self._evicted(window.key, found, self.evictor.before, window)
@@ -149,7 +149,7 @@ class KeptWindows(WindowFunction):
         return left
 
     def purge(self, window: Key) -> None:
-        """Remove the window's records; a session stays known, with none."""
+        """Remove the window's records; a session stays known, with no records."""
         held = self.windows.get(window)
         if held is None:
             return
@@ -162,7 +162,7 @@ class KeptWindows(WindowFunction):
 
 
 class Processed:
-    """Results that a function of the program computes of a window's records."""
+    """Computes results by the program's function for `process()`, from all records of a window."""
 
     def __init__(self, function: Callable[[Any, Window, list[Any], WindowContext], Iterable[Any]]) -> None:
         self.function = function
@@ -170,7 +170,7 @@ class Processed:
     def __call__(
         self, windows: KeptWindows, window: Window, records: list[Any], view: WindowView
     ) -> Iterable[Any]:
-        """Return the function's outputs."""
+        """Return the function's outputs; TypeError if it returned one record in place of several."""
         found = self.function(view.key, window, records, WindowContext(windows, view))
         if isinstance(found, _ONE_RECORD) and found != ():
             raise TypeError(
@@ -181,7 +181,7 @@ class Processed:
 
 
 class Folded:
-    """Results of aggregates, computed of a window's records because an evictor may take some out."""
+    """Computes aggregates from all records of a window, as an evictor may take some of them out."""
 
     def __init__(self, aggregates: Aggregates) -> None:
         self.aggregates = aggregates
@@ -189,7 +189,7 @@ class Folded:
     def __call__(
         self, windows: KeptWindows, window: Window, records: list[Any], view: WindowView
     ) -> Iterable[Any]:
-        """Return one record of results."""
+        """Return the one record of results."""
         values = list(self.aggregates.start)
         for record in records:
             self.aggregates.add(values, record)
@@ -197,7 +197,7 @@ class Folded:
 
 
 class Reduced:
-    """One record, reduced of a window's records because an evictor may take some out."""
+    """Reduces all records of a window to one at each result, as an evictor may take some of them out."""
 
     def __init__(self, reduce: Callable[[Any, Any], Any]) -> None:
         self.reduce = reduce
@@ -205,7 +205,7 @@ class Reduced:
     def __call__(
         self, windows: KeptWindows, window: Window, records: list[Any], view: WindowView
     ) -> Iterable[Any]:
-        """Return the one record."""
+        """Return the one record to which `records` are reduced."""
         found = records[0]
         for record in records[1:]:
             found = self.reduce(found, record)
@@ -213,7 +213,7 @@ class Reduced:
 
 
 def keeping(rules: Rules, evictor: Evictor | None, computed: Results, storable: Storable) -> WindowFunction:
-    """Return the function that keeps the records of windows."""
+    """Return the window function that stores records, and computes results by `computed` after `evictor`."""
     kept = kept_record(rules.assigner, {"start": int, "end": int, "first": int, "next": int})
     hints: dict[str, Hint] = {"timestamp": int | None, "record": storable.hint, "row": bool}
     record = stored_record("WindowRecord", hints)

@@ -11,7 +11,7 @@ Getter: TypeAlias = Callable[[Any], Any]
 
 
 def getter_of(what: str | Callable[[Any], Any]) -> Getter:
-    """Return the function that gives a field of a record by its name; a function as it is.
+    """Return a function that reads field `what` of a record (or KeyError, AttributeError); a function as is.
 
     Example:
         >>> getter_of("price")({"price": 5}), getter_of(len)("abc")

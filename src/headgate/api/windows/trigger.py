@@ -1,8 +1,8 @@
 """When windows emit: the contract of triggers.
 
 A trigger is asked at each record and at each time that it has registered, and answers whether the window
-emits (fire), forgets what it holds (purge), both or neither. It keeps nothing in itself: one trigger serves
-all keys and windows, and what it has to remember of one is in `ctx.state`.
+emits (fire), forgets what it holds (purge), both or neither. A trigger keeps nothing in itself: it serves all
+keys and windows, and what it has to remember of one window is in `ctx.state`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FIRE: Final = TriggerResult.FIRE
 
 
 class TriggerContext(Protocol):
-    """What a trigger knows of the window that it is asked about."""
+    """What a trigger is given about the window that it decides on: clocks, its state, and timers."""
 
     @property
     def time(self) -> str:
@@ -53,7 +53,7 @@ class TriggerContext(Protocol):
 
     @property
     def watermark(self) -> int:
-        """Event time as of this record or timer, in ms; -2**63 before the first watermark."""
+        """The watermark as of this record or timer, in ms; -2**63 before the first watermark."""
         ...
 
     @property
@@ -67,28 +67,28 @@ class TriggerContext(Protocol):
         ...
 
     def now_ms(self) -> int:
-        """Return the wall clock, in ms since 1970."""
+        """Return the wall clock of the worker, in ms since 1970."""
         ...
 
     def register_event_time(self, timestamp: int) -> None:
-        """Ask the trigger again when the watermark reaches `timestamp` (ms)."""
+        """Call `on_event_time` for this window when the watermark reaches `timestamp` (ms)."""
         ...
 
     def register_processing_time(self, timestamp: int) -> None:
-        """Ask the trigger again when the wall clock reaches `timestamp` (ms)."""
+        """Call `on_processing_time` for this window when the wall clock reaches `timestamp` (ms)."""
         ...
 
     def delete_event_time(self, timestamp: int) -> None:
-        """Do not ask again at this event time (ms); what was not registered is no error."""
+        """Delete the registration of event time `timestamp` (ms) for this window; no error if absent."""
         ...
 
     def delete_processing_time(self, timestamp: int) -> None:
-        """Do not ask again at this time of the wall clock (ms); what was not registered is no error."""
+        """Delete the registration of wall clock time `timestamp` (ms) for this window; no error if absent."""
         ...
 
 
 class Trigger(ABC):
-    """Base class of triggers: says when a window emits.
+    """Base class of triggers, which decide when a window emits its result and forgets its contents.
 
     Example:
         >>> import headgate as hg
@@ -108,25 +108,25 @@ class Trigger(ABC):
     def on_record(
         self, record: Any, timestamp: int | None, window: Window, ctx: TriggerContext
     ) -> TriggerResult:
-        """Decide at a record, which the window holds already.
+        """Decide what becomes of the window now that a record has been added to it.
 
         Args:
-            record: as it came.
-            timestamp: its event time in ms; None where the stream has none.
+            record: the added record.
+            timestamp: event time of the record in ms; None where the stream has none.
             window: the window.
-            ctx: what else there is to know.
+            ctx: clocks, state and timers of the window.
         """
 
     def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Decide at an event time that was registered; by default nothing happens."""
+        """Decide at event time `time` (ms), which the trigger registered; by default CONTINUE."""
         return CONTINUE
 
     def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Decide at a time of the wall clock that was registered; by default nothing happens."""
+        """Decide at wall clock time `time` (ms), which the trigger registered; by default CONTINUE."""
         return CONTINUE
 
     def on_merge(self, window: Window, states: Sequence[TriggerState], ctx: TriggerContext) -> None:
-        """Take over from windows that became `window`: `states` are what was remembered of each of them.
+        """Take over from windows that became `window`; `states` are those of the earlier windows, in order.
 
         Called for sessions, before the record that made them touch is added. What was registered for the
         earlier windows is deleted after this by :meth:`clear`, so that it has to be registered again here.
@@ -137,11 +137,11 @@ class Trigger(ABC):
         raise NotImplementedError
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:  # noqa: B027  # few register anything
-        """Delete what was registered for a window that is gone; its state is forgotten after this."""
+        """Delete the times registered for `window`, which is gone; its state is forgotten after this."""
 
     @property
     def wants_end(self) -> bool:
-        """Whether it is asked at the end of windows that began under another trigger, before an upgrade.
+        """Whether to ask this trigger at the end of windows that began under another one, before an upgrade.
 
         Such windows have not registered their end. The trigger is asked with `window.max_timestamp`.
         """

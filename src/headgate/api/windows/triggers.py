@@ -1,4 +1,4 @@
-"""The triggers that are offered: at the end of a window, by counts and intervals, early and late, purging."""
+"""The triggers that Headgate offers: at the end of windows, by count or interval, early and late, purging."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class EndOfWindow(Trigger):
     def on_record(
         self, record: Any, timestamp: int | None, window: Window, ctx: TriggerContext
     ) -> TriggerResult:
-        """Fire if the end has passed; else wait for it."""
+        """Fire if the window's end has passed; else register the end, at the first record, and continue."""
         if ctx.time == TimeDomain.EVENT and window.max_timestamp <= ctx.watermark:
             return FIRE
         if ctx.is_new:
@@ -40,25 +40,25 @@ class EndOfWindow(Trigger):
         return CONTINUE
 
     def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Fire at the end."""
+        """Fire if `time` is the last ms of the window and the windows are of event time; else continue."""
         return FIRE if time == window.max_timestamp and ctx.time == TimeDomain.EVENT else CONTINUE
 
     def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Fire at the end."""
+        """Fire if `time` is the window's last ms and the windows follow the wall clock; else continue."""
         return FIRE if time == window.max_timestamp and ctx.time == TimeDomain.PROCESSING else CONTINUE
 
     def on_merge(self, window: Window, states: Sequence[TriggerState], ctx: TriggerContext) -> None:
-        """Wait for the new end, unless it has passed."""
+        """Register the end of the merged window, unless it has passed."""
         if ctx.time == TimeDomain.PROCESSING or window.max_timestamp > ctx.watermark:
             self._wait(window, ctx)
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
-        """Delete the timer of the end."""
+        """Delete the registration of the window's end."""
         _delete(ctx.time, window.max_timestamp, ctx)
 
     @property
     def wants_end(self) -> bool:
-        """True: to fire at the end is all that it is for."""
+        """True: it fires at the end, also of windows that began under another trigger."""
         return True
 
     def _wait(self, window: Window, ctx: TriggerContext) -> None:
@@ -100,7 +100,7 @@ class _EveryCount(Trigger):
 
 
 class _Interval(Trigger):
-    """Fires at multiples of an interval if records have come since."""
+    """Fires at multiples of an interval, by event time or wall clock, if records have come since."""
 
     def __init__(self, interval_ms: int, time: TimeDomain) -> None:
         self._interval, self._time = interval_ms, time
@@ -258,7 +258,7 @@ class _AfterWatermark(EndOfWindow):
 
 
 def at_end() -> Trigger:
-    """Return the usual trigger: a window emits when time passes its end, and again at each late record.
+    """Return the default trigger: a window emits when time passes its end, then at each late record allowed.
 
     Example:
         >>> import headgate as hg
@@ -285,7 +285,7 @@ def continuous(interval: str | int, time: str = "event") -> Trigger:
 
     Args:
         interval: as text such as ``"10s"``, or in ms.
-        time: the clock of the interval, ``"event"`` or ``"processing"``; the end is by that of the windows.
+        time: the clock of the interval, ``"event"`` or ``"processing"``; the end is by the windows' clock.
 
     Raises:
         PlanError: `interval` is no duration above 0, or `time` is another word.
@@ -299,7 +299,7 @@ def continuous(interval: str | int, time: str = "event") -> Trigger:
 
 
 def purging(trigger: Trigger) -> Trigger:
-    """Return a trigger that forgets what a window holds whenever `trigger` fires, so a result is of new ones.
+    """Return a trigger that fires as `trigger` does, and then forgets what the window holds.
 
     Example:
         >>> import headgate as hg
@@ -314,10 +314,10 @@ def after_watermark(
     """Return a trigger that fires at the end of a window, and by other triggers before and after it.
 
     Args:
-        early: a trigger for the time before the end, or a duration: fire so often by the wall clock, if
-            records have come. None: not before the end.
-        late: a trigger for records after the end that ``lateness()`` still allows, or a duration. None: fire
-            at each. What it has not fired for when the window is gone is not emitted.
+        early: a trigger for the time before the end, or an interval of the wall clock at which to fire if
+            records have come. None: do not fire before the end.
+        late: a trigger, or interval, for records after the end that ``lateness()`` allows. None: fire at
+            each. Records for which it has not fired when the window is removed are not emitted.
 
     Raises:
         PlanError: something is neither a trigger nor a duration above 0.
@@ -341,9 +341,9 @@ def _part(name: str, given: Trigger | str | int | None) -> Trigger | None:
 
 
 def wall_interval_of(trigger: Trigger) -> tuple[int | None] | None:
-    """Return, of a trigger that fires at the end and at each late record, how often it fires before the end.
+    """Return ``(ms,)`` of a trigger that fires at a window's end and at each late record; None for others.
 
-    The interval is in ms of the wall clock, and None if there is none. The result is None for other triggers.
+    The ms are the interval of the wall clock at which it fires before the end, or None if it does not.
     """
     if type(trigger) is EndOfWindow:
         return (None,)

@@ -28,7 +28,7 @@ class Window(NamedTuple):
 
     @property
     def key(self) -> tuple[int, int]:
-        """The window as a key of state."""
+        """The window as (start, end), under which state has it."""
         return self.start, self.end
 
     @property
@@ -46,14 +46,14 @@ ALL_TIME: Final = Window(WATERMARK_MIN, WATERMARK_MAX)
 
 
 class TimeDomain(StrEnum):
-    """The clock that a window follows."""
+    """The clock that windows follow: event time (the watermark) or the wall clock of the worker."""
 
     EVENT = "event"
     PROCESSING = "processing"
 
 
 def window_field(window: Window) -> dict[str, dt.datetime | None]:
-    """Return a window as results have it: start and end in UTC; None for both ends of all of time."""
+    """Return a window as results have it: ``start`` and ``end`` in UTC; both None for all of time."""
     if window == ALL_TIME:
         return {"start": None, "end": None}
     return {"start": _moment(window.start), "end": _moment(window.end)}
@@ -64,7 +64,7 @@ def _moment(time_ms: int) -> dt.datetime:
 
 
 def checked_duration(verb: str, name: str, given: str | int, *, least: int = 1) -> int:
-    """Return a duration in ms; PlanError, naming `verb`, if it is none or below `least`."""
+    """Return argument `name` of call `verb` in ms; PlanError if it is no duration or below `least` ms."""
     try:
         found = duration_ms(given, name)
     except (ValueError, TypeError) as error:
@@ -75,7 +75,7 @@ def checked_duration(verb: str, name: str, given: str | int, *, least: int = 1) 
 
 
 def checked_count(verb: str, name: str, given: int) -> int:
-    """Return a number of records; PlanError, naming `verb`, unless it is a whole number of at least 1."""
+    """Return argument `name` of call `verb`, a number of records; PlanError if it is below 1 or a bool."""
     if isinstance(given, bool) or given < 1:
         raise PlanError(
             f"{verb}() ({user_site()}): {name} is {given!r}; expected a whole number of at least 1"

@@ -1,4 +1,4 @@
-"""Aggregates by name, as `aggregate()` takes them: what they keep of records, and their results.
+"""Aggregates of windows of rows, as `aggregate()` takes them: their accumulators and results.
 
 They follow the aggregates of columns (`relational.aggregates`): null does not count, whole numbers are of 64
 bits, NaN is above all numbers.
@@ -18,7 +18,7 @@ from headgate.common.errors import PlanError
 from headgate.common.hints import Hint
 
 Kept: TypeAlias = "MutableSequence[Any]"
-"""What all aggregates of one call keep of a window; each has places of its own in it."""
+"""The accumulators of all aggregates of one call, for one window; each aggregate has its places there."""
 
 INT64_MAX: Final = 2**63 - 1
 
@@ -26,13 +26,13 @@ _EXACT: Final = decimal.Context(prec=76)
 
 
 class Aggregate(ABC):
-    """What is computed of the records of a window: `count()`, `sum("price")` and their like make one.
+    """An aggregate of the records of a window; `count()`, `sum("price")` and their like make one.
 
     Attributes:
         what: the field of which it is computed, or a function of the record; None: of records as such.
-        name: of the function.
-        keeps: name and type of each value that it keeps, by which savepoints hold it.
-        start: those values before the first record.
+        name: of the function, such as "sum".
+        keeps: name and type of each accumulator, by which savepoints hold it.
+        start: the accumulators before the first record.
     """
 
     name: ClassVar[str]
@@ -47,14 +47,14 @@ class Aggregate(ABC):
 
     @abstractmethod
     def add(self, kept: Kept, at: int, value: Any) -> None:
-        """Add a value that is not null to what is kept from place `at` on."""
+        """Add `value`, which is not None, to this aggregate's accumulators, in `kept` from `at` on."""
 
     @abstractmethod
     def merge(self, kept: Kept, at: int, other: Kept) -> None:
-        """Add what a later window kept at the same places."""
+        """Add a later window's accumulators, in `other` from `at` on, to those in `kept` from `at` on."""
 
     def result(self, kept: Kept, at: int) -> Any:
-        """Return the result of what is kept from place `at` on."""
+        """Return the result of the accumulators in `kept` from `at` on; OverflowError beyond 64 bits."""
         return kept[at]
 
 
@@ -201,12 +201,12 @@ class _CollectList(Aggregate):
 
 
 def is_nan(value: Any) -> bool:
-    """Return whether a value is the float that is no number."""
+    """Return whether a value is the float NaN."""
     return isinstance(value, float) and math.isnan(value)
 
 
 def plus(left: Any, right: Any) -> Any:
-    """Return the sum of two numbers, exactly for decimals; None on the left is no number yet."""
+    """Return the sum of two numbers, exact for decimals; `left` may be None: no number has come yet."""
     if left is None:
         return right
     if isinstance(left, Decimal) and isinstance(right, Decimal):
@@ -215,7 +215,7 @@ def plus(left: Any, right: Any) -> Any:
 
 
 def number(aggregate: Aggregate, value: Any) -> Any:
-    """Return `value`; TypeError if it is no number."""
+    """Return `value`; TypeError, naming the aggregate, if it is no int, float or Decimal."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         raise TypeError(
             f"{aggregate} got {value!r} of type {type(value).__name__}; expected a number or None"
@@ -230,7 +230,7 @@ def count(what: str | Callable[[Any], Any] | None = None) -> Aggregate:
         what: a field, or a function of the record: count where it is not None. None: count all records.
 
     Raises:
-        PlanError: `what` is something else.
+        PlanError: `what` is neither text nor a function.
 
     Example:
         >>> import headgate as hg
@@ -241,13 +241,13 @@ def count(what: str | Callable[[Any], Any] | None = None) -> Aggregate:
 
 
 def sum(what: str | Callable[[Any], Any]) -> Aggregate:  # noqa: A001  # PySpark's name
-    """Return the aggregate that adds numbers up; None if there is none.
+    """Return the aggregate that adds numbers up; its result is None if there is none.
 
     Args:
         what: a field, or a function of the record.
 
     Raises:
-        PlanError: `what` is something else.
+        PlanError: `what` is neither text nor a function.
 
     Example:
         >>> import headgate as hg
@@ -258,13 +258,13 @@ def sum(what: str | Callable[[Any], Any]) -> Aggregate:  # noqa: A001  # PySpark
 
 
 def min(what: str | Callable[[Any], Any]) -> Aggregate:  # noqa: A001
-    """Return the aggregate that finds the least value; None if there is none.
+    """Return the aggregate that finds the least value; its result is None if there is none.
 
     Args:
         what: a field, or a function of the record.
 
     Raises:
-        PlanError: `what` is something else.
+        PlanError: `what` is neither text nor a function.
 
     Example:
         >>> import headgate as hg
@@ -275,13 +275,13 @@ def min(what: str | Callable[[Any], Any]) -> Aggregate:  # noqa: A001
 
 
 def max(what: str | Callable[[Any], Any]) -> Aggregate:  # noqa: A001
-    """Return the aggregate that finds the greatest value; None if there is none.
+    """Return the aggregate that finds the greatest value; its result is None if there is none.
 
     Args:
         what: a field, or a function of the record.
 
     Raises:
-        PlanError: `what` is something else.
+        PlanError: `what` is neither text nor a function.
 
     Example:
         >>> import headgate as hg
@@ -292,13 +292,13 @@ def max(what: str | Callable[[Any], Any]) -> Aggregate:  # noqa: A001
 
 
 def avg(what: str | Callable[[Any], Any]) -> Aggregate:
-    """Return the aggregate that computes the mean of numbers; None if there is none.
+    """Return the aggregate that computes the mean of numbers; its result is None if there is none.
 
     Args:
         what: a field, or a function of the record.
 
     Raises:
-        PlanError: `what` is something else.
+        PlanError: `what` is neither text nor a function.
 
     Example:
         >>> import headgate as hg
@@ -311,13 +311,13 @@ def avg(what: str | Callable[[Any], Any]) -> Aggregate:
 def first(what: str | Callable[[Any], Any]) -> Aggregate:
     """Return the aggregate that keeps the first value that arrives and is not None.
 
-    Sessions that become one keep that of the earlier session.
+    Sessions that become one keep the value of the earlier session.
 
     Args:
         what: a field, or a function of the record.
 
     Raises:
-        PlanError: `what` is something else.
+        PlanError: `what` is neither text nor a function.
 
     Example:
         >>> import headgate as hg
@@ -330,13 +330,13 @@ def first(what: str | Callable[[Any], Any]) -> Aggregate:
 def last(what: str | Callable[[Any], Any]) -> Aggregate:
     """Return the aggregate that keeps the last value that arrives and is not None.
 
-    Sessions that become one keep that of the later session.
+    Sessions that become one keep the value of the later session.
 
     Args:
         what: a field, or a function of the record.
 
     Raises:
-        PlanError: `what` is something else.
+        PlanError: `what` is neither text nor a function.
 
     Example:
         >>> import headgate as hg
@@ -355,7 +355,7 @@ def collect_list(what: str | Callable[[Any], Any]) -> Aggregate:
         what: a field, or a function of the record.
 
     Raises:
-        PlanError: `what` is something else.
+        PlanError: `what` is neither text nor a function.
 
     Example:
         >>> import headgate as hg

@@ -1,6 +1,6 @@
 """The keyed function that runs windows: assigns records, asks the trigger, merges sessions, forgets windows.
 
-What a window keeps and what its result is are the subclasses' business (`folding`, `keeping`). State per key:
+What a window keeps and what its result is, subclasses decide (`folding`, `keeping`). State per key:
 
     windows   (start, end) -> what the window keeps
     due       (clock, time) -> windows that end or are forgotten at that time, or whose trigger asked for it
@@ -32,7 +32,7 @@ from headgate.api.windows.window import TimeDomain, Window
 from headgate.common.errors import UsageError
 
 Key: TypeAlias = "tuple[int, int]"
-"""A window as a key of state: start and end."""
+"""A window as a key of state: its start and end, in ms since 1970."""
 Output: TypeAlias = "tuple[int | None, Any]"
 
 EVENT: Final = 0
@@ -40,7 +40,7 @@ PROCESSING: Final = 1
 
 
 class Rules(NamedTuple):
-    """Which windows there are, when they emit, and what becomes of late records."""
+    """The windows' assigner and trigger, how long they take late records, and where later records go."""
 
     assigner: WindowAssigner
     trigger: Trigger
@@ -49,10 +49,10 @@ class Rules(NamedTuple):
 
 
 class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
-    """Runs windows of one shape for all keys of a subtask.
+    """Runs windows of one shape for all keys of a subtask; subclasses say what a window keeps.
 
     Attributes:
-        dropped: late records that went nowhere, since the function was opened.
+        dropped: number of late records that were dropped since the function was opened.
     """
 
     due: MapState[tuple[int, int], list[tuple[int, int, bool]]] = map_state()  # last: whether asked for
@@ -68,7 +68,7 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         self.dropped = 0
 
     def open(self, context: RuntimeContext) -> None:
-        """Begin to count late records."""
+        """Begin to count dropped late records at 0."""
         self.dropped = 0
         self._view = WindowView(self)
 
@@ -76,19 +76,19 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
 
     @abstractmethod
     def add(self, window: Key, record: Any, time_ms: int | None) -> bool:
-        """Add a record to what a window keeps; return whether it kept nothing before."""
+        """Add a record, of time `time_ms`, to what a window keeps; return whether it kept nothing before."""
 
     @abstractmethod
     def merge(self, window: Key, merged: Sequence[Key]) -> None:
-        """Move what these windows keep, in order of time, to one window; it may be one of them."""
+        """Move what the windows `merged`, in order of time, keep to `window`, which may be one of them."""
 
     @abstractmethod
     def results(self, window: Window, view: WindowView) -> Iterable[Any]:
-        """Return the results of what a window keeps, none if that is nothing."""
+        """Return the results of what `window` keeps, to be emitted; none if it keeps nothing."""
 
     @abstractmethod
     def purge(self, window: Key) -> None:
-        """Forget what a window keeps. One of those that merge stays known."""
+        """Forget what a window keeps; of windows that merge (sessions), the empty window stays known."""
 
     def forget(self, window: Key) -> None:
         """Forget what a window keeps, and that there was such a window."""
@@ -98,7 +98,7 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
     # -- records
 
     def process(self, record: Any, ctx: KeyedContext[Any]) -> Sequence[Output] | None:
-        """Add a record to its windows, and emit those that the trigger says."""
+        """Add a record to its windows; return pairs of time and result for those that the trigger fires."""
         time_ms, watermark = self._time_of(ctx), ctx.timers.current_watermark
         windows = self.assigner.windows_of(record, time_ms)
         if self.assigner.merges:
@@ -144,7 +144,7 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
             self.dropped += 1
 
     def _merged(self, window: Window, ctx: KeyedContext[Any]) -> Sequence[Window]:
-        """Return the session of a record, after sessions have become one; [] if it is too late."""
+        """Return the session of a record, joined with sessions that it touches; [] if it is too late."""
         touching = sorted(known for known in self.windows if window.touches(Window(*known)))
         if not touching:
             passed = ctx.timers.current_watermark - self.lateness_ms + 1
@@ -169,7 +169,7 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
     # -- time
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext[Any]) -> Sequence[Output] | None:
-        """Ask the trigger about the windows for which it wants this time; forget those that are over."""
+        """Ask the trigger about windows registered for this time, and forget windows whose lateness ended."""
         clock = EVENT if ctx.time_domain == "event" else PROCESSING
         waiting = self.due.get((clock, timestamp)) or ()
         self.due.remove((clock, timestamp))
@@ -181,7 +181,7 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         return outputs
 
     def _is_gone(self, window: Window, clock: int, ctx: OnTimerContext[Any]) -> bool:
-        """Return whether a trigger has left a time behind of a window that is forgotten."""
+        """Return whether the window was forgotten, though its trigger left this time registered."""
         if self.assigner.merges and window.key not in self.windows:
             return True
         other_clock = self.event_time and self.assigner.bounded and clock == PROCESSING
@@ -190,7 +190,7 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
     def _reach(
         self, window: Window, clock: int, timestamp: int, asked: bool, view: WindowView, outputs: list[Output]
     ) -> None:
-        """Do for a window what is due: ask the trigger, and forget the window at the end of its lateness."""
+        """Do what is due at `timestamp`: ask the trigger; forget the window at the end of its lateness."""
         own_clock = self.assigner.bounded and clock == (EVENT if self.event_time else PROCESSING)
         # A window may have begun under another trigger, which did not ask for its end.
         if asked or (own_clock and timestamp == window.max_timestamp and self.trigger.wants_end):
@@ -207,7 +207,7 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         view.save()
 
     def _own_times(self, window: Window) -> tuple[tuple[int, int], ...]:
-        """Return when the window ends, and when it is forgotten."""
+        """Return (clock, ms) of the window's end and, in event time, of the end of its lateness."""
         if not self.assigner.bounded:
             return ()
         if not self.event_time:
@@ -239,48 +239,48 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
 
 
 class WindowView:
-    """What trigger and function see of one window; one object serves all windows, one after the other."""
+    """What trigger and function see of one window and its key; one object serves all windows in turn."""
 
     def __init__(self, function: WindowFunction) -> None:
         self._function = function
         self.time = function.assigner.time
 
     def of(self, window: Window, ctx: KeyedContext[Any], *, is_new: bool = False) -> WindowView:
-        """Turn to another window, and return this view of it."""
+        """Turn to `window` of the current key of `ctx`, and return this view, now of that window."""
         self._window, self._ctx, self.is_new = window.key, ctx, is_new
         self._loaded: dict[str, Any] | None = None
         return self
 
     @property
     def key(self) -> Any:
-        """The key whose window this is."""
+        """The key that the window belongs to."""
         return self._ctx.key
 
     @property
     def watermark(self) -> int:
-        """Event time that was reached, in ms; -2**63 before the first watermark."""
+        """The current watermark, in ms; -2**63 before the first watermark."""
         return self._ctx.timers.current_watermark
 
     def now_ms(self) -> int:
-        """Return the wall clock, in ms since 1970."""
+        """Return the wall clock of the worker, in ms since 1970."""
         return self._ctx.timers.now_ms()
 
     # -- what is remembered
 
     @property
     def state(self) -> TriggerState:
-        """What the trigger remembers of the window."""
+        """The values by name that the trigger remembers of the window; changes are stored by :meth:`save`."""
         return self.remembered("trigger")
 
     def remembered(self, whose: str) -> TriggerState:
-        """Return a dict that is stored with the window."""
+        """Return the dict that "trigger" or "function" (`whose`) remembers of the window; :meth:`save` it."""
         if self._loaded is None:
             self._loaded = self._function.remembered.get(self._window) or {}
         found: TriggerState = self._loaded.setdefault(whose, {})
         return found
 
     def save(self) -> None:
-        """Store what was changed of what is remembered."""
+        """Store the dicts that :meth:`remembered` returned; remove the entry if all are empty."""
         if self._loaded is None:
             return
         if any(self._loaded.values()):
@@ -290,30 +290,30 @@ class WindowView:
         self._loaded = None
 
     def drop(self) -> None:
-        """Forget all that is remembered."""
+        """Forget all that trigger and function remember of the window."""
         self._function.remembered.remove(self._window)
         self._loaded = None
 
     def side_output(self, tag: OutputTag[Any], value: Any) -> None:
-        """Emit to a side output."""
+        """Emit `value` to the side output that `tag` names."""
         self._ctx.side_output(tag, value)
 
     # -- times
 
     def register_event_time(self, timestamp: int) -> None:
-        """Have the trigger asked at an event time (ms)."""
+        """Have the trigger asked about the window when the watermark reaches `timestamp` (ms)."""
         self.register(EVENT, timestamp)
 
     def register_processing_time(self, timestamp: int) -> None:
-        """Have the trigger asked at a time of the wall clock (ms)."""
+        """Have the trigger asked about the window when the wall clock reaches `timestamp` (ms)."""
         self.register(PROCESSING, timestamp)
 
     def delete_event_time(self, timestamp: int) -> None:
-        """Have the trigger not asked at an event time."""
+        """Have the trigger not asked at event time `timestamp` (ms); no error if not registered."""
         self._unasked(EVENT, timestamp)
 
     def delete_processing_time(self, timestamp: int) -> None:
-        """Have the trigger not asked at a time of the wall clock."""
+        """Have the trigger not asked at wall clock time `timestamp` (ms); no error if not registered."""
         self._unasked(PROCESSING, timestamp)
 
     def _unasked(self, clock: int, timestamp: int) -> None:
@@ -322,7 +322,7 @@ class WindowView:
             self.register(clock, timestamp, asked=False)
 
     def register(self, clock: int, timestamp: int, *, asked: bool = True) -> None:
-        """Register a time of the window, once; `asked`: whether its trigger wants to know."""
+        """Register a time (ms) of a `clock` for the window; `asked`: whether the trigger is asked then."""
         due, window = self._function.due, self._window
         waiting = due.get((clock, timestamp)) or []
         if (*window, True) in waiting or (*window, asked) in waiting:
@@ -335,7 +335,7 @@ class WindowView:
         due.put((clock, timestamp), [*others, (*window, asked)])
 
     def delete(self, clock: int, timestamp: int) -> None:
-        """Delete a time of the window."""
+        """Delete a registered time (ms) of a `clock` for the window; no error if it is absent."""
         due, window = self._function.due, self._window
         waiting = due.get((clock, timestamp)) or []
         left = [each for each in waiting if each[:2] != window]

@@ -1,4 +1,4 @@
-"""Makes the class of the function that runs windows: it declares state with the types of what is kept."""
+"""Makes the classes of functions that run windows: they declare state of the types that windows keep."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ F = TypeVar("F", bound=WindowFunction)
 
 
 def kept_record(assigner: WindowAssigner, fields: Mapping[str, Hint]) -> Any:
-    """Return the record type in which windows of this shape keep these fields.
+    """Return the record type with `fields` in which windows of the assigner's shape are stored.
 
-    What windows of another shape kept means something else: the name lets a restore refuse it.
+    The type's name has the shape in it, so that a restore refuses state of windows of another shape.
     """
     return stored_record(f"Windows_{assigner.shape}", fields)
 
 
 def stored_record(name: str, fields: Mapping[str, Hint]) -> Any:
-    """Return a record type that is stored under this name, whichever module made it."""
+    """Return a record type with `fields` that is stored under `name`, whichever module made it."""
     record = NamedTuple(name, list(fields.items()))  # type: ignore[misc]
     record.__module__ = "headgate"
     return record
 
 
 def with_states(base: type[F], assigner: WindowAssigner, kept: Any, records: Hint | None = None) -> type[F]:
-    """Return a subclass of `base` that declares the state `windows` of `kept`, and `records`, if given."""
+    """Return a subclass of `base` that declares the state `windows`, of type `kept`, and maybe `records`."""
     # Of sessions one that was purged stays known, as others may still become one with it.
     value: Any = kept | None if assigner.merges else kept
     states: dict[str, Any] = {"windows": map_state()}
@@ -44,14 +44,14 @@ def with_states(base: type[F], assigner: WindowAssigner, kept: Any, records: Hin
 
 
 class Storable:
-    """Turns records into what state can hold and back; a row of columns has no type of its own there."""
+    """Turns records into what state can hold, and back: a row of columns, for one, is stored as a dict."""
 
     def __init__(self, hint: Hint | None) -> None:
         self.hint: Hint = Any if hint is None or hint is Row else hint
         self._seen: set[type] = set()
 
     def held(self, record: Any) -> tuple[Any, bool]:
-        """Return what to store, and whether it was a row; UsageError if state cannot hold the record."""
+        """Return what to store, and whether it was a `Row`; UsageError if state cannot hold the record."""
         if isinstance(record, Row):
             return record.as_dict(), True
         if self.hint is Any and record.__class__ not in self._seen:
@@ -73,12 +73,12 @@ class Storable:
 
 
 def record_of(stored: Any, was_row: bool) -> Any:
-    """Return the record that :meth:`Storable.held` made storable."""
+    """Return the record of which :meth:`Storable.held` returned `stored` and `was_row`."""
     return Row.of(**stored) if was_row else stored
 
 
 def names_of(key: Any) -> Sequence[str]:
-    """Return the names of the key's fields in results; a key that a function gives is called `key`."""
+    """Return the names that the key's fields get in results; the key of a function is called `key`."""
     if isinstance(key, str):
         return (key,)
     return key if isinstance(key, tuple) else ("key",)

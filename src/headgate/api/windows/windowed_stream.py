@@ -34,7 +34,7 @@ S = TypeVar("S", bound=Outputs[Any])
 
 @dataclass(frozen=True)
 class WindowRules:
-    """What the calls of a windowed stream have said so far."""
+    """Settings that calls of a :class:`WindowedStream` have made; None where a call was not made."""
 
     assigner: WindowAssigner
     trigger: Trigger | None = None
@@ -44,13 +44,13 @@ class WindowRules:
 
     @property
     def only_columns(self) -> bool:
-        """Whether windows of columns can do the same."""
+        """Whether windows of columns can compute the same: tumbling or sliding event time, all else unset."""
         said = (self.trigger, self.evictor, self.lateness_ms, self.late_tag)
         of_columns = isinstance(self.assigner, SlidingWindows) and self.assigner.time is TimeDomain.EVENT
         return of_columns and said == (None, None, None, None)
 
     def complete(self, where: str) -> Rules:
-        """Return the rules with the usual trigger; PlanError if they do not fit each other."""
+        """Return the rules, with the default trigger if none is set; PlanError if they do not fit."""
         trigger = self.trigger or self.assigner.default_trigger()
         if trigger is None:
             raise PlanError(
@@ -96,18 +96,18 @@ class WindowedStream(ShownAsLine, Generic[K, T, S]):
     # -- when windows emit, and what they take
 
     def trigger(self, trigger: Trigger) -> WindowedStream[K, T, S]:
-        """Say when windows emit; by default when time passes their end.
+        """Return the windows with another trigger; by default they emit when time passes their end.
 
         Raises:
-            PlanError: `trigger` is none.
+            PlanError: `trigger` is no :class:`Trigger`.
         """
         return self._with(replace(self._rules, trigger=checked_trigger("trigger", trigger)))
 
     def evict(self, evictor: Evictor) -> WindowedStream[K, T, S]:
-        """Leave records out of results. Windows then keep their records, and not only what results need.
+        """Return the windows with an evictor, which leaves records out of results; they store all records.
 
         Raises:
-            PlanError: `evictor` is none.
+            PlanError: `evictor` is no :class:`Evictor`.
         """
         if not isinstance(evictor, Evictor):
             raise PlanError(
@@ -116,7 +116,7 @@ class WindowedStream(ShownAsLine, Generic[K, T, S]):
         return self._with(replace(self._rules, evictor=evictor))
 
     def lateness(self, lateness: str | int) -> WindowedStream[K, T, S]:
-        """Have windows take records for some time after their end; each makes them emit again.
+        """Return windows that take records for some time after their end; each makes its window emit again.
 
         A record is late when the watermark has passed the end of its window by more than this.
 
@@ -131,13 +131,13 @@ class WindowedStream(ShownAsLine, Generic[K, T, S]):
         return self._with(replace(self._rules, lateness_ms=lateness_ms))
 
     def late_to(self, tag: OutputTag[Any]) -> WindowedStream[K, T, S]:
-        """Send late records to a side output; else they are dropped and counted.
+        """Return windows whose late records go to a side output; by default they are dropped and counted.
 
         Args:
             tag: the name of the side output, to be given to ``side_output()`` of the resulting stream.
 
         Raises:
-            PlanError: `tag` is none, or the windows are not of event time.
+            PlanError: `tag` is no tag, or the windows are not of event time.
         """
         self._demand_event_time("late_to")
         if not isinstance(tag, OutputTag):
@@ -151,16 +151,16 @@ class WindowedStream(ShownAsLine, Generic[K, T, S]):
     def aggregate(self, *, uid: str | None = None, **aggregates: Aggregate) -> S:
         """Return a record for each window that emits: its key, `window` with start and end, and aggregates.
 
-        Results are read by the names of their fields. Their event time is the last ms of the window.
-        Windows that tumble or slide in event time, with nothing said of triggers, evictors or lateness, are
-        computed as columns where those of the stream are known.
+        Results are read by the names of their fields. Their event time is the last ms of the window. Windows
+        that tumble or slide in event time, with nothing said of triggers, evictors or lateness, are computed
+        as columns where the stream's columns are known.
 
         Args:
             uid: names the state for later versions of the program; needed when checkpoints are on.
             aggregates: the results' fields, each an aggregate such as ``hg.count()`` or ``hg.max("price")``.
 
         Raises:
-            PlanError: something is no aggregate, or a name is taken; or a column does not fit.
+            PlanError: something is no aggregate, a name is taken, or a column does not fit.
         """
         where = f"aggregate() ({user_site()})"
         self._check_aggregates(where, aggregates)
@@ -221,7 +221,7 @@ class WindowedStream(ShownAsLine, Generic[K, T, S]):
             uid: names the state for later versions of the program; needed when checkpoints are on.
 
         Raises:
-            PlanError: `function` does not take these four.
+            PlanError: `function` does not take these four arguments.
 
         Example:
             >>> import headgate as hg
@@ -318,7 +318,7 @@ def windowed(
     assigner: WindowAssigner,
     stream: Callable[[ProgramContext, int], S],
 ) -> WindowedStream[Any, Any, S]:
-    """Return the stream `number`, which is partitioned by `key()`, in windows, or raise PlanError."""
+    """Return stream `number`, keyed by `key()`, in windows of `assigner`; PlanError: it is no assigner."""
     if not isinstance(assigner, WindowAssigner):
         raise PlanError(
             f"window() ({user_site()}) got {assigner!r} of type {type(assigner).__name__}; expected windows "

@@ -65,7 +65,7 @@ def encode_metadata(metadata: CheckpointMetadata) -> bytes:
 
 
 def decode_metadata(data: bytes, where: str) -> CheckpointMetadata:
-    """Return the metadata in `data`, the bytes of file `where`; DamagedFileError, also for other versions."""
+    """Return the metadata in the bytes of file `where`; DamagedFileError if damaged or of unknown version."""
     return _ENVELOPE.decode(data, where, READERS)
 
 

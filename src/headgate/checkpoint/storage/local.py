@@ -103,7 +103,7 @@ class LocalDisk:
         return (self.root / name).as_uri() if name else self.root.as_uri()
 
     def _path(self, name: str, *, temporary_allowed: bool = False, linked: bool = True) -> Path:
-        """Return the path of a file, after a check that no link in it (`linked`: nor the file) leads out."""
+        """Return a file's path; no link in it may lead out of the root, nor the file itself if `linked`."""
         pieces = check_name(name, self.describe(), temporary_allowed=temporary_allowed)
         checked = pieces if linked else pieces[:-1]
         if checked:

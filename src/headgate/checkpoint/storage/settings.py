@@ -31,7 +31,7 @@ class StorageSettings:
 
 
 def storage_settings(config: Config) -> StorageSettings:
-    """Return a job's storage settings from its configuration, with this process's user name for HDFS."""
+    """Return a job's storage settings, this process's user for HDFS; ConfigError if half a key is set."""
     access, secret = config.get(o.S3_ACCESS_KEY), config.get(o.S3_SECRET_KEY)
     if (access is None) != (secret is None):
         there, missing = (o.S3_SECRET_KEY, o.S3_ACCESS_KEY)[:: 1 if access is None else -1]

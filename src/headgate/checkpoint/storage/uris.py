@@ -44,7 +44,7 @@ def scheme_of(uri: str) -> str:
 
 
 def refuse_fleeting(uri: str) -> None:
-    """Raise ConfigError for a place for savepoints that does not outlive this process."""
+    """Raise ConfigError if `uri`, where a savepoint is to go, does not outlive this process."""
     if scheme_of(uri) == "memory":
         raise ConfigError(
             f"the savepoint would go to {uri!r}, which is lost with its process; name a folder or an object "

@@ -41,7 +41,7 @@ class WebHdfsClient:
         self._addresses, self._user, self._secure, self._timeout_s = addresses, user, secure, timeout_s
 
     def ask(self, method: str, path: str, operation: str, **options: str | int) -> Any:
-        """Send one request to the active name node; return its JSON, or raise one of the errors above."""
+        """Return the JSON of the active name node; else RemoteError, UnreachedError or UnansweredError."""
         last: StorageError | None = None
         for address in list(self._addresses):
             try:
@@ -58,12 +58,12 @@ class WebHdfsClient:
         raise last or UnreachedError("no address of a name node is known; set dfs.namenode.http-address")
 
     def write(self, location: str, data: Iterable[bytes | memoryview]) -> None:
-        """Send a file's bytes to the location that the name node returned."""
+        """Send a file's bytes to the URL `location`, which the name node returned; errors as in `ask`."""
         address, target = _address_and_target(location)
         self._decoded(self._send(address, "PUT", target, data))
 
     def fetch(self, location: str) -> bytes:
-        """Return the bytes of a file from the location that the name node returned."""
+        """Return a file's bytes from the URL `location`, which the name node returned; errors as in `ask`."""
         address, target = _address_and_target(location)
         status, body = self._send(address, "GET", target, None)
         if status != http.client.OK:

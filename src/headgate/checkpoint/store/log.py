@@ -71,7 +71,7 @@ class CompletedCheckpointLog:
         )
 
     def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
-        """Complete a checkpoint by a log entry; file `metadata` (digest `sha256`) must be durable already."""
+        """Log a checkpoint with durable file `metadata`; FencedError, UnsureWriteError or StorageError."""
         self._settle(permit)
         end = self._require(permit)
         place = self._next(end, Completed(permit.generation, end.digest, checkpoint, metadata, sha256))

@@ -49,7 +49,7 @@ class _Clock:
 
 
 class _Functions:
-    """Functions of other standard modules as they were at import, and `chance`, for this and other files."""
+    """Functions of other standard modules as they were at import, and a random generator, `chance`."""
 
     def __init__(self) -> None:
         self.open = io.open
@@ -101,7 +101,7 @@ def open_nameless(folder: FilePath) -> io.FileIO:
 
 
 def read_bytes(path: FilePath) -> bytes:
-    """Return all bytes of a file."""
+    """Return all bytes of a regular file; OSError if it cannot be read, or is a pipe or device."""
     with open_read(path) as file:
         return file.read()
 
@@ -145,9 +145,7 @@ def sync(path: FilePath) -> None:
 
 
 def remove_folder(folder: FilePath) -> None:
-    """Remove a folder and all in it, but no targets of links: where `folder` is one, only the link. Leave
-    silently what cannot be removed.
-    """
+    """Remove a folder and all in it, or a link alone; what cannot be removed stays, without an error."""
     with suppress(OSError):
         if (link := Path(folder)).is_symlink():  # without a slash at its end, which would follow the link
             system.unlink(link)

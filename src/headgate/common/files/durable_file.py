@@ -9,8 +9,7 @@
     hold         a small file that this process keeps locked
 
 A file is written under a temporary name in the same folder; where it must survive a power cut it is synced to
-the device; then it gets its name in one step, and last the folders above are synced, so that the name
-survives too. `folders` is how many folders are synced; `permissions` are for new files, None: those in use.
+the device; then it gets its name in one step, and last the folders above are synced, so the name survives.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class UnsyncedNameError(OSError):
 
 
 class NewFile:
-    """A file made to write; OSError if it exists or its folder does not. `permissions` None: those in use."""
+    """A new file, complete after `finish`; OSError if it exists. `permissions` default to those in use."""
 
     def __init__(self, path: Path, permissions: Permissions | None = None) -> None:
         self.path = path
@@ -100,9 +99,7 @@ class NewFile:
 
 
 class Measured:
-    """Counts the bytes written to a file, and sums up their CRC-32, while libraries write into it.
-
-    Whoever has opened the file finishes it.
+    """Wraps an open file for libraries that write into it; `size` and `crc32` are of the bytes so far.
 
     Example:
         >>> import tempfile
@@ -174,8 +171,8 @@ def replace(
 ) -> None:
     """Write a file in one step: an older file of that name is replaced only when the new one is complete.
 
-    Where an OSError other than UnsyncedNameError is raised, nothing has changed. The parameters are those of
-    :func:`create_new`; unless `durable`, neither the file nor a folder is synced.
+    `parts` are its bytes; missing folders are made. If `durable`, it and the `folders` nearest folders above
+    are synced (UnsyncedNameError: only a folder was not); after other OSErrors nothing has changed.
 
     Example:
         >>> import tempfile
@@ -194,7 +191,10 @@ def replace(
 def writing(
     path: Path, permissions: Permissions | None = None, *, durable: bool = True, folders: int = 1
 ) -> Iterator[NewFile]:
-    """Yield a file to write into, named `path` if the block succeeds; parameters as for :func:`replace`."""
+    """Yield a file to write, which gets the name `path` (or replaces it) when the block ends without error.
+
+    If `durable`, it and the `folders` nearest folders are synced. `permissions` None: those in use.
+    """
     with _unfinished(path, permissions, durable=durable) as file:
         yield file
         file.finish(durable=durable)
@@ -311,7 +311,7 @@ def _opened(path: Path, permissions: Permissions | None, durable: bool) -> NewFi
 
 
 def _linked(temporary: Path, path: Path) -> bool:
-    """Give a file its name; return False if that is taken. A link, unlike a rename, replaces nothing."""
+    """Link a temporary file to its final name; return False if another file has it: nothing is replaced."""
     try:
         link(temporary, path)
     except FileExistsError:

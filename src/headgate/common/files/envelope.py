@@ -6,9 +6,7 @@
 
 Kinds of files differ in the width of their numbers, in the order of the bytes and in what the CRC-32 covers;
 an :class:`Envelope` describes one kind. No byte of a body is handed out before its length and its checksums
-were compared. Every refusal is a DamagedFileError that names the file (`where`), the bytes that are wrong,
-likely causes and a remedy. `versions` are those that the program reads, `begins` is where in the file the
-envelope is.
+were compared. Every refusal is a DamagedFileError that names file, wrong bytes, likely causes and a remedy.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ _SHA256: Final = 4
 
 
 class Head(NamedTuple):
-    """The fields of an envelope (a stored file's header), once its magic and version were found right."""
+    """Fields of a stored file's header; `length`: the body's bytes, `covered`: the header's CRC-32 or 0."""
 
     version: int
     length: int  # bytes of the body
@@ -89,14 +87,14 @@ class Envelope:
         return [self._fields.pack(*values), *parts]
 
     def open(self, data: Part, where: str, versions: Collection[int]) -> tuple[int, memoryview]:
-        """Return version (one of `versions`) and verified body from all bytes of the file called `where`."""
+        """Return version, one of `versions`, and verified body of the file `where`; else DamagedFileError."""
         head = self.head(data, where, versions)
         body = memoryview(data)[self.size :]
         self.check(head, body, where)
         return head.version, body
 
     def decode(self, data: Part, where: str, readers: Mapping[int, Callable[[memoryview], T]]) -> T:
-        """Return the decoded body from all bytes of the file `where`; `readers` is version -> decoder."""
+        """Return the body of the file `where`, decoded by `readers[version]`; else DamagedFileError."""
         version, body = self.open(data, where, readers)
         try:
             return readers[version](body)
@@ -108,8 +106,9 @@ class Envelope:
             ) from error
 
     def head(self, start: Part, where: str, versions: Collection[int], begins: int = 0) -> Head:
-        """Return the fields of an envelope from its bytes (`start`), which lie at byte `begins` of the file
-        called `where`; DamagedFileError unless its version is one of `versions`.
+        """Return the fields of the header that `start` holds, of one of `versions`; else DamagedFileError.
+
+        Errors call the file `where`; the header lies at its byte `begins`.
         """
         found = bytes(start[: len(self.magic)])
         if found != self.magic[: len(found)]:
@@ -135,7 +134,7 @@ class Envelope:
         return Head(version, length, crc32, rest[0] if rest else None, covered)
 
     def check(self, head: Head, body: Part, where: str, begins: int = 0) -> None:
-        """Raise DamagedFileError unless `body` is as `head` says; `where`, `begins` as for :meth:`head`."""
+        """Raise DamagedFileError on file `where` unless `body` fits its `head`, read at byte `begins`."""
         length, start = memoryview(body).nbytes, begins + self.size
         if length != head.length:
             kind = "is truncated" if length < head.length else "has bytes too many"
@@ -182,7 +181,7 @@ def seal_line(body: bytes) -> bytes:
 
 
 def open_line(line: bytes) -> bytes:
-    """Return the verified body of a line of :func:`seal_line`; ValueError where it is damaged."""
+    """Return the verified body of a line that :func:`seal_line` made; ValueError where it is damaged."""
     checksum, _, body = line.partition(b" ")
     body = body.rstrip(b"\n")
     if int(checksum, 16) != crc32_of(body):

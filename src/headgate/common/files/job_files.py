@@ -184,12 +184,12 @@ _OCCUPANTS: Final = json_decoder(Occupant)
 
 
 def this_driver_as(job_id: str, name: str) -> Occupant:
-    """Return the entry of a job whose driver is this process, for :class:`Occupancy`."""
+    """Return the entry, for :class:`Occupancy`, of the job `job_id` whose driver is this process."""
     return Occupant(job_id, name, os.getpid(), socket.gethostname())
 
 
 class Occupancy:
-    """The registration of a driver (`me`) as user of a folder; the last one to leave removes the folder."""
+    """The registration of a job's driver (`me`) as a user of `folder`, which the last to leave removes."""
 
     def __init__(self, folder: Path, me: Occupant) -> None:
         self._folder, self._me = folder, me
@@ -197,7 +197,7 @@ class Occupancy:
         self._descriptor: int | None = None
 
     def enter(self, look: Callable[[Sequence[Occupant]], None]) -> None:
-        """Make the folder, call `look` (may raise) with its other users, and register this driver as one."""
+        """Make the folder, call `look` with its other users and, unless that raises, register this driver."""
         permissions = permissions_in_use()
         mode = _READABLE if permissions is Permissions.UMASK else permissions.file_mode
         while True:
@@ -233,7 +233,7 @@ class Occupancy:
 
 
 def occupants_of(folder: Path) -> list[Occupant]:
-    """Return the jobs whose drivers keep files in `folder` locked; remove files of drivers that died here."""
+    """Return the jobs whose drivers have locked files in `folder`; remove files of dead local drivers."""
     found = (_living(path) for path in sorted(folder.glob(f"*{_SUFFIX}")))
     return [occupant for occupant in found if occupant is not None]
 

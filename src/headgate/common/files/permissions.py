@@ -19,7 +19,7 @@ OWNER_FILE: Final = 0o600
 
 
 class Permissions(Enum):
-    """Values of `headgate.storage.permissions`: who may use new files. Existing folders keep their mode."""
+    """Who may use new files: only the owner, the group too, or as the umask says; an option chooses."""
 
     OWNER = "owner"
     GROUP = "group"
@@ -51,7 +51,7 @@ _of_job: Final[ContextVar[Permissions | None]] = ContextVar("headgate.permission
 
 
 def use_permissions(permissions: Permissions) -> None:
-    """Set the permissions of new files for this whole process, which does one thing: a command, a worker."""
+    """Set the permissions of new files for a whole process that serves one job: a command or a worker."""
     global _of_process
     _of_process = permissions
 

@@ -49,7 +49,7 @@ TUPLES_MAX: Final = 32
 
 
 class DeclaredKeys(NamedTuple):
-    """The type of keys that a program declares for an operator."""
+    """The type of keys that a program declares for an operator; `teller` says in words what declares it."""
 
     hint: Hint
     teller: str  # who declares it: "function Count", "key function by_user", "field 'user' of Visit"
@@ -104,7 +104,7 @@ def all_of_shape(keys: Sequence[Hashable], shape: Shape) -> bool:
 
 
 def fits(shape: Shape, declared: Hint) -> bool:
-    """Return whether a key of this shape (class, or tuple of classes) may equal one of the declared type.
+    """Return whether a key of this shape (class, or tuple of classes) may equal a key of the declared type.
 
     A type that says nothing fits all keys: `Any`, or a class that is no subclass of a type of keys.
     An `IntEnum` is judged as int, a `StrEnum` as str, a NamedTuple as the tuple of its fields.
@@ -176,7 +176,7 @@ def says_nothing(declared: Hint) -> bool:
 
 
 def first_misfit(shapes: Iterable[Shape], declared: Hint) -> Shape | None:
-    """Return the shape, first in order of names, that does not fit the declared type; None if all fit."""
+    """Return the shape, first by its name, of keys that cannot be of the declared type; None if all can."""
     wrong = sorted((shape for shape in shapes if not fits(shape, declared)), key=shape_words)
     return wrong[0] if wrong else None
 
@@ -199,7 +199,7 @@ def _alike(shape: Shape, other: Shape) -> bool:
 
 
 def with_tuples_bounded(shapes: Iterable[Shape]) -> frozenset[Shape]:
-    """Return the keys' shapes; if over 32 are of tuples, the class `tuple` stands in for all of these."""
+    """Return the shapes of keys; if over 32 are of tuples, the class `tuple` stands in for all of these."""
     found = frozenset(shapes)
     tuples = [shape for shape in found if isinstance(shape, tuple)]
     if tuple in found or len(tuples) > TUPLES_MAX:

@@ -32,7 +32,7 @@ _MASK: Final = 0xFFFFFFFF
 
 
 def key_group(key: Hashable, max_parallelism: int) -> int:
-    """Return the key group of a key, from 0 to `max_parallelism` - 1.
+    """Return the key group of a key, from 0 to `max_parallelism` - 1; UsageError for a type no key has.
 
     Example:
         >>> [key_group(key, 128) for key in (0, 1, 42, -1)]
@@ -70,8 +70,8 @@ def key_groups_of_arrow(
 ) -> NDArray[np.int32]:
     """Return the key groups of an Arrow column, or of the tuples that several columns make together.
 
-    A row's key is the Python value that Arrow gives for it, so the groups are those of
-    :func:`key_group`. A list of columns stands for tuples, also when it is a list of one.
+    A row's key is the Python value that Arrow gives for it, so its group, from 0 to `max_parallelism` - 1, is
+    that of :func:`key_group`. Even a list of one column means tuples. UsageError for nulls, NaN, other types.
     """
     from headgate.common.keys import keygroups_vectorised as vectorised
 
@@ -84,7 +84,7 @@ def key_groups_of_arrow(
 
 
 def key_groups_of_keys(keys: Sequence[Hashable], max_parallelism: int) -> NDArray[np.int32]:
-    """Return the key groups (of `max_parallelism`) of Python keys; fast if all are int, str, bytes, float."""
+    """Return :func:`key_group` of each key; fast if all are int, all str, all bytes or all float."""
     from headgate.common.keys import keygroups_vectorised as vectorised
 
     return vectorised.groups_of_hashes(vectorised.hashes_of_keys(keys), max_parallelism)
@@ -111,7 +111,7 @@ def operator_index_for_key_group(max_parallelism: int, parallelism: int, group: 
 
 
 def key_group_range(max_parallelism: int, parallelism: int, index: int) -> tuple[int, int]:
-    """Return the first and last key group (inclusive) of subtask `index`, from 0, of `parallelism` ones.
+    """Return the first and last key group of subtask `index` (from 0); UsageError if numbers do not fit.
 
     Example:
         >>> [key_group_range(10, 3, index) for index in range(3)]
@@ -128,8 +128,8 @@ def key_group_range(max_parallelism: int, parallelism: int, index: int) -> tuple
 def default_max_parallelism(parallelism: int) -> int:
     """Return the number of key groups of an operator whose program names none.
 
-    One and a half times the parallelism, rounded up to a power of two, from 128 to 32768: room to
-    grow without making the pieces of state needlessly small.
+    One and a half times the parallelism, rounded up to a power of two, from 128 to 32768: room to grow
+    without making the pieces of state needlessly small. UsageError for a parallelism outside 1 to 32768.
 
     Example:
         >>> [default_max_parallelism(p) for p in (1, 86, 1000, 32768)]

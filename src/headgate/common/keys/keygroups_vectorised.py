@@ -64,7 +64,7 @@ def groups_of_hashes(hashes: Hashes, max_parallelism: int) -> Groups:
 
 
 def hashes_of_ints(values: NDArray[np.integer]) -> Hashes:
-    """Return the hashes of whole numbers of any numpy integer type."""
+    """Return the key hashes of whole numbers, in an array of any numpy integer type."""
     if values.dtype == np.uint64:
         large = values > np.uint64(0x7FFFFFFFFFFFFFFF)
         if large.any():
@@ -238,7 +238,7 @@ def _is_repetitive(column: pa.Array) -> bool:
 
 
 def hashes_of_keys(keys: Sequence[Any]) -> Hashes:
-    """Return the hashes of Python keys; fast if all are int, str, bytes, float, or equally long tuples."""
+    """Return the key hash of each key, or UsageError; fast if all are of one type, such as int or str."""
     kinds = set(map(type, keys))
     if len(kinds) == 1:
         kind = kinds.pop()
@@ -261,7 +261,7 @@ def hashes_of_keys(keys: Sequence[Any]) -> Hashes:
 
 
 def hashes_of_columns(columns: Sequence[Hashes], rows: int) -> Hashes:
-    """Return the hashes of as many tuples as `rows` says, from columns of hashes of their elements."""
+    """Return the key hashes of `rows` tuples; `columns` has, for each element, the hashes in all rows."""
     total = np.ones(rows, np.uint32)
     for column in columns:
         total *= np.uint32(31)

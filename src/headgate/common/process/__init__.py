@@ -1,4 +1,4 @@
 """This process and its children: clocks, threads, logs, limits, memory, processes that user code makes.
 
-Processes of other machines and gangs are not its business.
+Workers are started and watched elsewhere, in `headgate.deploy` and `headgate.runtime`.
 """

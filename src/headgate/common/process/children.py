@@ -1,9 +1,9 @@
-"""Protection from processes that user code forks: they end with that code, and reach no file of ours.
+"""Protection from processes that user code forks: they end with that code, and reach no file of Headgate's.
 
-Such a child has a copy of everything: open files, connections, what is to be done at the end. Who cleans up,
-commits or answers is the process that made a thing, and no copy of it. So each place that calls user code
-ends a child that comes back out of it, and what a child could reach through a descriptor leads to nowhere
-there. Programs that are started anew (`subprocess`, `multiprocessing` by "spawn") inherit nothing of ours.
+A forked child has a copy of everything: open files, connections, exit functions. Only the process that made
+a file or connection may clean it up, commit it or answer on it. So each place that calls user code ends a
+child that returns or raises out of it, and Headgate's descriptors point to /dev/null in a child. Programs
+that are started anew (`subprocess`, `multiprocessing` by "spawn") inherit no descriptor of Headgate's.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ R = TypeVar("R", bound=HasDescriptor)
 
 
 def hide(resource: R) -> R:
-    """Keep a file or socket (referenced weakly) from forked children, where it leads to /dev/null; return it.
+    """Register a file or socket, by weak reference, to lead to /dev/null in forked children; return it.
 
-    What a child does to its copy then reaches neither the disk nor the peer: bytes that both have buffered
-    are not written twice, and the end of this process ends the connection even if a child lives on.
+    What a child does to its copy then reaches neither the disk nor the peer: bytes that both processes have
+    buffered are not written twice, and a connection ends with this process even if a child lives on.
     """
     _hidden.add(weakref.ref(resource, _hidden.discard))
     return resource
@@ -63,7 +63,7 @@ class _OpenSocket:
 
 
 def hide_open_sockets() -> list[HasDescriptor]:
-    """Hide all sockets open now from forked children while the result is kept; needs /proc, else none."""
+    """Apply :func:`hide` to all sockets open now, while the caller keeps the result; none without /proc."""
     found: list[HasDescriptor] = []
     with suppress(OSError):
         for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - numbers, no paths
@@ -79,7 +79,7 @@ def _resources() -> list[HasDescriptor]:
 
 
 def descriptors_closed() -> int:
-    """Return how many hidden descriptors other code closed, as by ``os.closerange``, or (sockets) reused."""
+    """Return how many descriptors that :func:`hide` was given other code closed, or (of sockets) reused."""
     closed = 0
     for resource in _resources():
         descriptor = _descriptor(resource)
@@ -122,7 +122,7 @@ _owners: Final[set[int]] = set()
 
 
 def is_child() -> bool:
-    """Return whether this process is a copy by fork of one in which an :class:`OwnProcess` was made."""
+    """Return whether this process made no :class:`OwnProcess` itself, but was forked from one that did."""
     return bool(_owners) and os.getpid() not in _owners
 
 
@@ -147,7 +147,7 @@ class OwnProcess:
         return os.getpid() == self.pid
 
     def call(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Call a function that may run user code, and end here any forked child that comes back from it."""
+        """Call a function that may run user code and return its result; end a forked child that leaves it."""
         try:
             result = function(*arguments, **named)
         except BaseException as error:
@@ -164,9 +164,9 @@ class OwnProcess:
 
 
 def end_child(error: BaseException | None) -> NoReturn:
-    """End this forked child without any cleanup that is its parent's.
+    """End this forked child by `os._exit`, without exit functions and other cleanup, which are its parent's.
 
-    `error`, with which it left user code, gives the exit code as Python would; None: it returned, code 1.
+    `error` is what user code raised: the exit code is what Python would give. None: it returned; code 1.
     """
     code = EXIT_CAME_BACK
     with suppress(Exception):

@@ -30,7 +30,7 @@ def limits_of(pid: int = 0) -> dict[str, tuple[int, int]]:
 
 
 def changes(now: Limits, before: Limits) -> list[str]:
-    """Return a sentence for each limit that differs between `now` and `before`.
+    """Return a sentence for each limit that is in both `now` and `before` and differs.
 
     Example:
         >>> changes({"RLIMIT_FSIZE": (1000, 1000)}, {"RLIMIT_FSIZE": (-1, -1)})
@@ -60,7 +60,7 @@ def restore(before: Limits) -> list[str]:
 
 
 def advice(problem: OSError) -> str | None:
-    """Return what to do about an error that a limit, or closing by other code, may have caused; else None.
+    """Return advice on an OSError that a resource limit, or closing by other code, may explain; else None.
 
     Example:
         >>> advice(OSError(errno.ENOSPC, "No space left on device")) is None

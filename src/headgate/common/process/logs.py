@@ -30,10 +30,10 @@ class TaskContext:
     """The subtask that a thread works for; its fields appear in the thread's log lines.
 
     Attributes:
-        job: its id or name.
-        uid: of the operator, or of the first one of a chain.
-        subtask: its number, from 0.
-        attempt: the deployment, from 1.
+        job: the job's id or name.
+        uid: uid of the operator, or of the first operator of a chain.
+        subtask: index of the subtask, from 0.
+        attempt: number of the attempt (deployment of the job), from 1.
     """
 
     job: str | None = None
@@ -142,9 +142,9 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
 
 
 def set_up_logging(as_json: bool = False, level: int = logging.INFO) -> None:
-    """Log to the standard error of this process, with the fields; calling it again changes the format.
+    """Log to the standard error of this process, with the fields of :class:`TaskContext` in each line.
 
-    Handlers that others put on the root logger stay; of py4j only warnings and worse are logged.
+    A second call replaces the first one's handler; handlers of other code stay. py4j logs warnings only.
 
     Args:
         as_json: one JSON object per line instead of text.

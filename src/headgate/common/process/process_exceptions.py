@@ -24,9 +24,9 @@ class PastAllHandlers(BaseException):
 
 
 def is_about_the_process(error: BaseException) -> bool:
-    """Return whether an exception must end the process, and is no error of the function that it left.
+    """Return whether an exception (by Ctrl-C or a signal) must end the process, and is no user code's error.
 
-    In a forked child that holds for all but subclasses of `Exception`: user code leaves by `sys.exit` there.
+    In a forked child True for all but subclasses of `Exception`: user code leaves by `sys.exit` there.
 
     Example:
         >>> is_about_the_process(ValueError()), is_about_the_process(SystemExit(7))

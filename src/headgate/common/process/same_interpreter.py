@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class SameInterpreter:
-    """Implements `common.ports.UserCode` where the program is not isolated.
+    """Calls and unpickles user code that is not isolated, in the process's ordinary modules (a `UserCode`).
 
     Example:
         >>> SAME_INTERPRETER.load(SAME_INTERPRETER.pickler().dumps([1]))
@@ -19,11 +19,11 @@ class SameInterpreter:
     refuse_leaving = None
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call `function` directly, as its modules are found like any other."""
+        """Call `function` directly and return its result, as its modules are found like any other."""
         return function(*args)
 
     def pickler(self) -> Any:
-        """Return the framework's cloudpickle, which is imported only once something is shipped."""
+        """Return the module `cloudpickle`, which is imported only when an object is first shipped."""
         import cloudpickle
 
         return cloudpickle

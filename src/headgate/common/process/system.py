@@ -60,7 +60,7 @@ class BackgroundThread:
         self._thread.start()
 
     def submit(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
-        """Queue `work`; when its turn comes the thread runs it, then `done(result, error)`."""
+        """Queue `work` for the thread, which then calls `done(result, None)` or `done(None, error)`."""
         self._queue.put((work, done))
 
     def close(self) -> None:
@@ -86,7 +86,7 @@ def _call(work: Callable[[], T]) -> T:
 
 
 class Mailbox:
-    """A queue of callbacks from any thread to one loop, on which the loop sleeps until one comes."""
+    """A queue of callbacks that any thread posts to the one thread that runs a loop and sleeps on it."""
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -102,7 +102,7 @@ class Mailbox:
         self._wake.set()
 
     def drain(self) -> bool:
-        """Call all posted callbacks, those that they post as well; return False when there were none."""
+        """Call all posted callbacks, and what these post meanwhile; return False when there were none."""
         called = False
         while True:
             try:

@@ -30,10 +30,10 @@ _VALUE_CHARS_MAX: Final = 80
 
 
 class Kind(NamedTuple):
-    """The values that a parameter accepts: a check, and the words for them in an error.
+    """The values that a parameter accepts: `fits(value)` checks one, `words` name them all in an error.
 
-    `plain` is whether it is one of Python's own kinds of values. What is expected of a function or of an
-    object of Headgate's is often explained better by the function that takes it.
+    `plain`: Python's own kind of values. A wrong function or object of Headgate's is not plain: the called
+    function may explain better what it expects.
     """
 
     fits: Callable[[object], bool]  # whether a value can be meant
@@ -42,14 +42,14 @@ class Kind(NamedTuple):
 
 
 class Wrong(NamedTuple):
-    """Why a parameter does not accept an argument; `final`: the function itself cannot say it better."""
+    """Why an argument is refused, in words; `final`: the called function would have no better words."""
 
     text: str  # the end of a sentence about it
     final: bool  # whether the function need not be asked for a better sentence
 
 
 class Parameters(NamedTuple):
-    """The parameters of a function whose annotations say which values they accept."""
+    """The kinds of values that a function's parameters accept (None: any); `more` is that of `*args`."""
 
     by_place: tuple[Kind | None, ...]  # in order; None is anything
     more: Kind | None  # kind of what is given by place after these

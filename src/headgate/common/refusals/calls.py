@@ -47,9 +47,9 @@ _ALSO_CALLED: Final[Mapping[str, str]] = {
 
 
 def check_calls(module: str, names: Iterable[str]) -> None:
-    """Wrap in place the functions, and the methods of the classes, that `names` lists of a loaded module.
+    """Wrap the functions and classes called `names` in a loaded module, so that calls check their arguments.
 
-    From then on calls check their arguments. Names of anything else are left as they are.
+    They are replaced in the module, of classes the methods; names of anything else are left as they are.
     """
     scope = vars(sys.modules[module])
     for name in names:
@@ -142,7 +142,7 @@ def _is_all_ours(error: BaseException) -> bool:
 
 
 class _Checked(Generic[P, R]):
-    """A callable that checks arguments and calls a function; unfit ones may reach it for its own error."""
+    """Calls a function after a check of the arguments; wrong ones raise PlanError or the function's own."""
 
     def __init__(self, verb: str, function: Callable[P, R], *, own: bool) -> None:
         self._verb, self._function, self._own = verb, function, own
@@ -225,5 +225,5 @@ def _nearest(name: str, known: list[str]) -> str:
 
 
 def listed(names: list[str]) -> str:
-    """Return names as words of a sentence, the last after "and"; "" without any."""
+    """Return names as words of a sentence, with commas and, before the last, "and"; "" if there are none."""
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""

@@ -31,7 +31,7 @@ _OTHERS: Final = (*_OURS, *_STANDARD_LIBRARY, *_INSTALLED)
 
 
 def is_users_file(name: str) -> bool:
-    """Return whether code of this file is not Headgate's: the program's, a package's or Python's own.
+    """Return whether a file of code (its name) is not Headgate's: the program's, a package's or Python's own.
 
     Example:
         >>> is_users_file("/home/ada/job.py"), is_users_file(__file__)

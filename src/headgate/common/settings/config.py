@@ -76,7 +76,7 @@ class Config:
         return option.key in self._settings
 
     def texts(self) -> dict[str, str]:
-        """Return the values that were set, as text, by key; :meth:`from_texts` reads them back."""
+        """Return key -> value, as text, of the options that are set; :meth:`from_texts` reads them back."""
         return {
             key: OPTIONS[key].kind.format(setting.value) for key, setting in sorted(self._settings.items())
         }
@@ -96,7 +96,7 @@ class Config:
         return cls().with_program(texts)
 
     def with_spark(self, spark_conf: Mapping[str, str]) -> Config:
-        """Return the settings with Spark's ``spark.headgate.*`` ones added; its other keys are ignored."""
+        """Return the settings with Spark's ``spark.headgate.*`` added; ConfigError if one is wrong."""
         ours = {key: value for key, value in spark_conf.items() if key.startswith(_SPARK_PREFIX)}
         by_spark_key = {option.spark_key: option for option in OPTIONS.values()}
         for key in ours:
@@ -105,16 +105,16 @@ class Config:
         return self._layered({by_spark_key[key].key: value for key, value in ours.items()}, Origin.SPARK)
 
     def with_program(self, values: Mapping[str, object]) -> Config:
-        """Return the settings with the program's (text or Python values) added; the command line's stay."""
+        """Return the settings with the program's `values` added (the command line's win), or ConfigError."""
         return self._layered(values, Origin.PROGRAM)
 
     def with_command_line(self, assignments: Iterable[str]) -> Config:
-        """Return the settings with ``key=value`` texts of ``-D`` added; of two for one key the last wins."""
+        """Return the settings with ``key=value`` texts of ``-D`` added (the last wins), or ConfigError."""
         example = "-D parallelism.default=2"
         return self._layered(assigned(assignments, example), Origin.COMMAND_LINE)
 
     def without(self, *beginnings: str, but: ConfigOption[T] | None = None) -> Config:
-        """Return the settings without those whose keys begin with one of these texts, except `but`."""
+        """Return the settings without those whose keys begin with one of `beginnings`, but keep `but`'s."""
         kept = {
             key: setting
             for key, setting in self._settings.items()
@@ -256,9 +256,9 @@ _STRATEGIES: Final = frozenset(strategy.value for strategy in RestartStrategyTyp
 
 
 def _refuse_settings_of_other_strategies(config: Config) -> None:
-    """Refuse a parameter of a strategy that is not in force: it would be ignored in silence.
+    """Raise ConfigError for a parameter of a restart strategy that is not in force: it would be ignored.
 
-    Spark's configuration may hold parameters of several: it serves many jobs.
+    Parameters in Spark's configuration are accepted, as that serves many jobs.
     """
     strategy = effective_restart_strategy(config)
     for option in OPTIONS.values():

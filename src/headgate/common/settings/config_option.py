@@ -104,7 +104,7 @@ class Integer:
         return f"a whole number {_bounds(self.low, self.high)}"
 
     def parse(self, value: object) -> int:
-        """Return the number that an int or its digits stand for; ValueError for others, also for a bool."""
+        """Return the number that an int or its digits stand for; ValueError out of bounds and for others."""
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise _refuse(self)
         with _refusing(self):
@@ -162,7 +162,7 @@ class Duration:
         return f"a duration{least} such as '500ms', '1s', '10min', '2h' or '7d'"
 
     def parse(self, value: object) -> int:
-        """Return whole ms of a text with a unit, a number of ms, or a timedelta; ValueError if too short."""
+        """Return whole ms of a text with unit, number of ms or timedelta; ValueError if none or too short."""
         if isinstance(value, timedelta):
             value = value / timedelta(milliseconds=1)
         negative = isinstance(value, int | float) and not isinstance(value, bool) and value < 0
@@ -193,7 +193,7 @@ class MemorySize:
         return f"a size of at least {self.format(self.low_bytes)} such as '64kb', '32mb' or '1gb'"
 
     def parse(self, value: object) -> int:
-        """Return the bytes that an int, or text with a unit, stands for; ValueError for text without one."""
+        """Return the bytes that an int, or text with a unit, stands for; ValueError for others, too few."""
         size = value if isinstance(value, int) and not isinstance(value, bool) else -1
         if isinstance(value, str) and (match := _MEMORY_PATTERN.fullmatch(value.strip())):
             size = int(match[1]) * _MEMORY_UNITS[(match[2] or match[3]).lower()]
@@ -222,7 +222,7 @@ class Choice(Generic[E]):
         return f"{', '.join(most)} or {last}"
 
     def parse(self, value: object) -> E:
-        """Return a member, or the one whose value a text spells; case, and ``_`` for ``-``, do not matter."""
+        """Return a member, or the one that a text spells, in any case, ``_`` as ``-``; else ValueError."""
         for member in self.names:
             if value is member or (isinstance(value, str) and _plain(member.value) == _plain(value)):
                 return member
@@ -239,7 +239,7 @@ def _plain(name: str) -> str:
 
 @dataclass(frozen=True)
 class OptionalKind(Generic[T]):
-    """The kind of options that may have no value: None, or a word that is no value of the inner kind."""
+    """The kind of options that may be None, written as `word`; any other value is of the kind `inner`."""
 
     inner: OptionKind[T]
     word: str = "none"
@@ -250,7 +250,7 @@ class OptionalKind(Generic[T]):
         return f"{self.inner.expected}, or {self.word}"
 
     def parse(self, value: object) -> T | None:
-        """Return None for None or `word`, else the value that the inner kind reads."""
+        """Return None for None or `word`, else the value that the kind `inner` reads, or its ValueError."""
         if value is None or (isinstance(value, str) and value.strip().lower() == self.word):
             return None
         try:
@@ -292,7 +292,7 @@ def flag(key: str, default: bool, description: str) -> ConfigOption[bool]:
 
 
 def choice(key: str, default: E, description: str) -> ConfigOption[E]:
-    """Return an option whose value is a member of the enumeration that the default is of."""
+    """Return an option whose value is a member of an enumeration, that of its `default`."""
     return ConfigOption(key, Choice(type(default)), default, description)
 
 

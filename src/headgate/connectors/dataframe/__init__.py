@@ -1,5 +1,5 @@
-"""Sources and sinks for Spark's DataFrames, bounded and streaming. The session and the life of staging
-folders belong to `deploy/spark`.
+"""Sources and sinks for Spark's DataFrames, bounded and streaming.
+`deploy/spark` manages the session, and decides how long staging folders live.
 """
 
 from headgate.connectors.dataframe.connector import DataFrameConnector

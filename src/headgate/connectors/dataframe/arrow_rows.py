@@ -1,6 +1,6 @@
 """Conversion of records to Arrow columns of a given schema; errors name column and value.
 
-Nothing is rounded or guessed: Arrow alone turns 1.5 into 1, a time into a date or (without zone) an instant.
+Nothing is rounded or guessed, whereas Arrow by itself turns 1.5 into 1, or a datetime into a date.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def typed_rows(schema: StructType, verb: str) -> TypedRows:
 
 
 class TypedRows:
-    """Converts records to Arrow batches of one schema, in workers. `shown` has each column's type as the user
-    wrote it, `required` the columns that may not be null, `verb` the API method that the user called.
+    """Converts records to Arrow batches of one schema, in workers; errors name `verb`, the API method called.
+    `shown` has the name and Spark type of each column, `required` the columns that may not be null.
     """
 
     def __init__(

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class DataFrameConnector(ABC):
-    """A source or sink that exchanges rows with Spark through files in a staging folder. An executor that has
-    a session calls :meth:`prepare` in the driver before workers start (except where a restored snapshot has a
-    source's rows staged already), and :meth:`finish` of streaming sources after the job.
+    """A source or sink that exchanges rows with Spark through files in a staging folder.
+    An executor with a Spark session calls :meth:`prepare` in the driver before workers start, unless a
+    source's rows are staged already for a restored snapshot, and :meth:`finish` of streaming ones at the end.
     """
 
     # Set before :meth:`prepare`: a folder that outlives the run and may not exist yet; None where nothing
@@ -30,8 +30,8 @@ class DataFrameConnector(ABC):
 
     @abstractmethod
     def prepare(self, spark: SparkSession, folder: str) -> None:
-        """Do all work that needs the Spark session, such as staging rows, in `folder`. All workers share its
-        disk; it does not exist yet, except for `to_spark()`, whose folder earlier runs may have made.
+        """Do all work that needs the Spark session, such as staging rows, in `folder`.
+        The folder, on a disk of all workers, does not exist yet, unless it is of an earlier `to_spark()`.
         """
 
     def finish(self) -> None:  # noqa: B027 - optional hook

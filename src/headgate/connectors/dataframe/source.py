@@ -146,8 +146,8 @@ class Staged(NamedTuple):
 
     @classmethod
     def of(cls, position: StagedPosition) -> Staged:
-        """Return the staged files named in a checkpointed enumerator state. A state of an older format, whose
-        rows were staged for one run only, raises UsageError.
+        """Return the staged files named in a checkpointed enumerator state.
+        A state of an older format, whose rows were staged for one run only, raises UsageError.
         """
         if "folder" not in position:
             raise UsageError(

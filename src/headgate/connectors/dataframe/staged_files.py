@@ -61,7 +61,7 @@ def stage(
     max_bytes_per_file: int = BYTES_PER_FILE,
     durable: bool = True,
 ) -> list[StagedFile]:
-    """Compute a DataFrame, write its rows as Arrow files, and return those of the winning task attempts.
+    """Compute a DataFrame, write its rows as Arrow files, and return the files of winning task attempts.
 
     Runs one Spark job in the calling thread, with that thread's pool and job group. The files are ordered by
     partition, each partition's rows in order; partitions without rows have no file. The driver and all
@@ -155,8 +155,8 @@ class Target(NamedTuple):
 def _writing_function(
     target: Target, paths: tuple[str, ...]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function for `mapInArrow` that stages a partition's rows in a Spark task. It is pickled by
-    value, and extends the task's import path by the driver's before it imports this module.
+    """Return the function for `mapInArrow` that stages a partition's rows in a Spark task.
+    It is pickled by value, and adds the driver's import `paths` to the task's before it imports this module.
     """
     values = tuple(target)  # their class is importable only with that path
 

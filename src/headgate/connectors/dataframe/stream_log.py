@@ -108,7 +108,7 @@ def lay_out(folder: Path, log: Mapping[str, bytes]) -> None:
 
 
 def planned_ms(folder: Path, epoch: int) -> int | None:
-    """Return when Spark planned batch `epoch` (wall clock, ms); None if the log in `folder` does not tell."""
+    """Return when Spark planned batch `epoch` (wall clock, ms); None if it is not in the log in `folder`."""
     try:
         facts = json.loads((folder / _OFFSETS / str(epoch)).read_text().splitlines()[1])
         return int(facts["batchTimestampMs"])

@@ -54,8 +54,8 @@ class Position:
 
     @classmethod
     def from_plain(cls, stored: Plain, name: str) -> Position:
-        """Return the position from a checkpoint. Another kind of source or version raises UsageError, damage
-        StorageError; `name` is the source's, for messages.
+        """Return the position that a checkpoint stores for the source `name`.
+        UsageError if it is of another kind of source or version, StorageError if it is damaged.
 
         Example:
             >>> before = Position(QueryEpoch("3f9c", "a01b", 3), {})

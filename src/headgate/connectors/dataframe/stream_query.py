@@ -41,7 +41,7 @@ _LEAVE_S: Final = 20.0
 
 @dataclass(frozen=True, slots=True)
 class StreamInput:
-    """Input of the queries of a streaming source: DataFrame, trigger, and folders for rows and logs."""
+    """Input of a streaming source's queries: DataFrame, trigger, folders, number of epochs to stage ahead."""
 
     name: str  # of the source, for people
     frame: DataFrame  # the streaming DataFrame
@@ -53,7 +53,7 @@ class StreamInput:
 
 @dataclass(frozen=True, slots=True)
 class StagedEpoch:
-    """One epoch whose rows are staged and wait for readers, with the position after it."""
+    """An epoch with rows staged for readers, the position after it, when it was planned, and staging time."""
 
     number: int  # Spark's
     files: Sequence[StagedFile]  # with its rows
@@ -139,7 +139,7 @@ class StreamQuery:
         return offered is not None and position is not None and position.last == offered.position.last
 
     def acknowledge(self, epoch: int) -> None:
-        """Take `epoch` as checkpointed: Spark may go on after it, and rows up to it may be removed."""
+        """Note that a complete checkpoint holds `epoch`: Spark may go on, rows up to it may be removed."""
         while self._staged and self._staged[0].number <= epoch:
             self._read_through.append(self._staged.popleft().folder)
         self._acknowledged = epoch

@@ -46,8 +46,8 @@ _LOGS: Final = "logs"
 
 
 def spark_source(frame: DataFrame, name: str, trigger: str | None) -> Source:
-    """Return the source of `from_spark()`: the rows of a DataFrame, bounded or streaming, as Arrow batches. A
-    streaming one is of a classic session (not Spark Connect), with stateless SQL only, else UsageError.
+    """Return the source of `from_spark()`: the rows of a DataFrame, bounded or streaming, as Arrow batches.
+    A streaming one is of a classic session (not Spark Connect), with stateless SQL only, else UsageError.
     `name` is for messages; `trigger`, None for a bounded one, is as :func:`trigger_of` takes it; with
     "available-now" the source ends.
     """
@@ -133,9 +133,9 @@ class StreamSource(Source[T, RowPosition, Mapping[str, Plain]], DataFrameConnect
 
 
 class StreamEnumerator(SplitEnumerator[RowPosition, Mapping[str, Plain]]):
-    """Takes staged epochs from the query during one attempt, and assigns their rows to readers. Rows of one
-    Spark partition go to one reader, in their order; the largest partitions go out first, so that readers end
-    at about the same time.
+    """Takes staged epochs from the query during one attempt, and assigns their rows to readers.
+    Rows of one Spark partition go to one reader, in their order; the largest partitions are assigned first,
+    so that readers end at about the same time.
     """
 
     def __init__(self, query: StreamQuery, position: Position | None, source: StreamSource[T]) -> None:

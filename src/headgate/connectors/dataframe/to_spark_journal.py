@@ -1,5 +1,4 @@
 """The journal of a `to_spark()` sink in a lineage, that is, of jobs that continue each other's output.
-
 Its entries say which job owns the lineage, and which epochs are begun, written, taken back; a `State` sums
 them up. All decisions about epochs are made here. Does no I/O; `to_spark_log.py` stores the entries.
 """
@@ -26,7 +25,7 @@ class Origin(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True):
-    """Consecutive epochs prepared by one attempt; an epoch's number is its checkpoint's id plus `shift`."""
+    """Epochs of one attempt's checkpoints `first` to `last`; an epoch is numbered checkpoint plus `shift`."""
 
     job: str  # its id
     generation: int  # of the job's driver
@@ -102,7 +101,9 @@ class PutBack(msgspec.Struct, frozen=True, tag="put-back"):
 
 
 class State(msgspec.Struct, frozen=True, tag="line"):
-    """Summary of all journal entries so far; stored as an entry, it replaces those before it."""
+    """Summary of all journal entries so far; stored as an entry, it replaces those before it.
+    `jobs` owned the lineage in turn. A new epoch's number is above `last`, at least checkpoint + `shift`.
+    """
 
     jobs: list[str] = []  # that owned the lineage, in order
     generation: int = 0  # of the driver of the last of them
@@ -184,7 +185,6 @@ def _run_of(begun: Begun) -> Run:
 
 def newer(state: State, job: str, lineage: Lineage) -> list[Run]:
     """Return the written epochs that a job with this lineage does not descend from.
-
     Its own epochs count only if it falls back to an older snapshot of its own.
     """
     falls_back = any(fork.job == job for fork in lineage.forks)

@@ -33,8 +33,8 @@ _entries: Final = json_decoder(Entry)
 
 
 class Log:
-    """The journal in one folder, on a disk with hard links that all drivers of the lineage share. After
-    `entries_max` entries one entry replaces all of them. `state` sums up the entries read so far.
+    """The journal in one folder, on a disk with hard links that all drivers of the lineage share.
+    After `entries_max` entries one entry replaces all of them. `state` sums up the entries read so far.
     """
 
     def __init__(self, folder: Path, entries_max: int = ENTRIES_MAX) -> None:
@@ -43,8 +43,8 @@ class Log:
         self._read_through = 0
 
     def refresh(self) -> State:
-        """Read the entries added since the last call; return the new state. A damaged entry raises
-        OperatingError, a folder that cannot be read, or changes all the time, StorageError.
+        """Read the entries added since the last call, and return the new state.
+        OperatingError for a damaged entry; StorageError if the folder is unreadable or changes all the time.
         """
         for _ in range(_TRIES_MAX):
             # An entry may be removed between the listing and the reading: another stands for it then.

@@ -1,5 +1,5 @@
-"""File sources and sinks: JSON lines, CSV and Parquet; plain, gzip and zstd. Sources resume at the exact
-record and sinks publish exactly once; docs/decisions/0040 and following tell how.
+"""File sources and sinks: JSON lines, CSV and Parquet; plain, gzip and zstd.
+Sources resume at the exact record and sinks publish exactly once; see docs/decisions/0040 and following.
 """
 
 from headgate.connectors.files.file_formats import csv_source, json_source, parquet_source

@@ -1,6 +1,6 @@
-"""Byte streams over plain, gzip and zstd files, with offsets at which a later reader can resume. An offset
-counts uncompressed bytes from the beginning of the file. A compressed file can only be entered at the start
-of a gzip member or zstd frame; :meth:`ByteStream.locate` finds it, so that at most one member is read again.
+"""Byte streams over plain, gzip and zstd files, with offsets at which a later reader can resume.
+An offset counts uncompressed bytes from the file's beginning. A compressed file can only be entered at the
+start of a gzip member or zstd frame; :meth:`ByteStream.locate` finds it, so at most one is read again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OUTPUT_TARGET: Final = 256 * 1024
 
 
 class Entry(NamedTuple):
-    """Point at which a file can be entered in order to read from an offset on."""
+    """Where to enter a file to read from an offset: at byte `member`, then skip `skip` uncompressed bytes."""
 
     member: int  # position in the file where the gzip member or zstd frame starts; 0 for plain files
     skip: int  # uncompressed bytes between that point and the offset
@@ -38,8 +38,8 @@ class ByteStream(ABC):
 
     @abstractmethod
     def locate(self, offset: int) -> Entry:
-        """Return the point at which to enter the file to read from the uncompressed `offset` on. The offset
-        must not be before one that was passed to :meth:`forget_before`.
+        """Return the point at which to enter the file to read from the uncompressed `offset` on.
+        The offset must not be before one that was passed to :meth:`forget_before`.
         """
 
     @abstractmethod
@@ -94,8 +94,8 @@ D = TypeVar("D", bound=MemberDecoder)
 
 
 class CompressedStream(ByteStream, Generic[D]):
-    """Stream over a file of concatenated gzip members or zstd frames; remembers where each member begins. It
-    enters the file at byte `member`, before which there are `offset` uncompressed bytes.
+    """Stream over a file of concatenated gzip members or zstd frames; remembers where each member begins.
+    It enters the file at byte `member`, before which there are `offset` uncompressed bytes.
     """
 
     kind = ""  # for messages
@@ -140,7 +140,7 @@ class CompressedStream(ByteStream, Generic[D]):
                 return data
 
     def locate(self, offset: int) -> Entry:
-        """Return the start of the member with this offset, and the uncompressed bytes from there to it."""
+        """Return the start of the member with this `offset`, and how many uncompressed bytes lie between."""
         for member, start in reversed(self._members):
             if start <= offset:
                 return Entry(member, offset - start)
@@ -194,8 +194,8 @@ class GzipStream(CompressedStream["zlib._Decompress"]):
 
 
 class ZstdStream(CompressedStream["zstandard.ZstdDecompressionObj"]):
-    """Stream of concatenated zstd frames. The decoder has no bound for its output, so the size of the input
-    pieces follows the compression ratio seen so far.
+    """Stream of concatenated zstd frames.
+    The decoder does not bound its output, so the size of input pieces follows the compression ratio so far.
     """
 
     kind = "zstd"

@@ -36,8 +36,8 @@ SUCCESS: Final = "_SUCCESS"
 
 
 class FilesCommitter(SinkCommitter[Prepared]):
-    """Publishes pending files under their final names. A committable's names are relative to the output
-    directory, so that the directory may be moved between a savepoint and its restore.
+    """Publishes pending files under their final names.
+    Names are relative to the output directory, which may be moved between a savepoint and its restore.
     """
 
     tells_commits = True

@@ -22,7 +22,7 @@ class Layout:
     """Arguments of a files sink that say where its files are; UsageError for what is out of bounds.
 
     Attributes:
-        partition_by: the columns by which records are in folders, in order; none: no folders.
+        partition_by: columns by whose values records go to folders, outermost first; empty: no folders.
         open_files: how many files a subtask has open at most.
         success_markers: whether `_SUCCESS` is written at the end of a job.
     """
@@ -44,11 +44,11 @@ class Layout:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns by which records are in folders."""
+        """The columns by whose values records go to folders, outermost first."""
         return (self.partition_by,) if isinstance(self.partition_by, str) else tuple(self.partition_by)
 
     def partitions(self) -> Partitions | None:
-        """Return what divides records by folder; None: there are no folders."""
+        """Return the object that divides records by folder; None if there are no folders."""
         if not self.names:
             return None
         from headgate.connectors.files.partitions import Partitions  # it loads Arrow
@@ -56,7 +56,7 @@ class Layout:
         return Partitions(self.names)
 
     def in_files(self, schema: pa.Schema) -> pa.Schema:
-        """Return the columns that are in the files, given those of the records."""
+        """Return the records' `schema` without the columns that only folders' names hold."""
         for name in self.names:
             if name in schema.names:
                 schema = schema.remove(schema.get_field_index(name))

@@ -1,6 +1,6 @@
-"""JSON lines decoder: blocks of lines become Python objects or Arrow record batches. Python records hold
-integers of any size; a line with one that does not fit into an Arrow column of integers is a bad record. So
-are numbers beyond a double's range and, unless Arrow reads it, NaN, which is no JSON.
+"""JSON lines decoder: blocks of lines become Python objects or Arrow record batches.
+Python records hold integers of any size. Bad records are lines with an integer too large for its Arrow
+column, with a number beyond a double's range or, unless Arrow reads it, with NaN, which is no JSON.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class ObjectParser(Generic[T]):
 def object_decoder(
     schema: type[T] | None,
 ) -> tuple[msgspec.json.Decoder[Any], Callable[[Records], list[T]] | None]:
-    """Return a decoder for `schema` (None: any JSON); for a NamedTuple also what makes it of the results."""
+    """Return a decoder for `schema` (None: any JSON); for a NamedTuple also a function that makes it."""
     try:
         if schema is None:
             return msgspec.json.Decoder(), None

@@ -40,8 +40,8 @@ _decoder: Final = json_decoder(_Entry)
 
 
 class OwnerLog:
-    """The ownership log of one sink in one output directory, as one job sees it. The job's history is the
-    output of the jobs it descends from, up to the snapshots with which they were continued.
+    """The ownership log of one sink in one output directory, as one job sees it.
+    The job's history is the output of the jobs it descends from, up to the snapshots that continued them.
     """
 
     def __init__(self, root: Path, context: SinkCommitterContext) -> None:
@@ -57,8 +57,8 @@ class OwnerLog:
         return bool(entries) and self._job_of(entries[-1]) == self._context.job
 
     def require(self) -> bool:
-        """Make this job the owner; return False if it already was. FencedError if another job of the lineage
-        has published files that are not history of this one, has set history aside, or was owner after it.
+        """Make this job the owner; return False if it already was.
+        FencedError if another job took over later, published outside this job's history, or took it back.
         """
         first = False
         while not self.owned:
@@ -74,8 +74,8 @@ class OwnerLog:
         return first
 
     def _give_back(self, before: Sequence[Path]) -> None:
-        """Make the last job of the entries `before` the owner again, if none has come since; else this one
-        would be taken for the owner when it starts again.
+        """Make the last job of the entries `before` the owner again, if none was added since.
+        Otherwise this job would be taken for the owner when it starts again.
         """
         if before:
             self._create(len(before) + 2, read_bytes(before[-1]))
@@ -146,8 +146,8 @@ class OwnerLog:
         )
 
     def _files(self, folder: Path) -> Iterator[tuple[Path, bool]]:
-        """Yield the lineage's files in a folder, each with whether it is in this job's history. Files of this
-        job itself are left out, unless it falls back to an older snapshot of its own.
+        """Yield the lineage's files in a folder, each with whether it is in this job's history.
+        Files of this job itself are left out, unless it falls back to an older snapshot of its own.
         """
         uid, lineage = self._context.uid, self._context.lineage
         forked = {fork.job for fork in self.ancestors}

@@ -71,8 +71,8 @@ class PartFile(io.RawIOBase):
             raise storage_error(self.path, problem) from problem
 
     def discard(self) -> None:
-        """Close and remove the file; if that fails, the committer removes it later. A child process, forked
-        from the one that made the file, does not remove it.
+        """Close and remove the file; if that fails, the committer removes it later.
+        A child process, forked from the one that made the file, does not remove it.
         """
         self._discarded = True
         with suppress(OSError):

@@ -60,7 +60,7 @@ class Partitions:
         """Yield the folder and the records of each partition, in the order in which they came.
 
         Raises:
-            UsageError: a record lacks a column, has no other, or has a value that is in no folder's name.
+            UsageError: a record lacks a column, has only these columns, or a value that cannot name a folder.
         """
         if isinstance(records, pa.RecordBatch):
             yield from self._of_columns(records)
@@ -130,7 +130,7 @@ class Partitions:
 
 
 def _kind_of(value: object) -> tuple[type, object]:
-    """Return what is equal for values that Arrow takes for one type without changing their text."""
+    """Return a key, equal for values that Arrow puts into one type without changing their text."""
     exponent = value.as_tuple().exponent if isinstance(value, Decimal) else None
     return type(value), exponent
 

@@ -129,7 +129,7 @@ class TextFilesSource(FilesSource[T, TextPosition]):
 
     @abstractmethod
     def new_decoder(self, path: str, saved: list[str] | None) -> TextDecoder[T]:
-        """Return a decoder for one file; `saved` is the header in its position, None if it has none."""
+        """Return a decoder for one file; `saved` is the header in the restored position, None without."""
 
     @override
     def open_cursor(self, path: str, position: TextPosition | None) -> FileCursor[T, TextPosition]:

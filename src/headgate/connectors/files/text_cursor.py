@@ -1,6 +1,6 @@
-"""Reader of one text file in blocks of complete records, with the exact position of each record. A block is
-decoded at once, which is what makes reading fast; the position in it is computed only for a snapshot. The
-decoder of the format knows which bytes make a record, and what it becomes.
+"""Reader of one text file in blocks of complete records, with the exact position of each record.
+A block is decoded at once, for speed; the position in it is computed only for a snapshot. The decoder of the
+format knows which bytes make a record, and which value the record becomes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def bad_record_error(bad: BadRecord) -> BadRecordError:
 
 @dataclass(slots=True)
 class Decoded(Generic[T]):
-    """The result of decoding one block of a text file: good records, where each ends, and bad ones."""
+    """A decoded block: good records, where each ends, bad ones with the number of good ones before each."""
 
     records: list[T] | pa.RecordBatch  # what decoded, in order
     # For every record the offset in the block right after it; None when each of the block's lines is
@@ -88,8 +88,8 @@ class TextDecoder(Protocol[T]):
 
 
 class TextCursor(Generic[T]):
-    """An open text file: returns records, and knows the position right after the last one returned. `name` is
-    for messages, `size` the file's bytes; it begins at the position `start`, None: at the beginning.
+    """An open text file: returns records, and knows the position right after the last one returned.
+    `name` is for messages, `size` the file's bytes; it begins at the position `start`, None: the beginning.
     """
 
     def __init__(

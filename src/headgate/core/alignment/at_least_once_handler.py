@@ -92,7 +92,7 @@ class CheckpointBarrierTracker:
         return []
 
     def barrier(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
-        """Count a barrier read from `channel`; trigger a checkpoint at its last one, and drop older ones."""
+        """Count a barrier; once all open channels have it, return its trigger, and drop older checkpoints."""
         if self._is_new(barrier.checkpoint):
             self.announce(channel, barrier, age_ms, now_ms)
             start_delay_ms = self._start_delays_ms[barrier.checkpoint]

@@ -18,7 +18,7 @@ class Alignment(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SavepointOrder:
-    """Options of a savepoint, which its barriers carry to all subtasks: target, format, how to stop."""
+    """Options of a savepoint, carried by its barriers: folder, format, whether the job stops or drains."""
 
     root: str  # URI of the savepoint's own folder; all its files go there
     format: str = "canonical"  # or "native"
@@ -30,8 +30,8 @@ class SavepointOrder:
 class Barrier:
     """The event that separates the records that belong to `checkpoint` from those that come after it.
 
-    `completed` is the newest checkpoint of the job that was complete at the trigger, 0 for none. Snapshots
-    may refer to its files; the barrier carries it so that every subtask knows it when it takes a snapshot.
+    `trigger_ms` is a wall clock; older than `timeout_ms` (None: never) the barrier becomes unaligned.
+    `completed` is the newest complete checkpoint (0: none), to whose files snapshots may refer.
     """
 
     checkpoint: int

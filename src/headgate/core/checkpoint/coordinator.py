@@ -57,7 +57,7 @@ class CheckpointCoordinator(Questions[S]):
     """Decides when the checkpoints of one job start, complete, fail and are deleted.
 
     `next_id` must be above every id the job ever used; `completed` are stored, ascending, and `unowned` the
-    savepoints among them; `hooks` name steps before a trigger; `uniform` draws the first periodic delay.
+    savepoints among them; `hooks` name steps before a trigger; `uniform(low, high)` is a random number.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class CheckpointCoordinator(Questions[S]):
     # -- answers of storage and committers -------------------------------------------------------
 
     def stored(self, checkpoint: CheckpointId, now_ms: int) -> list[Effect[S]]:
-        """Record that the log holds `checkpoint`; effects commit it. (SAVEPOINT: its folder; no commit.)"""
+        """Record that `checkpoint` is in the log (SAVEPOINT: in its folder); effects commit it, if logged."""
         halted = self.halted
         pending, effects = self._publishing.stored(checkpoint, halted)
         if pending.kind.is_logged:

@@ -19,7 +19,7 @@ Answer = RequestDeclined | RequestFulfilled | RequestFailed
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request for a checkpoint that has not started yet."""
+    """A request for a checkpoint, not started yet; `ticket`: the requester's number (None: nobody waits)."""
 
     kind: RequestKind
     ticket: int | None = None  # the requester's number, by which it is answered; None: none waits

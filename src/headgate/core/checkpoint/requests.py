@@ -55,7 +55,7 @@ class CheckpointSettings:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the coordinator has in progress, which decides whether another checkpoint may start."""
+    """What is in progress: checkpoints, hooks of one (`preparing`), file deletions (`cleaning`)."""
 
     pending: int = 0  # checkpoints and savepoints
     preparing: bool = False  # one of them still runs its hooks
@@ -93,7 +93,7 @@ class Requests:
         return self._queue.drop_all()
 
     def submit(self, request: Request, now_ms: int) -> tuple[Reason | None, list[tuple[Request, Reason]]]:
-        """Queue a request; return why it is refused (None: it is not), and those it displaced, with why."""
+        """Queue a request; return why it is refused (None: it is not), and each it displaced, with why."""
         if request.kind is RequestKind.FINAL:
             return None, self._submit_final(now_ms)
         if self._stopping:
@@ -130,7 +130,7 @@ class Requests:
             self._final_at_ms = now_ms + self._settings.final_retry_ms
 
     def resume(self, now_ms: int) -> None:
-        """Take requests again, and resume periodic ones unless a FINAL was requested: the stop failed."""
+        """Accept requests again after a failed stop; schedule periodic ones unless a FINAL was requested."""
         self._stopping = False
         if not self._final_requested:
             self._schedule.arm(now_ms)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 
 
 class PeriodicSchedule:
-    """Schedule of checkpoints every `period_ms` (None: none); at most one is overdue at any time.
+    """Schedule of checkpoints every `period_ms` (None: none), at most one overdue; `uniform` picks the first.
 
     Example:
         >>> schedule = PeriodicSchedule(100, 20, max)

@@ -21,7 +21,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class SubmitGang(Effect):
-    """Start gang number `gang`, of `slots` worker processes; first close the connections of earlier ones."""
+    """Start gang number `gang`, of `slots` worker processes; first close the connections of earlier gangs."""
 
     gang: int
     slots: int
@@ -240,7 +240,7 @@ class Reverting(Fact):
 
 @dataclass(frozen=True, slots=True)
 class AlsoFailed(Fact):
-    """A further failure after its attempt ended: of a subtask, which changes nothing, or a lost worker."""
+    """A failure after its attempt had ended: of a subtask, which has no consequences, or a lost worker."""
 
     attempt: int
     failure: Failure
@@ -256,7 +256,7 @@ class PointNotReached(Fact):
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind(Fact):
-    """User code left something in a worker process (`leftover`), whose gang is therefore replaced."""
+    """User code left threads or changed limits (`leftover`: texts) in a worker, whose gang is replaced."""
 
     slot: int
     leftover: tuple[str, ...]

@@ -73,7 +73,7 @@ class DataEnded(Event):
 
 @dataclass(frozen=True, slots=True)
 class Idle(Event):
-    """A worker dropped the subtasks of an ended attempt; `leftover` names what user code left there."""
+    """A worker dropped an ended attempt's subtasks; `leftover`: what user code left there, as threads."""
 
     attempt: int
     slot: int

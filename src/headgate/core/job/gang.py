@@ -61,7 +61,7 @@ def exited(job: Job) -> None:
 
 
 def free(job: Job, now_ms: int, *, leave: bool = False) -> list[e.Effect]:
-    """Prepare the gang for the next attempt: drop the old attempt if the workers fit, else end them.
+    """Prepare the gang for the next attempt: workers that fit the plan drop the old attempt, else they end.
 
     With `leave` workers of a gang of another size may exit by themselves; else they are cancelled.
     """

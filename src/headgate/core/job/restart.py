@@ -44,7 +44,7 @@ Effects = list[e.Effect]
 
 
 def attempt_failed(job: Job, event: v.AttemptFailed, now_ms: int) -> Effects:
-    """Restart or end the job as its latest attempt failed; report a late failure, or end the job for it."""
+    """Handle a failure of the latest attempt: restart or end the job; a late one is reported, or ends it."""
     attempt = job.attempt
     if attempt is None or event.attempt != attempt.number:
         return []

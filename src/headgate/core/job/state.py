@@ -70,7 +70,7 @@ class LossKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A failure that no worker reported, but the state machine found out."""
+    """A failure found by the state machine; `slot`: the worker (-1: all), `why`: the launcher's reason."""
 
     kind: LossKind
     gang: int
@@ -80,7 +80,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an attempt cannot go on, and whether a restart may help."""
+    """Why an attempt cannot go on: `what` is a :class:`Loss`, or the opaque id of a reported error."""
 
     what: Hashable  # an opaque id of an error, or the loss that the state machine found out itself
     restart_may_help: bool = True  # whether the same program may get further in another attempt
@@ -98,7 +98,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
-    """Settings of a job's state machine: time limits, and what follows from failures."""
+    """Limits of a job, in ms: to drop an attempt, to start a rescaled plan, of a worker's silence."""
 
     redeploy_ms: int  # how long living workers may take to drop an attempt
     rescale_ms: int  # how long another parallelism may take to run
@@ -166,7 +166,7 @@ class Step(Enum):
 
 @dataclass(slots=True)
 class Rescale:
-    """A pending change of parallelism, whose requester waits for an answer."""
+    """A pending change of parallelism by request `ticket`; `before` is the plan to return to if it fails."""
 
     ticket: int
     parallelism: int
@@ -188,7 +188,7 @@ class OutcomeKind(Enum):
 
 @dataclass(slots=True)
 class Outcome:
-    """How the job ends; set when the job begins to end."""
+    """How the job ends, set when its end begins; `handed_over`, `fenced`: another driver goes on with it."""
 
     kind: OutcomeKind
     failure: Failure | None = None  # kept when it is cancelled while failing

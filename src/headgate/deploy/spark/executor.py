@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 class SparkExecutor:
-    """Runs jobs on Spark, and reports their events to `listener` (None: the option `headgate.progress`)."""
+    """Runs jobs on Spark, and reports their events to `listener` (None: as `headgate.progress` says)."""
 
     def __init__(self, listener: JobListener | None = None) -> None:
         self._listener = listener
 
     def execute(self, job: JobSpec) -> JobResult:
-        """Run a job on Spark until it ends and return its result; see `api.jobs.executor_contract`."""
+        """Run a job on Spark until it ends; return its result, or raise the error with which it failed."""
         need = Need(job.plan.slots, job.config.get(o.RESERVED_SLOTS))
         connectors = connectors_of(job)
         check_restorable(job, connectors)
@@ -114,7 +114,7 @@ def reachable(job: JobSpec, setting: Callable[[str], str | None]) -> tuple[JobSp
 
 
 def known_as(gang: GangContext, host: str | None) -> GangContext:
-    """Return the gang's context with the host name by which workers call the driver; None: no change."""
+    """Return the gang's context with `host` as the name by which workers call the driver; None: no change."""
     if host is None:
         return gang
     ends = [

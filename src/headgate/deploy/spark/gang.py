@@ -38,11 +38,11 @@ class _Running:
 
 
 class SparkGang:
-    """Runs gangs of worker processes as barrier stages of Spark; implements `common.ports.Gang`.
+    """Runs a job's gangs of workers as barrier stages of Spark; implements `common.ports.Gang`.
 
-    `executors_come_s` is how long executors that were lost may take to be replaced; None in local mode, where
-    workers are on the driver's machine. `code` is that of an isolated program, `hold` the slots it has taken,
-    `context` what workers get, and whom to tell when a gang has ended.
+    `context` has the spec of the workers and the callback for a gang's end; `hold` is the slots that the job
+    has taken, `code` an isolated program's code. `executors_come_s`: how long Spark may take to replace lost
+    executors; None in local mode, where workers are on the driver's machine.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class SparkGang:
         self._running: dict[int, _Running] = {}
 
     def submit(self, gang: int, slots: int) -> None:
-        """Start `slots` workers as one barrier stage; returns at once, and reports the stage's end later."""
+        """Start `slots` workers as one barrier stage and return at once; `context.exited` reports its end."""
         worker = self._context.worker
         group = f"headgate-{worker.job}-{worker.generation}-{gang}"
         given_up = threading.Event()
@@ -72,7 +72,7 @@ class SparkGang:
         thread.start()
 
     def refusal(self, slots: int) -> str | None:
-        """Return why Spark, as it is at this moment, cannot take a rescale to `slots`; None: it can."""
+        """Return why Spark has no slots now for a rescale to `slots` workers; None if it has them."""
         return self._hold.refusal(slots, task_slots(self._spark))
 
     def cancel(self, gang: int) -> None:

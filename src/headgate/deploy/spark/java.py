@@ -24,7 +24,7 @@ _ANSWER_S: Final = 20
 
 
 def check_java(environment: Mapping[str, str] | None = None) -> None:
-    """Raise UsageError unless these variables (None: the environment) lead to Java 17 or 21."""
+    """Raise UsageError unless `environment` (None: that of this process) leads to Java 17 or 21."""
     variables = os.environ if environment is None else environment
     java = find_java(variables)
     if java is None:
@@ -36,7 +36,7 @@ def check_java(environment: Mapping[str, str] | None = None) -> None:
 
 
 def find_java(variables: Mapping[str, str]) -> Path | None:
-    """Return the `java` that Spark's own scripts would run, None without one."""
+    """Return the `java` that Spark's scripts would run with these environment variables; None without one."""
     home = variables.get("JAVA_HOME")
     found = shutil.which(f"{home}/bin/java" if home else "java", path=variables.get("PATH"))
     return None if found is None else Path(found)

@@ -17,7 +17,7 @@ _GONE: Final = ("Connection refused", "Answer from Java side is empty", "Error w
 
 
 def shortened(text: str) -> str:
-    """Return the reason why a gang ended, as one sentence for people, from the text of Spark's error.
+    """Return the reason why a gang ended, as one sentence (at most 400 characters), from Spark's error text.
 
     Example:
         >>> shortened("... barrier task ResultTask(4, 1) finished unsuccessfully ... Python worker exited "

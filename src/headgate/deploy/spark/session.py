@@ -1,8 +1,7 @@
 """Finds or opens the Spark of a job: the program's, an active one, or one that is opened and ended here.
-
-Spark opened here is kept for the next job of the process, because opening takes seconds, and ended
-with the process: no JVM and no Python worker outlives the program. A gang needs the SparkContext
-only; the SQL session on top of it takes another two seconds and is made when a DataFrame is used.
+Spark opened here is kept for the next job of the process, because opening takes seconds, and ended with the
+process: no JVM and no Python worker outlives the program. A gang needs the SparkContext only; the SQL session
+on top of it takes another two seconds and is made when a DataFrame is used.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 _JVM_ENDS_S: Final = 10.0
 
 NOISE: Final = "WARNING: Using incubator modules: jdk.incubator.vector"
-"""The one line that Spark's JVM prints at every start."""
+"""The one line that Spark's JVM prints at every start; :func:`forwarded_output` leaves it out."""
 
 
 @dataclass(slots=True)
@@ -63,7 +62,9 @@ _opening: Final = threading.Lock()  # held while Spark is opened: jobs may begin
 
 
 def acquire(given: SparkSession | None, name: str, config: Config, slots: int) -> SparkContext:
-    """Return `given`'s Spark context or the active one; else, or if ours is idle and too small, a new one."""
+    """Return the Spark context for a job: `given`'s, else the active one, else a new one of `slots` slots.
+    Headgate's own is replaced if idle and too small. UsageError: unsuitable; OperatingError: no start.
+    """
     with _opening:
         found = _acquired(given, name, config, slots)
     check_jvm_order(found, config)
@@ -110,7 +111,7 @@ def session(slots: int = 3, name: str = "headgate") -> SparkSession:
 
 
 def sql_session(given: SparkSession | None) -> SparkSession:
-    """Return the given session, else that of the running Spark context; PySpark starts one if none runs."""
+    """Return the given session, else the running Spark context's; PySpark starts Spark if none runs."""
     from pyspark.sql import SparkSession
 
     found: SparkSession = SparkSession.builder.getOrCreate() if given is None else given
@@ -123,13 +124,13 @@ def master_of(context: SparkContext) -> str:
 
 
 def lend() -> None:
-    """Keep a Spark that was opened here until the process ends, because the program got a DataFrame of it."""
+    """Keep a Spark that was opened here until the process ends, as the program has a DataFrame of it."""
     if _own is not None:
         _own.lent = True
 
 
 def refuse_connect(given: SparkSession | None) -> None:
-    """Raise UsageError for Spark Connect, asked for by the program's session or the environment."""
+    """Raise UsageError if the program's session or the environment asks for Spark Connect."""
     if given is not None and type(given).__module__.startswith("pyspark.sql.connect"):
         what = "the session given to the Environment is one of Spark Connect"
     elif given is None and (variable := next((v for v in _CONNECT if os.environ.get(v)), None)):
@@ -146,7 +147,7 @@ _CONNECT: Final = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
 
 
 def check_suitable(context: SparkContext) -> None:
-    """Raise UsageError for a Spark context in which a gang of worker processes could not run."""
+    """Raise UsageError for a Spark context that cannot run gangs (dynamic allocation, other Python, ...)."""
     from py4j.clientserver import ClientServer
 
     if context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
@@ -164,7 +165,7 @@ def check_suitable(context: SparkContext) -> None:
 
 
 def check_jvm_order(context: SparkContext, config: Config) -> None:
-    """Raise UsageError if the job asks for child-first JVM classes and Spark was started without them."""
+    """Raise UsageError if the job wants child-first JVM classes and Spark was started without them."""
     if config.get(JVM_RESOLVE_ORDER) is not ResolveOrder.CHILD_FIRST:
         return
     lacking = [key for key in CHILD_FIRST if context.getConf().get(key, "false") != "true"]
@@ -176,7 +177,7 @@ def check_jvm_order(context: SparkContext, config: Config) -> None:
 
 
 def check_interpreter(workers: str) -> None:
-    """Raise UsageError unless the interpreter of local workers (name or path) is this program's Python."""
+    """Raise UsageError unless the interpreter `workers` (name or path) of local workers is this program's."""
     found = shutil.which(workers)
     if found is not None and Path(found).absolute() == Path(sys.executable).absolute():
         return
@@ -266,7 +267,6 @@ def _start_jvm(conf: SparkConf) -> None:
 @contextmanager
 def forwarded_output() -> Iterator[int]:
     """Yield a file descriptor for the output of Spark's JVM and Python workers, open until the block ends.
-
     Each line but `NOISE` goes to `sys.stderr`, so that a progress display can keep its line below it.
     """
     reading, writing = os.pipe()

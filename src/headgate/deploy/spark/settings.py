@@ -83,7 +83,7 @@ def master_for(master: str, slots: int) -> str:
 
 
 def submit_settings(arguments: str) -> dict[str, str]:
-    """Return the Spark settings in the text of PYSPARK_SUBMIT_ARGS: of `--conf`, `--master` and three more.
+    """Return the Spark settings in PYSPARK_SUBMIT_ARGS' text: --conf, --master, --name, two of --driver-*.
 
     Example:
         >>> submit_settings("--master yarn --conf spark.ui.enabled=true --driver-memory 4g pyspark-shell")
@@ -108,11 +108,11 @@ def submit_settings(arguments: str) -> dict[str, str]:
 
 
 CHILD_FIRST: Final = ("spark.driver.userClassPathFirst", "spark.executor.userClassPathFirst")
-"""Have the JVMs of Spark look into the user's jars before their own."""
+"""Spark's settings by which its JVMs search the user's jars before their own."""
 
 
 def session_settings(name: str, master: str, submitted: Mapping[str, str], log_file: str) -> dict[str, str]:
-    """Return the settings of a new Spark; spark-submit's win. `log_file` is a file with :data:`LOGGING`."""
+    """Return the settings of a new Spark; those in `submitted` (spark-submit's) win. `log_file`: Log4j's."""
     local = is_local(submitted.get("spark.master", master))
     settings = {
         "spark.app.name": name,
@@ -128,7 +128,7 @@ def session_settings(name: str, master: str, submitted: Mapping[str, str], log_f
 
 
 def settings_after_submit(has: Callable[[str], bool]) -> dict[str, str]:
-    """Return settings to add to spark-submit's JVM: FAIR scheduling, and others that it lacks (`has(key)`).
+    """Return settings to add in spark-submit's JVM: FAIR scheduling, and some that it lacks (not `has(key)`).
 
     Example:
         >>> sorted(settings_after_submit({"spark.python.task.killTimeout"}.__contains__))[0]
@@ -156,7 +156,7 @@ def launch_environment(environment: Mapping[str, str], local: bool) -> dict[str,
 
 
 def logging_properties() -> str:
-    """Return the text of the file with Log4j's settings for Spark's JVM."""
+    """Return the text of Log4j's properties file for Spark's JVM: errors only, in one line, no stacks."""
     silent = "".join(
         f"logger.silent{number}.name = {name}\nlogger.silent{number}.level = off\n"
         for number, name in enumerate(_SILENT)

@@ -1,5 +1,4 @@
 """Collects the source files that executors on other machines need, and gives them to Spark as an archive.
-
 Headgate itself always goes along, so executors run the driver's own version. Of the program go the modules
 that it has imported and those beside its script. What is installed (site-packages, the standard library) does
 not: executors bring their own, and what Spark distributes already (`--py-files`, `addArtifact`) is there.
@@ -39,7 +38,6 @@ _added: Final[set[tuple[str, str]]] = set()
 
 def ship(context: SparkContext) -> None:
     """Ship Headgate and the program's modules by Spark to every executor, also to those that come later.
-
     All Python workers of the application have it in front of their import path from now on, so that tasks
     which feed a gang find it, too.
     """
@@ -60,7 +58,7 @@ def ship(context: SparkContext) -> None:
 
 
 def installed_roots(more: Iterable[Path] = ()) -> tuple[Path, ...]:
-    """Return the folders of installed code (and `more`), which is not shipped: every machine has its own."""
+    """Return the folders of installed code and `more`, whose files are not shipped: executors have theirs."""
     paths = sysconfig.get_paths()
     roots = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")]
     # A virtual environment's standard library is that of the Python it was made with.
@@ -69,7 +67,9 @@ def installed_roots(more: Iterable[Path] = ()) -> tuple[Path, ...]:
 
 
 def collect(modules: Mapping[str, ModuleType], installed: Iterable[Path]) -> dict[str, Path]:
-    """Map archive name to file: Headgate, modules not `installed`, script's folder; UsageError: too large."""
+    """Return the files to ship, by name in the archive; UsageError if they exceed 64 MiB.
+    These are Headgate's, those of `modules` outside of `installed`, and those beside the program's script.
+    """
     installed = tuple(installed)
     found = dict(_below(_HEADGATE))
     for top in _tops(modules, installed):
@@ -91,7 +91,7 @@ def collect(modules: Mapping[str, ModuleType], installed: Iterable[Path]) -> dic
 
 
 def fingerprint(files: Mapping[str, Path]) -> str:
-    """Return a hash of the files' names and contents, 12 hexadecimal digits."""
+    """Return a hash of files' names and contents as 12 hexadecimal digits; `files` maps name to file."""
     digest = sha256()
     for name in sorted(files):
         digest.update(f"{name}\0{files[name].stat().st_size}\0".encode())

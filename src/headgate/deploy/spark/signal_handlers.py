@@ -28,7 +28,7 @@ class Terminated(TerminatedError):
 
 @contextmanager
 def ending_cleanly() -> Iterator[None]:
-    """Let the block end what it started when Ctrl-C or SIGTERM comes (as an exception in the main thread).
+    """Turn Ctrl-C and SIGTERM in the block into exceptions, so that it can end what it started.
 
     After SIGTERM it raises SystemExit with the exit code that a shell shows for it: what the program has to
     clean up at its exit is done, which the signal by itself would skip.
@@ -54,12 +54,14 @@ def deferring_interrupts() -> Iterator[None]:
             raise KeyboardInterrupt
         came.append(number)
 
-    with _handling(remember, remember):
-        yield
-    if signal.SIGTERM in came:
-        raise SystemExit(128 + signal.SIGTERM)
-    if came:
-        raise KeyboardInterrupt
+    try:
+        with _handling(remember, remember):
+            yield
+    finally:  # whoever asked for the end gets it, also where the block has failed by itself
+        if signal.SIGTERM in came:
+            raise SystemExit(128 + signal.SIGTERM)
+        if came:
+            raise KeyboardInterrupt
 
 
 @contextmanager

@@ -28,7 +28,7 @@ _lock: Final = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """How many task slots of Spark a job takes, for its workers and for Spark's own tasks."""
+    """The task slots of Spark that a job takes: `gang` for its workers, `reserved` for Spark's own tasks."""
 
     gang: int
     reserved: int  # for Spark's own tasks that run at the same time as the gang
@@ -47,7 +47,7 @@ def task_slots(context: SparkContext) -> int:
 
 
 def wait_for_slots(context: SparkContext, need: Need, come_within_s: float) -> int:
-    """Wait until the slots suffice or no more executors can be expected; return the number of slots.
+    """Wait until Spark has the slots that a job needs, or time is up; return how many it has, busy or not.
 
     Executors may take `come_within_s` to register, counted from the application's start.
     """
@@ -58,20 +58,20 @@ def wait_for_slots(context: SparkContext, need: Need, come_within_s: float) -> i
 
 
 def held(application: str) -> int:
-    """Return how many slots of a Spark application this process's jobs have taken, without reserved ones."""
+    """Return how many slots this process's jobs take for workers in the Spark application with this id."""
     with _lock:
         return _held[application]
 
 
 class Hold:
-    """The task slots that one job has taken in a Spark application (an id); `master` is for messages."""
+    """The task slots that one job has taken in the Spark application of this id; `master` is for messages."""
 
     def __init__(self, application: str, need: Need, master: str) -> None:
         self.need = need
         self._application, self._master = application, master
 
     def refusal(self, gang: int, available: int) -> str | None:
-        """Return why the job cannot change to `gang` workers if Spark has `available` slots; None: it can."""
+        """Return why the job cannot rescale to `gang` workers in Spark of `available` slots; None: it can."""
         wanted = Need(gang, self.need.reserved)
         with _lock:
             others = _held[self._application] - self.need.gang
@@ -98,7 +98,7 @@ class Hold:
         )
 
     def resize(self, gang: int) -> None:
-        """Record that the job has `gang` workers from now on, whether there are slots for them or not."""
+        """Record that the job takes slots for `gang` workers from now on, whether Spark has them or not."""
         with _lock:
             _held[self._application] += gang - self.need.gang
             self.need = Need(gang, self.need.reserved)
@@ -121,7 +121,7 @@ def await_return(
 
 @contextmanager
 def holding(application: str, need: Need, available: int, master: str) -> Iterator[Hold]:
-    """Take the slots of a gang for the block; UsageError if other jobs left too few of `available` ones."""
+    """Take a gang's slots in the block; UsageError if other jobs leave too few of the `available` ones."""
     with _lock:
         taken = _held[application]
         if available - taken < need.total:

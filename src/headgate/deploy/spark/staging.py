@@ -33,11 +33,11 @@ from headgate.runtime.job.job_settings import job_settings
 from headgate.state.snapshots import CheckpointMetadata
 
 FOLDER: Final = STAGING
-"""Below the root: ``<job>/<source>/<token>`` of inputs, and with a suffix that of one process's outputs."""
+"""Folder below the staging root: ``<job>/<source>/<token>`` of inputs; outputs have it with a suffix."""
 
 
 def connectors_of(job: JobSpec) -> dict[str, DataFrameConnector]:
-    """Return the job's sources and sinks that need a Spark session, also wrapped ones, by uid or `#id`."""
+    """Return the job's sources and sinks that need a Spark session, also wrapped ones, by uid, else `#id`."""
     found: dict[str, DataFrameConnector] = {}
     for node in job.nodes:
         outer = getattr(node, "source", None) or getattr(node, "sink", None)
@@ -49,7 +49,7 @@ def connectors_of(job: JobSpec) -> dict[str, DataFrameConnector]:
 
 
 def check_restorable(job: JobSpec, connectors: Mapping[str, DataFrameConnector]) -> None:
-    """Raise UsageError before Spark starts if the snapshot to restore, if known, needs rows that are gone."""
+    """Raise UsageError, before Spark starts, if the snapshot to restore needs staged rows that are gone."""
     led = job.config.get(o.HIGH_AVAILABILITY) is not o.HighAvailabilityType.NONE
     if job.restore_from is None or led or job.config.get(o.FALLBACK_TO_OLDER):
         return  # which snapshot it will be is not known yet; it is looked at when it is
@@ -60,7 +60,7 @@ def check_restorable(job: JobSpec, connectors: Mapping[str, DataFrameConnector])
 
 
 def check_positions(checkpoint: CheckpointMetadata, sources: Mapping[str, DataFrameSource]) -> None:
-    """Raise UsageError if staged rows that a snapshot has not read yet have been removed."""
+    """Raise UsageError if rows that the snapshot has not read yet are no longer in their staging folder."""
     for uid in sources:
         position = checkpoint.enumerators.get(uid)
         all_read = len(checkpoint.finished.get(uid, ())) >= checkpoint.parallelism.get(uid, 1)
@@ -74,7 +74,7 @@ def sources_of(connectors: Mapping[str, DataFrameConnector]) -> dict[str, DataFr
 
 
 class Inputs:
-    """The folders of one job's staged input DataFrames; rows that a snapshot may need are not removed."""
+    """The folders of one job's staged input DataFrames, below `root`; kept while a snapshot may need them."""
 
     def __init__(self, job: JobSpec, sources: Mapping[str, DataFrameSource], root: Path) -> None:
         self._job, self._sources, self._root = job, sources, root
@@ -84,13 +84,13 @@ class Inputs:
         self._control: JobControl | None = None
 
     def begins(self, control: JobControl) -> None:
-        """Keep the job's control, for the status in :meth:`put_away`, and call the program's `begins`."""
+        """Keep the job's control, to ask for its status in :meth:`put_away`; call the program's `begins`."""
         self._control = control
         if self._job.begins is not None:
             self._job.begins(control)
 
     def make_ready(self, job_id: str, restored: RestorePoint | None) -> None:
-        """Stage inputs that snapshot `restored` lacks (UsageError: its rows are gone), before workers run."""
+        """Stage the inputs that snapshot `restored` lacks, before workers run; UsageError: rows are gone."""
         self._folder, self._restored = self._root / FOLDER / quote(job_id, safe=""), restored
         known: Collection[str] = ()
         if restored is not None:
@@ -103,7 +103,7 @@ class Inputs:
                 source.prepare(sql_session(self._job.spark), str(folder))
 
     def put_away(self, error: BaseException | None) -> None:
-        """Remove staged rows that no snapshot needs, as the driver leaves the job (by `error`, if any)."""
+        """Remove staged rows that no snapshot needs, as the driver leaves the job; `error`: why, or None."""
         if self._folder is None:
             return
         status = self._status()
@@ -156,7 +156,7 @@ class Inputs:
 def staged(
     job: JobSpec, connectors: Mapping[str, DataFrameConnector], local: bool
 ) -> Iterator[Inputs | None]:
-    """Prepare output folders, yield the object that stages inputs (None: no DataFrames), and clean up."""
+    """Prepare folders of output, yield the object that stages inputs (None: no DataFrames), and clean up."""
     if not connectors:
         yield None
         return

@@ -22,7 +22,7 @@ from headgate.deploy.spark.session import sql_session
 from headgate.deploy.spark.staging import FOLDER, staging_root
 
 LOGS: Final = ".headgate-streams"
-"""Below the staging root: ``<lineage>/<query>``, each query's own log, for later drivers."""
+"""Folder below the staging root with ``<lineage>/<query>``: each streaming query's log, for later drivers."""
 
 EPOCHS: Final = ".epochs"
 """Below a job's own folder of staged rows: ``<token of a driver>/<number of a source>/<query>-<epoch>``."""
@@ -61,7 +61,7 @@ class Streams:
         self._folder: Path | None = None
 
     def make_ready(self, job_id: str) -> None:
-        """Prepare the sources' folders, remove old drivers' epochs; call it as leader, before workers run."""
+        """Prepare the sources' folders, and remove epochs of former drivers; call it before workers run."""
         lasts = self._root != Path(tempfile.gettempdir())
         self._folder = self._folder_of(job_id) if lasts else self._root / f"{FOLDER}-{secrets.token_hex(6)}"
         for number, source in enumerate(self._sources):

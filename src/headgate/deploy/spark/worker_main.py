@@ -61,7 +61,7 @@ def gang_function(worker: WorkerSpec, gang: int, several_hosts: bool) -> Callabl
 
 
 def gang_body(worker: WorkerSpec, gang: int, several_hosts: bool) -> Body[int, int]:
-    """Return the function that a gang task runs for an isolated program, once the program's code is open."""
+    """Return the function that a gang's task calls with an isolated program's opened code and its rows."""
     payload = pickle.dumps(worker)
 
     def headgate_worker(code: UserCode, rows: Iterable[int]) -> list[int]:
@@ -76,7 +76,7 @@ def gang_body(worker: WorkerSpec, gang: int, several_hosts: bool) -> Body[int, i
 def serve(
     slot: int, payload: bytes, gang: int, several_hosts: bool, code: UserCode = SAME_INTERPRETER
 ) -> None:
-    """Run this process as worker `slot` of a gang (`payload`: its pickled spec) until the job releases it."""
+    """Run this process as worker `slot` of a gang until the job ends it; `payload`: a pickled WorkerSpec."""
     limit_threads()
     # Written by the driver and handed over by Spark, which ships code the same way.
     worker: WorkerSpec = pickle.loads(payload)  # noqa: S301
@@ -87,7 +87,7 @@ def serve(
 
 
 def host_towards(address: str) -> str:
-    """Return the address of this machine's interface that leads to `address`; other machines reach it there.
+    """Return the address of this machine by which other machines reach it on the way to `address`.
 
     Example:
         >>> host_towards("unix:@hg#elsewhere,tcp:127.0.0.1:4711")
@@ -111,8 +111,8 @@ class MessageReceiver(Protocol):
 def limits_reverted() -> Iterator[None]:
     """Run the block with the resource limits of Spark's daemon, and restore these after it.
 
-    Spark's Python workers serve one job after the other: what user code does to its process must not affect
-    the next job. Where limits cannot be reverted, Spark is made not to use the process again.
+    What user code does to its process must not affect the next job. Where an earlier job's limits stay, raise
+    OperatingError; where the block's stay, Spark does not use the process again.
     """
     wanted = limits_of(os.getppid())  # no user code has run in the parent
     if os.environ.get(SPARKS_OWN):
@@ -144,7 +144,7 @@ def _warn(changed: list[str], what: str, then: str) -> None:
 
 
 def retire() -> bool:
-    """Make Spark end this worker process after its task; False where Spark's worker code is not known.
+    """Make Spark end this worker process after its task; return False if Spark's worker code is unknown.
 
     Spark's worker ends, and says so to the JVM, when the message that ends a task is not as expected.
     """

@@ -16,7 +16,7 @@ from headgate.common.errors import StorageError
 
 @dataclass(frozen=True, slots=True)
 class Candidacy:
-    """The result of one attempt to win an election: it is won, another driver leads, or the job has ended."""
+    """The result of one campaign: won (then `won_ms` is set), another driver leads, or the job has ended."""
 
     won_ms: int | None  # when the request that won was sent, by the monotonic clock; None: not won
     leader: str = "another driver"  # who leads, in words, as far as that is known
@@ -25,19 +25,19 @@ class Candidacy:
 
 
 class LostLeadershipError(StorageError):
-    """This driver certainly does not lead the job: another one does, or may."""
+    """Raised when this driver certainly does not lead the job: another one does, or may."""
 
 
 class Election(Protocol):
-    """One driver's part in the election of a job's leader. One thread at a time."""
+    """One driver's part in the election of a job's leader. Not thread-safe: one thread at a time."""
 
     @property
     def lease_ms(self) -> int:
-        """For how many ms after a proof of this driver's leadership no other driver can win."""
+        """How long (ms) after a proof of this driver's leadership no other driver can win."""
 
     @property
     def margin_ms(self) -> int:
-        """How many ms before the end of the lease no commit may begin any more."""
+        """How long (ms) before the end of the lease no commit may begin any more."""
 
     @property
     def regains(self) -> bool:
@@ -47,10 +47,10 @@ class Election(Protocol):
         """Try once to win the election; return whether it is won, who leads, or that the job has ended."""
 
     def regain(self) -> Candidacy:
-        """Try to win again at once, after the lease has expired; LostLeadershipError where another won."""
+        """Try at once to win again after the lease has expired; LostLeadershipError if another driver won."""
 
     def renew(self) -> None:
-        """Prove that this driver leads, for a new lease; LostLeadershipError if not; other error: unknown."""
+        """Prove that this driver leads, for a new lease; LostLeadershipError: it does not; other: unknown."""
 
     def end(self) -> None:
         """Record that the job has ended, while this driver leads it: no other driver goes on with this run.
@@ -60,9 +60,9 @@ class Election(Protocol):
         """
 
     def resign(self) -> None:
-        """Give up the leadership, so that another driver can lead at once."""
+        """Give up the leadership, so that another driver can lead at once; nothing if it did not lead."""
 
 
 def this_driver() -> str:
-    """Return the process id and host of this driver, for people."""
+    """Return the process id and host of this driver as text for people ("process 7 on host")."""
     return f"process {os.getpid()} on {socket.gethostname()}"

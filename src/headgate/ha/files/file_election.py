@@ -77,13 +77,13 @@ class FileElection:
         self._unfinished: tuple[int, list[str]] = 0, []
 
     def leader(self) -> Sign | None:
-        """Return the last sign of the driver that won the newest term, alive or not; None without one."""
+        """Return what the driver that won the newest term wrote last, alive or not; None if none ever won."""
         term = max(self._terms(), default=0)
         beat = self._read(term) if term else None
         return None if beat is None else Sign(beat.who, beat.run, beat.released, term, beat.count)
 
     def campaign(self) -> Candidacy:
-        """Try to win the next term if the last is over; return whether won, who leads, or the job's end."""
+        """Try to win the next term if nobody renews the last; return: won, who leads, or the job's end."""
         looked_ms = self._clock.monotonic_ms()
         last = self._last()
         beat = self._read(last) if last else None

@@ -66,7 +66,7 @@ _claimants: Final = msgpack_decoder(_Claimant)
 
 
 class ZooKeeperCheckpointStore:
-    """Records which checkpoints of one job are complete, below one ZooKeeper node. One thread at a time."""
+    """One job's store of completed checkpoints, below a ZooKeeper node; for one thread at a time."""
 
     def __init__(self, nodes: ZNodes, root: str, token: Callable[[int], bytes] = secrets.token_bytes) -> None:
         self._nodes, self._root, self._token = nodes, root, token
@@ -81,7 +81,7 @@ class ZooKeeperCheckpointStore:
         return 0 if node is None else self._claimant(node.data).generation
 
     def claim(self) -> CommitPermit:
-        """Take the job over: end every older permit, and return one of a new generation."""
+        """Take the job over: end all older permits, return one of a new generation; StorageError: failed."""
         self._owned = self._unsure = None
         for folder in ("owner", "checkpoints"):
             self._nodes.ensure(f"{self._root}/{folder}")
@@ -104,7 +104,7 @@ class ZooKeeperCheckpointStore:
         self._change(permit, [])
 
     def first_checkpoint_id(self, at_least: CheckpointId) -> CheckpointId:
-        """Return an id, `at_least` or above, that no job master can have used; ids have gaps. Claim first."""
+        """Return an id, `at_least` or above, that no job master can have used; FencedError: not claimed."""
         if self._owned is None:
             raise FencedError(f"{self._where()} gives ids to its last claimant only; claim it first")
         permit = self._owned.permit
@@ -140,7 +140,7 @@ class ZooKeeperCheckpointStore:
         self._owned = self._unsure = None
 
     def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
-        """Complete a checkpoint by its entry; its file `metadata` (digest `sha256`) is durable already."""
+        """Complete a checkpoint by an entry; its file `metadata` (digest `sha256`) is durable already."""
         self._resolve(permit)
         self._require(permit)
         if checkpoint <= self._newest:
@@ -164,7 +164,7 @@ class ZooKeeperCheckpointStore:
         self._newest, self._counter = checkpoint, counter
 
     def completed(self) -> list[Completed]:
-        """Return the completed checkpoints, ordered by id, read afresh."""
+        """Return the completed checkpoints, read afresh, ordered by id."""
         if self._owned is not None:
             with suppress(FencedError):  # a replaced job master may still read
                 self._resolve(self._owned.permit)
@@ -181,7 +181,7 @@ class ZooKeeperCheckpointStore:
         return completed[-1] if completed else None
 
     def trim(self, permit: CommitPermit, oldest: CheckpointId) -> None:
-        """Delete all entries before that of `oldest`, none if it has none; StorageError while one is read."""
+        """Delete all entries before that of `oldest`, if it has one; StorageError while one is being read."""
         self.check(permit)
         handles = self._handles()
         if oldest in handles:

@@ -71,7 +71,7 @@ class KazooNodes:
 
     @property
     def session(self) -> tuple[int, bytes] | None:
-        """Number and password of the session; None while not connected."""
+        """Number and password of the client's session with ZooKeeper; None while not connected."""
         client_id: tuple[int, bytes] | None = self._client.client_id
         return client_id
 
@@ -91,7 +91,7 @@ class KazooNodes:
             return []
 
     def change(self, changes: Sequence[Change]) -> list[str]:
-        """Carry out all changes or none (RejectedError; UnsureWriteError: unknown); return the paths."""
+        """Carry out all changes and return their paths, or none: RejectedError; UnsureWriteError: unknown."""
         request = self._client.transaction()
         for change in changes:
             if isinstance(change, Create):

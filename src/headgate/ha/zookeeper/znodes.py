@@ -17,7 +17,7 @@ from headgate.common.errors import StorageError
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """A change that creates a node, whose parent must exist."""
+    """A change that creates a node; `ephemeral`: for this session; `sequential`: its name gets a number."""
 
     path: str  # the server adds ten digits to it where `sequential`
     data: bytes = b""
@@ -27,7 +27,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class SetData:
-    """A change that replaces a node's data; the node's version grows by one."""
+    """A change that replaces a node's data if it has `version` (None: any); its version grows by one."""
 
     path: str
     data: bytes
@@ -46,7 +46,7 @@ Change = Create | SetData | Delete
 
 @dataclass(frozen=True, slots=True)
 class ZNode:
-    """A node as it was read: its data, and how often the data was set."""
+    """A node as it was read: its data, and how often the data was set (`version`)."""
 
     data: bytes
     version: int
@@ -62,7 +62,7 @@ class Cause(Enum):
 
 
 class RejectedError(StorageError):
-    """The server refused a transaction, `index` being the first change that it refused; nothing changed."""
+    """Raised when the server refused a transaction, at its change `index`, for `cause`; nothing changed."""
 
     def __init__(self, message: str, index: int, cause: Cause) -> None:
         super().__init__(message, index, cause)
@@ -73,7 +73,7 @@ class RejectedError(StorageError):
 
 
 class ZNodes(Protocol):
-    """A client of a ZooKeeper. Calls block, each at most for the time the client was given."""
+    """A client of a ZooKeeper; each call blocks at most for its time limit, then raises StorageError."""
 
     def read(self, path: str) -> ZNode | None:
         """Return a node's data and version; None when there is no such node.
@@ -85,14 +85,14 @@ class ZNodes(Protocol):
         """Return the sorted names of a node's children; empty when there is no such node."""
 
     def change(self, changes: Sequence[Change]) -> list[str]:
-        """Carry out all changes or none (RejectedError; UnsureWriteError: unknown); return the paths."""
+        """Carry out all changes and return their paths, or none: RejectedError; UnsureWriteError: unknown."""
 
     def ensure(self, path: str) -> None:
         """Create a node and its parents where they are missing."""
 
     @property
     def session_ms(self) -> int:
-        """How long the session outlives silence, as agreed with the server, in milliseconds."""
+        """How long (ms) the server keeps this client's session without hearing from it."""
 
     def on_disconnect(self, listener: Callable[[], None]) -> None:
         """Have `listener` called, from any thread, whenever the connection breaks; it must not block."""

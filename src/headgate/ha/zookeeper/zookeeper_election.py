@@ -13,7 +13,7 @@ from headgate.ha.contract.election import Candidacy, LostLeadershipError, this_d
 from headgate.ha.zookeeper.znodes import Create, Delete, RejectedError, SetData, ZNodes
 
 UNTOLD: Final = " untold"
-"""Stored after the number of ended runs: the driver that ended the last one has not left yet."""
+"""Stored after the number of ended runs while the driver that ended the last run has not left yet."""
 
 
 class ZooKeeperElection:
@@ -71,7 +71,7 @@ class ZooKeeperElection:
         return Candidacy(sent_ms, self._who.decode(), run=run)
 
     def renew(self) -> None:
-        """Prove leadership by writing one's node; LostLeadershipError if it is gone; other error: unknown."""
+        """Prove leadership by a write to one's node; LostLeadershipError: node gone; other error: unknown."""
         if not self._prove():
             raise self._expired()
         if self._nodes.session_ms < self.lease_ms:
@@ -90,7 +90,7 @@ class ZooKeeperElection:
         self._ended = True
 
     def resign(self) -> None:
-        """Remove this driver's node, so that the next one leads at once; after `end` note that it left."""
+        """Remove this driver's node, so that the next one leads at once; after `end` record that it left."""
         if self._own:
             counted = [SetData(self._folder, str(self._led_run + 1).encode())] if self._ended else []
             self._nodes.change([*counted, Delete(self._own)])

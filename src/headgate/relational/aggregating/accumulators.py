@@ -1,4 +1,4 @@
-"""What an aggregate is made of: columns of intermediate results, alone or merged together, and the result."""
+"""What an aggregate consists of: accumulators, merged each by itself or jointly, and its result."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Accumulator(NamedTuple):
 
     @property
     def fields(self) -> Fields:
-        """The name of its column, and its type."""
+        """The name and type of its column, as a tuple of one."""
         return ((self.name, self.type),)
 
     def prepared(self, *arguments: pa.Array) -> tuple[pa.Array, ...]:
-        """Return the values of the aggregate's argument in the form of which this accumulator is made."""
+        """Return the aggregate's `arguments` in the form that `of_rows` takes; () if it takes none."""
         if self.of_rows == "count_all":
             return ()
         values = arguments[0]
@@ -72,11 +72,11 @@ class Joint(NamedTuple):
     merge: Callable[..., Sequence[pa.Array]]
 
     def prepared(self, *arguments: pa.Array) -> tuple[pa.Array, ...]:
-        """Return the accumulators of each row by itself."""
+        """Return the accumulators of each row by itself, a column for each of `fields`."""
         return tuple(self.of_rows(*arguments))
 
     def merged(self, groups: Groups, members: Sequence[pa.Array]) -> Sequence[pa.Array]:
-        """Return the accumulators of each group."""
+        """Return the accumulators of each group, merged from those of its `members`, which are columns."""
         return self.merge(groups, *members)
 
 
@@ -84,7 +84,7 @@ AnyAccumulator = Accumulator | Joint
 
 
 class Parts(NamedTuple):
-    """An aggregate for arguments of certain types: as which types it takes them, and what it computes.
+    """An aggregate for arguments of certain types: what they are converted to, accumulators, and result.
 
     `finish` gives the result of its type and of the accumulators' columns, in order.
     """
@@ -118,5 +118,5 @@ class AggregateRule:
 
 
 def as_it_is(_kind: pa.DataType, value: Values, *_: Values) -> Values:
-    """Return the first accumulator as the result."""
+    """Return the first accumulator as the result; for `Parts.finish`."""
     return value

@@ -23,7 +23,7 @@ def accumulator_column(name: str, accumulator: str) -> str:
 
 
 def columns_of_parts(name: str, parts: Sequence[AnyAccumulator]) -> list[tuple[str, AnyAccumulator]]:
-    """Return the accumulators of the aggregate `name` as a `Grouping` takes them."""
+    """Return (column name, accumulator) for all of the aggregate `name`, as `Grouping.columns` has them."""
     return [
         (accumulator_column(name, each.name) if isinstance(each, Accumulator) else name, each)
         for each in parts
@@ -31,7 +31,7 @@ def columns_of_parts(name: str, parts: Sequence[AnyAccumulator]) -> list[tuple[s
 
 
 def fields_of(name: str, each: AnyAccumulator) -> Fields:
-    """Return the columns, names and types, that an accumulator called `name` has in a `Grouping`."""
+    """Return names and types of the columns that an accumulator called `name` has in a `Grouping`."""
     if isinstance(each, Accumulator):
         return ((name, each.type),)
     return tuple((accumulator_column(name, field), kind) for field, kind in each.fields)
@@ -40,7 +40,7 @@ def fields_of(name: str, each: AnyAccumulator) -> Fields:
 class Grouping(NamedTuple):
     """How rows, or accumulators, of equal keys become one row of accumulators.
 
-    `columns` has the accumulators: one with its column's name; a joint one with that of its aggregate, with
+    `columns` has the accumulators by name: a simple one by its column's, a joint one by its aggregate's, with
     which the names of its columns begin.
     """
 
@@ -53,11 +53,11 @@ class Grouping(NamedTuple):
         return tuple(field for name, each in self.columns for field in fields_of(name, each))
 
     def of_rows(self, table: pa.Table) -> pa.Table:
-        """Return accumulators of rows: what `prepared` gave for them, under the accumulators' names."""
+        """Return one row per key; `table` has keys and `prepared` values of rows, by accumulators' names."""
         return self._aggregated(table, [(name, each, each.of_rows) for name, each in self._simple()])
 
     def merged(self, table: pa.Table) -> pa.Table:
-        """Return accumulators in which those of equal keys are merged."""
+        """Return one row per key, in which the accumulators that `table` has for the key are merged."""
         return self._aggregated(table, [(name, each, each.merge) for name, each in self._simple()])
 
     def _simple(self) -> list[tuple[str, Accumulator]]:

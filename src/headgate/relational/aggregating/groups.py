@@ -1,4 +1,4 @@
-"""Rows by group, as kernels of accumulators see them: group after group, with where each group begins."""
+"""Rows sorted by group, as kernels of accumulators take them, with where each group begins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Groups(NamedTuple):
     """Groups of rows that lie one after the other; none is empty.
 
-    `starts` says where each begins, ascending from 0; there are `rows` rows.
+    `starts` has the index of each group's first row, ascending from 0; there are `rows` rows.
     """
 
     starts: Int64s
@@ -35,24 +35,24 @@ class Groups(NamedTuple):
         return np.repeat(np.arange(len(self.starts)), self.lengths)
 
     def sums(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return the sum of each group's values."""
+        """Return the sum of each group's values; `values` has one for each row."""
         found: NDArray[Any] = np.add.reduceat(values, self.starts)
         return found
 
     def first(self, wanted: NDArray[np.bool_]) -> Int64s:
-        """Return for each group its first row that is `wanted`; -1 if there is none."""
+        """Return for each group the index of its first row that is `wanted`; -1 if there is none."""
         places = np.where(wanted, np.arange(self.rows), self.rows)
         found = np.minimum.reduceat(places, self.starts)
         return np.where(found == self.rows, -1, found)
 
     def last(self, wanted: NDArray[np.bool_]) -> Int64s:
-        """Return for each group its last row that is `wanted`; -1 if there is none."""
+        """Return for each group the index of its last row that is `wanted`; -1 if there is none."""
         found: Int64s = np.maximum.reduceat(np.where(wanted, np.arange(self.rows), -1), self.starts)
         return found
 
 
 def present(values: pa.Array) -> NDArray[np.bool_]:
-    """Return which values are not null."""
+    """Return for each value whether it is not null, as a numpy array."""
     found: NDArray[np.bool_] = pc.is_valid(values).to_numpy(zero_copy_only=False)
     return found
 
@@ -64,10 +64,10 @@ def doubles(values: pa.Array) -> Doubles:
 
 
 def picked(values: pa.Array, places: Int64s) -> pa.Array:
-    """Return the values at some places; null for a place of -1."""
+    """Return the values at the indices `places`; null for an index of -1."""
     return values.take(pa.array(places, mask=places < 0))
 
 
 def nullable(values: NDArray[Any], kind: pa.DataType, known: NDArray[np.bool_]) -> pa.Array:
-    """Return values as an Arrow array, with null where they are not `known`."""
+    """Return values as an Arrow array of type `kind`, with null where `known` is false."""
     return pa.array(values, kind, mask=~known)

@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 
 def kept_list(kind: pa.DataType) -> pa.DataType:
-    """Return the type of lists of values that are not null."""
+    """Return the type of lists of values of type `kind`, none of which is null."""
     return pa.list_(pa.field("element", kind, nullable=False))
 
 
 def can_be_listed(kind: pa.DataType) -> bool:
-    """Return whether values of this type can be kept in lists: they are stored, and told apart."""
+    """Return whether values of this type can be kept in lists: they can be stored, and are not nested."""
     return not pa.types.is_nested(kind) and can_be_stored(kind)
 
 
 def listed(values: Sequence[pa.Array], there: NDArray[np.bool_]) -> list[pa.Array]:
-    """Return for each row lists of one value of each column where it is `there`, and empty ones elsewhere."""
+    """Return each column as lists, one per row: with the row's value where it is `there`, empty elsewhere."""
     offsets = np.concatenate([[0], np.cumsum(there)])
     return [of_lengths(each.filter(pa.array(there)), offsets, kept_list(each.type)) for each in values]
 
 
 def of_lengths(values: pa.Array, offsets: Int64s, kind: pa.DataType) -> pa.Array:
-    """Return lists of a type; the i-th has the values from offsets[i] on."""
+    """Return lists of type `kind`; the i-th has the values from offsets[i] to before offsets[i + 1]."""
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values, type=kind)
 
 
@@ -46,18 +46,18 @@ def lengths(lists: pa.Array) -> Int64s:
 
 
 def owners(lists: pa.Array) -> Int64s:
-    """Return for each value of all lists the number of its list."""
+    """Return for each value of all lists the index of its list."""
     return np.repeat(np.arange(len(lists)), lengths(lists))
 
 
 def joined(groups: Groups, lists: pa.Array) -> pa.Array:
-    """Return the lists of each group as one."""
+    """Return for each group one list: those of its rows, joined in order."""
     offsets = np.concatenate([[0], np.cumsum(groups.sums(lengths(lists)))])
     return of_lengths(lists.flatten(), offsets, lists.type)
 
 
 def alike(values: pa.Array) -> pa.Array:
-    """Return values of which equal ones are the same bits: there are two zeros, and many kinds of NaN."""
+    """Return values in which equal ones have equal bits: -0.0 becomes 0.0, and every NaN the same one."""
     if not pa.types.is_floating(values.type):
         return values
     positive = pc.add(values, pa.scalar(0.0, values.type))
@@ -65,9 +65,9 @@ def alike(values: pa.Array) -> pa.Array:
 
 
 def without_repeats(lists: Sequence[pa.Array], counts: pa.Array | None = None) -> list[pa.Array]:
-    """Return lists that are parallel with each combination of their values once, where it came first.
+    """Return parallel lists with each combination of their values once per list, at its first place.
 
-    `counts` are lists, too; those of equal values are added, and come last in the result.
+    `counts` are parallel lists, too: counts of equal values are added, and come last in the result.
     """
     names = [f"v{place}" for place in range(len(lists))]
     owner = owners(lists[0])

@@ -28,9 +28,9 @@ _POWERS: Final = ("m2", "m3", "m4")
 
 
 def distances(groups: Groups, weights: Doubles, means: Doubles) -> tuple[Doubles, Doubles, Doubles]:
-    """Return each group's mean, and of each member the distance from it; and the error of the mean.
+    """Return each group's mean, each member's distance from it, and how far the mean is from the true one.
 
-    The mean is rounded: distances are from the rounded one, and the error is how far it is from the true one.
+    Members are accumulators of `weights` rows, with these `means`. Distances are from the mean as rounded.
     """
     totals = np.maximum(groups.sums(weights), 1.0)
     numbers = groups.numbers
@@ -53,7 +53,7 @@ def _of_rows(powers: int) -> Callable[..., Sequence[pa.Array]]:
 
 
 def no_distance(values: Doubles) -> Doubles:
-    """Return 0 for each value, and NaN for what is infinite or NaN."""
+    """Return the distance of each value from itself: 0, but NaN for a value that is infinite or NaN."""
     with np.errstate(invalid="ignore"):
         found: Doubles = values - values
     return found
@@ -109,7 +109,7 @@ def _moments(powers: int) -> Joint:
 
 
 def ratio(above: Doubles, below: Doubles, known: Doubles | None = None) -> pa.Array:
-    """Return quotients; null where it is divided by 0, and where `known` is not above 0."""
+    """Return `above` / `below`; null where `below` is 0, and where `known`, if given, is not above 0."""
     with np.errstate(all="ignore"):
         there = below != 0
         if known is not None:

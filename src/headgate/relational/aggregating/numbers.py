@@ -60,14 +60,14 @@ def _sum(given: Types) -> Parts | None:
 
 
 def sum_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of a sum of numbers of this type."""
+    """Return the type that Spark gives to a sum of numbers of type `kind`."""
     if pa.types.is_decimal(kind):
         return bounded_decimal(min(38, kind.precision + 10), kind.scale)
     return _LONG if is_integer(kind) else _DOUBLE
 
 
 def fitting(kind: pa.DataType, value: Values) -> Values:
-    """Return a sum as its result's type."""
+    """Return a sum as type `kind`, that of its result; RowsFailed if it does not fit."""
     return value if value.type == kind else cast_values(value, kind, strict=True)
 
 
@@ -81,7 +81,7 @@ def _try_sum(given: Types) -> Parts | None:
 
 
 def _wide_sum(kind: pa.DataType) -> Accumulator:
-    """Return a sum that overflows neither on the way nor at the end."""
+    """Return the accumulator of a sum so wide that it overflows neither on the way nor at the end."""
     scale = kind.scale if pa.types.is_decimal(kind) else 0
     return Accumulator("sum", pa.decimal256(76, scale), "sum", "sum", "wide")
 
@@ -91,7 +91,7 @@ def _fitting_or_null(kind: pa.DataType, value: Values) -> Values:
 
 
 def average(given: Types) -> Parts | None:
-    """Return the parts of a mean."""
+    """Return the parts of `avg` for arguments of the types `given`; None unless these are one number."""
     if len(given) != 1 or not is_numeric(given[0]):
         return None
     count = Accumulator("count", _LONG, "count", "sum")
@@ -160,7 +160,7 @@ def _extreme(name: str) -> Judge:
 
 
 def is_ordered(kind: pa.DataType) -> bool:
-    """Return whether values of this type can be compared here, as those of numbers, texts and times can."""
+    """Return whether values of this type can be compared here, as numbers, texts and times can."""
     others = (pa.types.is_duration, pa.types.is_null, pa.types.is_nested)
     return not any(is_other(kind) for is_other in others)
 

@@ -26,7 +26,7 @@ def _values_of_rows(*arguments: pa.Array) -> Sequence[pa.Array]:
 
 
 def _one(name: str, kind: pa.DataType, merge: Merge) -> Parts:
-    """Return an aggregate of one column, of which rows are what accumulators are."""
+    """Return the parts of an aggregate of one column, whose accumulators are values of that column."""
     return Parts((kind,), (Joint(((name, kind),), _values_of_rows, merge),), kind, True, as_it_is)
 
 
@@ -51,7 +51,7 @@ def _by_place(name: str, at: Callable[[Groups, NDArray[np.bool_]], NDArray[np.in
 
 
 def ranks(values: pa.Array) -> NDArray[Any]:
-    """Return whole numbers of the same order as values; equal ones for equal values, NaN above the others.
+    """Return integers in the order of `values`: equal for equal ones, NaN above all others.
 
     Nulls have any number.
     """

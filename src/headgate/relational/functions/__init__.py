@@ -1,1 +1,1 @@
-"""The rules of functions, a file for each family; no rule evaluates anything but its own arguments."""
+"""The rules of SQL functions, a module for each family; no rule evaluates anything but its own arguments."""

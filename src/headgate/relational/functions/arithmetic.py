@@ -1,4 +1,4 @@
-"""Arithmetic: `+ - * / % div pmod`, negation, absolute values; overflow and division by zero are errors."""
+"""Rules of arithmetic: `+ - * / % div pmod`, negation, `abs`; overflow and division by zero are errors."""
 
 from __future__ import annotations
 

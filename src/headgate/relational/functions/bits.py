@@ -1,4 +1,4 @@
-"""Functions of the bits of whole numbers: `& | ^`, shifts, counts; distances of shifts wrap as in Java."""
+"""Rules of bits of whole numbers: `& | ^`, shifts, counts; distances of shifts wrap as in Java."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparisons: `= <> < <= > >= <=>`, `in`, tests for null and NaN. NaN equals itself and is the largest."""
+"""Rules of comparisons: `= <> < <= > >= <=>`, `in`, tests for null. NaN equals itself and is the largest."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _null_safe(given: Types) -> Signature | None:
 def _compare(
     kernel: Callable[..., Values], nan: str, _result: pa.DataType, left: Values, right: Values
 ) -> Values:
-    """Compare; `nan` says what holds where a value is NaN: "both", "left" or "right" is NaN, "" for none."""
+    """Compare by `kernel`; `nan` is the comparison, such as "<", whose rule holds where a value is NaN."""
     found = kernel(left, right)
     if not pa.types.is_floating(left.type):
         return found

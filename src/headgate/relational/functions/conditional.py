@@ -1,4 +1,4 @@
-"""Functions that choose between their arguments: `coalesce`, `if`, `nvl2`, `nullif`, `greatest`."""
+"""Rules of functions that choose between arguments: `coalesce`, `if`, `nvl2`, `nullif`, `greatest`."""
 
 from __future__ import annotations
 

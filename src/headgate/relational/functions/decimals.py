@@ -1,4 +1,4 @@
-"""Arithmetic of decimals: exact in Arrow's 76 digits, or row by row, then rounded half up."""
+"""Arithmetic of decimals for `+ - * / %`: exact in Arrow's 76 digits, or row by row, then rounded half up."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ _WIDE: Final = 76
 
 
 def sum_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """Return the type of a sum or difference of two decimal types."""
+    """Return Spark's type of a sum or difference of two decimal types."""
     scale = max(left.scale, right.scale)
     return bounded_decimal(max(left.precision - left.scale, right.precision - right.scale) + scale + 1, scale)
 
 
 def product_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """Return the type of a product of two decimal types."""
+    """Return Spark's type of a product of two decimal types."""
     return bounded_decimal(left.precision + right.precision + 1, left.scale + right.scale)
 
 
 def quotient_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """Return the type of a quotient of two decimal types."""
+    """Return Spark's type of a quotient of two decimal types."""
     scale = max(6, left.scale + right.precision + 1)
     return bounded_decimal(left.precision - left.scale + right.scale + scale, scale)
 
 
 def remainder_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """Return the type of the remainder of a division of two decimal types."""
+    """Return Spark's type of the remainder of a division of two decimal types."""
     scale = max(left.scale, right.scale)
     return bounded_decimal(min(left.precision - left.scale, right.precision - right.scale) + scale, scale)
 
@@ -49,7 +49,7 @@ def remainder_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 
 def summed(sign: int, result: pa.DataType, left: Values, right: Values) -> Values:
-    """Add (`sign` 1) or subtract (-1) decimals."""
+    """Add (`sign` 1) or subtract (-1) decimals; RowsFailed if a value does not fit the type `result`."""
     digits = max(each.type.precision - each.type.scale for each in (left, right))
     if digits + max(left.type.scale, right.type.scale) + 1 > _WIDE:
         return _by_row(lambda one, other: one + sign * other, result, left, right)
@@ -57,14 +57,14 @@ def summed(sign: int, result: pa.DataType, left: Values, right: Values) -> Value
 
 
 def multiplied(result: pa.DataType, left: Values, right: Values) -> Values:
-    """Multiply decimals."""
+    """Multiply decimals; RowsFailed if a value does not fit the type `result`."""
     if left.type.precision + right.type.precision + 1 > _WIDE:
         return _by_row(lambda one, other: one * other, result, left, right)
     return _rounded(pc.multiply(_wide(left), _wide(right)), result)
 
 
 def divided(result: pa.DataType, left: Values, right: Values) -> Values:
-    """Divide decimals; no divisor is zero."""
+    """Divide decimals, where no divisor is zero; RowsFailed if a value does not fit the type `result`."""
     # One digit more than the result has, so that the last one can be rounded: Arrow cuts digits off.
     one, other = left.type, right.type
     # Arrow's quotient has as many after the point as its dividend, the divisor's before the point, and one.
@@ -81,7 +81,7 @@ def remainder(result: pa.DataType, left: Values, right: Values) -> Values:
 
 
 def positive_remainder(result: pa.DataType, left: Values, right: Values) -> Values:
-    """Return what is left of a division of decimals: of r below 0 it is that of r + divisor."""
+    """Return the remainder of a division of decimals; where it is below 0, that of remainder + divisor."""
 
     def positive(one: Decimal, other: Decimal) -> Decimal:
         rest = one % other

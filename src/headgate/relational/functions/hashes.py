@@ -1,4 +1,4 @@
-"""Digests and checksums of bytes; text counts as its UTF-8 form."""
+"""Rules of digests and checksums of bytes; text counts as its UTF-8 form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways to write kernels: per value where Arrow has none, over numpy arrays, over arrays of one length."""
+"""Wrappers of kernels: calls per value where Arrow has no kernel, over numpy arrays, or on full arrays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MANY_ALIKE = 0.6
 
 
 def with_arrays(kernel: Kernel) -> Kernel:
-    """Return a kernel that sees arrays of one length only: what is the same for all rows is repeated."""
+    """Return a kernel that calls `kernel` with arrays of one length: scalars, for all rows, are repeated."""
 
     def wide(result: pa.DataType, *values: Values) -> Values:
         rows = next((len(value) for value in values if isinstance(value, pa.Array)), None)
@@ -33,7 +33,7 @@ def with_arrays(kernel: Kernel) -> Kernel:
 
 
 def repeated(values: Values, rows: int) -> pa.Array:
-    """Return values as an array: one value for all rows becomes `rows` of it."""
+    """Return values as an array: a scalar, which stands for all rows, becomes an array of `rows` values."""
     if isinstance(values, pa.Scalar):
         # Arrow repeats no array or map zero times.
         return pa.repeat(values, rows) if rows else pa.array([], values.type)
@@ -41,17 +41,17 @@ def repeated(values: Values, rows: int) -> pa.Array:
 
 
 def first_rows(values: Values) -> pa.Array:
-    """Return values as an array: one value for all rows becomes an array of this one."""
+    """Return values as an array: a scalar, which stands for all rows, becomes an array of one value."""
     return repeated(values, 1)
 
 
 def any_true(truth: Values) -> bool:
-    """Return whether a truth value is true; null is not."""
+    """Return whether any of some truth values is true; null is not."""
     return bool(pc.any(first_rows(truth)).as_py())
 
 
 def refuse(bad: Values, condition: str, why: str) -> None:
-    """Raise `RowsFailed` if a truth value is true."""
+    """Raise `RowsFailed` with `condition` and `why` if any of the truth values `bad` is true."""
     if any_true(bad):
         raise RowsFailed(condition, why)
 
@@ -145,7 +145,7 @@ def doubles(values: pa.Array) -> Floats:
 
 
 def missing(*values: pa.Array) -> Truth:
-    """Return for each row whether one of the values is null."""
+    """Return for each row whether any of `values` is null there, as a numpy array."""
     found = np.zeros(len(values[0]), np.bool_)
     for each in values:
         if each.null_count:
@@ -154,7 +154,7 @@ def missing(*values: pa.Array) -> Truth:
 
 
 def java_longs(values: Floats) -> Wholes:
-    """Return doubles as Java turns them into longs: NaN is 0, and what is too large the largest."""
+    """Return doubles as Java casts them to longs: NaN is 0; what is out of range is the nearest long."""
     inside = np.abs(values) < 2.0**63
     extreme = np.where(values > 0, np.iinfo(np.int64).max, np.where(values < 0, np.iinfo(np.int64).min, 0))
     return np.where(inside, np.where(inside, values, 0).astype(np.int64), extreme)

@@ -1,6 +1,4 @@
-"""Truth values: `and`, `or`, `not`, with null for unknown; the second operand counts only where the first
-does not decide.
-"""
+"""Rules of truth values: `and`, `or`, `not`, where null is unknown; the first operand may decide alone."""
 
 from __future__ import annotations
 

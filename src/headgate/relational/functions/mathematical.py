@@ -1,4 +1,4 @@
-"""Functions of doubles: roots, powers, logarithms, trigonometry; as Java's StrictMath gives them.
+"""Rules of functions of doubles: roots, powers, logarithms, trigonometry; as Java's StrictMath gives them.
 
 Libraries differ in the last digit of some of these functions; the comparison with Spark names them.
 """

@@ -1,4 +1,4 @@
-"""Numbers as texts and texts as numbers, as casts have them: in Java's forms, without blanks around them."""
+"""Casts of numbers to texts and of texts to numbers, in Java's forms, without blanks around them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def float_text(value: float) -> str:
 
 
 def float32_text(value: float) -> str:
-    """Return a double that holds a float as Java writes the float."""
+    """Return a float, given as a double of the same value, as Java, and so Spark, writes it."""
     return _java_text(value, str(np.float32(value)))
 
 
@@ -68,7 +68,7 @@ def _java_text(value: float, shortest: str) -> str:
 
 
 def number_texts(values: Values) -> Values:
-    """Return numbers as texts."""
+    """Return numbers as texts, as Spark's casts write them."""
     if pa.types.is_floating(values.type):
         return _float_texts(values)
     found = pc.cast(values, _TEXT)
@@ -98,7 +98,7 @@ def _float_texts(values: Values) -> Values:
 
 
 def doubles_of(texts: Values, to: pa.DataType) -> Values:
-    """Return texts of numbers as doubles or floats; also `inf`, `nan`, and a `d` or `f` at the end."""
+    """Return texts of numbers as doubles or floats (`to`), also `inf`, `nan`, and a `d` or `f` at the end."""
     plain = pc.replace_substring_regex(texts, pattern=r"^\+", replacement="")
     return pc.cast(pc.replace_substring_regex(plain, pattern=r"([0-9.])[dDfF]$", replacement=r"\1"), to)
 

@@ -1,4 +1,4 @@
-"""Numbers as text in other bases, and whole numbers' special functions."""
+"""Rules of numbers as text in other bases, and of `factorial`."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def _unhex(text: str) -> bytes | None:
 
 
 def convert_base(text: str, base: int, to: int) -> str | None:
-    """Return a whole number, written in one base, as text in another one; what is no digit ends the number.
+    """Return a whole number, a text in base `base`, as a text in base `to`; it ends before what is no digit.
 
-    It has 64 bits without a sign; a negative `to` takes them with one. None: there is no such base.
+    The number has 64 bits, which a negative `to` takes as signed. None: there is no such base.
 
     Raises:
         RowsFailed: the number needs more bits.

@@ -1,4 +1,4 @@
-"""Rounding to a number of digits, up, and down, with Spark's types of the results."""
+"""Rules of rounding to a number of digits, up, and down, with Spark's types of the results."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _round(mode: str, result: pa.DataType, value: Values, digits: pa.Scalar | No
 
 
 def result_scale(kind: pa.DataType) -> int:
-    """Return how many digits a number of this type has after its point."""
+    """Return how many digits after the point a number of type `kind` has; 0 for integers."""
     return int(kind.scale) if pa.types.is_decimal(kind) else 0
 
 

@@ -29,7 +29,7 @@ Words = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class _Bytes:
-    """Bytes of all rows in one array, where each row's begin, and how many it has."""
+    """Bytes of all rows in one array; for each row where its bytes begin, and how many they are."""
 
     data: npt.NDArray[np.uint8]
     starts: npt.NDArray[np.int64]
@@ -46,7 +46,7 @@ class _Bytes:
 
 @dataclass(frozen=True)
 class _Hash:
-    """A way to hash with a seed for each row."""
+    """A hash function with values of type `width`, for ints, longs and bytes, with a seed for each row."""
 
     width: type[np.uint32] | type[np.uint64]
     of_ints: Callable[[Words, Words], Words]

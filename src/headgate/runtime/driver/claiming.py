@@ -18,8 +18,8 @@ from headgate.restore.point import RestorePoint
 
 
 def refuse_in_use(config: Config, point: RestorePoint | None, job: JobId, disks: Disks = open_disk) -> None:
-    """Raise UsageError if snapshot `point` is a checkpoint of another job than `job` which is seen to run,
-    unless `execution.allow-second` is set and the claim mode is NO_CLAIM. A savepoint is never refused.
+    """Raise UsageError if snapshot `point` is a checkpoint of a job other than `job` which is seen to run.
+    Allowed are savepoints always, and checkpoints with `execution.allow-second` and claim mode NO_CLAIM.
     """
     if point is None or point.storage is None or point.checkpoint.kind == SAVEPOINT:
         return
@@ -34,9 +34,9 @@ def keeps(config: Config, point: RestorePoint, job: JobId) -> bool:
 
 
 def continued_job(config: Config, disk: Disk | None, point: RestorePoint | None) -> JobId | None:
-    """Return the id of the job that this driver continues, because it claims `point`, that job's newest
-    checkpoint. None: it runs as a job of its own. Raises UsageError if it claims while checkpoints are off
-    (`disk` None).
+    """Return the id of the job that this driver continues, None if it runs as a job of its own.
+    It continues the job whose newest checkpoint `point` is, if it claims `point`. Raises UsageError if it
+    claims while checkpoints are off (`disk` None).
     """
     if point is None or not _claims(config):
         return None
@@ -51,8 +51,8 @@ def continued_job(config: Config, disk: Disk | None, point: RestorePoint | None)
 def check_claim(
     config: Config, disk: Disk | None, point: RestorePoint, disks: Disks = open_disk
 ) -> JobId | None:
-    """Raise UsageError if snapshot `point` has to be claimed and cannot be; changes nothing. Return the id of
-    the job that this driver would continue, or None if it would be a job of its own.
+    """Raise UsageError if snapshot `point` has to be claimed and cannot be; change nothing.
+    Return the id of the job that this driver would continue, None if it would be a job of its own.
     """
     job = continued_job(config, disk, point)
     if job is None and _claims(config) and point.checkpoint.kind != SAVEPOINT:
@@ -63,7 +63,7 @@ def check_claim(
 def taken_over(
     config: Config, service: CheckpointService | None, point: RestorePoint | None, disks: Disks = open_disk
 ) -> RestorePoint | None:
-    """Claim `point` in mode CLAIM, which may fence its job; return it, `claimed` unless this job's newest."""
+    """Claim `point` in mode CLAIM, fencing its job; return it, marked `claimed` unless this job's newest."""
     if point is None or service is None or not _claims(config):
         return point
     if continues_as(service.disk, point.storage or "", point.checkpoint) == service.job:

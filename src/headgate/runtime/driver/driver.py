@@ -420,9 +420,9 @@ def job_master(
     point: RestorePoint | None,
     marker: str | None,
 ) -> JobMaster:
-    """Create the job master of one execution. `service` is its log of checkpoints, `permit` the right to
-    write it, `point` the snapshot it restores, `marker` the token of a file in the storage that workers must
-    see there before they run.
+    """Create the job master of one execution; it does nothing before `submit()`.
+    `service` is its log of checkpoints (None: off), `permit` the right to write it, `point` the snapshot to
+    restore, `marker` the token of a file in the storage that workers must see before they run.
     """
     program = Program(job, plan, settings.worker, spec.record_types)
     replan = replanner(job, spec, plan, settings.worker, ports.code)
@@ -430,7 +430,7 @@ def job_master(
 
 
 def adopt_key_groups(job: JobSpec, point: RestorePoint | None) -> PhysicalPlan:
-    """Return the plan with `point`'s key group count, unless the job sets one; UsageError: state misfits."""
+    """Return the job's plan with `point`'s key group count, unless the job sets one; UsageError: misfit."""
     if point is None:
         return job.plan
     plan = with_stored_groups(job.plan, job.config, point.checkpoint)

@@ -22,7 +22,7 @@ STATUS_WAIT_S: Final = 10.0
 
 
 class JobControl:
-    """Controls a running job, from any thread, as the interface in `api.jobs.executor_contract` describes."""
+    """Controls a running job, from any thread; implements the interface in `api.jobs.executor_contract`."""
 
     def __init__(
         self, master: JobMaster, post: Callable[[Callable[[], None]], None], started_ms: int
@@ -58,26 +58,26 @@ class JobControl:
         self._ask(self._master.take_checkpoint, then)
 
     def savepoint(self, target: str | None, format: str, then: Then) -> None:  # noqa: A002 - users know it
-        """Request a savepoint in folder `target` (None: as configured), in `format` "canonical" or "native";
-        `then` gets its URI once it is complete, or the error.
+        """Request a savepoint below folder `target` (None: as configured); `then` gets its URI, or the error.
+        `format` is "canonical" or "native". `then` is called once the savepoint is complete.
         """
         request = SavepointRequest(target, format)
         self._ask(lambda reply_to: request_savepoint(self._master, request, reply_to), then)
 
     def stop(self, target: str | None, format: str, drain: bool, then: Then) -> None:  # noqa: A002
-        """Stop the job with a savepoint, as in :meth:`savepoint`; with `drain` event time ends before, so
-        that all event-time timers fire. `then` gets the URI, or the error.
+        """Stop the job with a savepoint, as in :meth:`savepoint`; `then` gets the URI, or the error.
+        With `drain` event time ends before the savepoint, so that all event-time timers fire.
         """
         request = SavepointRequest(target, format, stop=True, drain=drain)
         self._ask(lambda reply_to: request_savepoint(self._master, request, reply_to), then)
 
     def cancel(self, handed_over: bool = False) -> None:
-        """Request to end the job now; `handed_over`: with high availability another driver may go on."""
+        """Request to end the job now, without a wait; `handed_over`: another driver may go on (with HA)."""
         self._post(lambda: self._master.cancel(handed_over))
 
     def rescale(self, parallelism: int, then: Then, from_last: bool = False) -> None:
-        """Request another parallelism; `then` gets it once all subtasks run, or the error. With `from_last`
-        the last completed checkpoint is used where no new one can be taken.
+        """Request another parallelism; `then` gets it once all subtasks run, or the error.
+        With `from_last` the last completed checkpoint is used where no new one can be taken.
         """
         self._ask(lambda reply_to: self._master.rescale(parallelism, from_last, reply_to), then)
 
@@ -125,7 +125,7 @@ class _Requester:
 
 
 def request_savepoint(master: JobMaster, request: SavepointRequest, then: Then) -> None:
-    """Take a savepoint, or stop the job with one; `then` gets its URI. To be called in the job master's loop.
+    """Take a savepoint, or stop the job with one; `then` gets its URI. Call it in the job master's loop.
     While not all subtasks run, `then` gets an OperatingError: the requester may rather wait, or cancel.
     """
     if master.state is JobState.RUNNING:

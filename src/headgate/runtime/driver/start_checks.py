@@ -43,9 +43,9 @@ def with_stored_groups(plan: PhysicalPlan, config: Config, checkpoint: Checkpoin
 
 
 def checks(config: Config, job: JobId, plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> Iterator[Check]:
-    """Yield, in order, the checks of whether a job can start from `checkpoint`; none of them changes
-    anything. `plan` has the snapshot's number of key groups; `job` is the id to run under, the snapshot's if
-    the start continues its job.
+    """Yield, in order, the checks of whether a job can start from `checkpoint`; none changes anything.
+    `plan` has the snapshot's number of key groups; `job` is the id to run under, the snapshot's if the start
+    continues its job. Each check raises UsageError.
     """
     ignore = config.get(o.IGNORE_UNCLAIMED_STATE)
     yield lambda: check_compatible(plan, checkpoint, ignore_unclaimed=ignore)

@@ -22,7 +22,7 @@ _PASSED_ON: Final = (
 
 
 class JobStatistics(JobListener):
-    """A job listener that counts records and checkpoints, shows printed lines, and passes all reports on."""
+    """A job listener that counts records and checkpoints, and passes all reports on to `listener`."""
 
     def __init__(
         self, plan: PhysicalPlan, listener: JobListener, told: Callable[[str, int, bytes], None] | None = None
@@ -45,8 +45,8 @@ class JobStatistics(JobListener):
         }
 
     def records_out(self, base: Totals) -> dict[str, int]:
-        """Return how many records each chain emitted (as a sink: wrote), by uid of its last operator; `base`
-        is as in :meth:`records_in`.
+        """Return how many records each chain emitted (as a sink: wrote), by uid of its last operator.
+        `base`: (in, out) by chain, up to the restored snapshot.
         """
         totals = add_totals(self._plan, base, self.counters.values())
         return {
@@ -66,13 +66,13 @@ class JobStatistics(JobListener):
     # -- JobListener -----------------------------------------------------------------------------
 
     def deploying(self, attempt: int, checkpoint: int | None) -> None:
-        """Keep the ended attempt's skipped records and reset its counters; then pass the report on."""
+        """Add the ended attempt's skipped records to the total, reset counters, and pass the report on."""
         self._skipped_before = self.skipped()
         self.counters.clear()
         self._next.deploying(attempt, checkpoint)
 
     def progress(self, counters: Sequence[Counters]) -> None:
-        """Store the latest counters; pass on those of all subtasks, also of workers that have exited."""
+        """Store the latest counters, and pass on those of all subtasks, also of workers that have exited."""
         self.counters.update({(entry.vertex, entry.subtask): entry for entry in counters})
         # Counters of workers that have exited belong to the totals, too.
         self._next.progress(list(self.counters.values()))
@@ -90,7 +90,7 @@ class JobStatistics(JobListener):
         self._next.rescaled(plan)
 
     def told(self, uid: str, subtask: int, data: bytes) -> None:
-        """Hand a sink writer's message to the job's callback, then pass the report on."""
+        """Call the job's callback with a sink writer's message, then pass the report on."""
         if self._told is not None:
             self._told(uid, subtask, data)
         self._next.told(uid, subtask, data)

@@ -39,7 +39,7 @@ _FRAME: Final = re.compile(r'  File "(?P<file>[^"]*)", line \d+ in .*')
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """The contents of a worker's black box, as the driver has read them."""
+    """A worker's black box as read: the subtask `at_work`, last lines on standard error, why it ended."""
 
     at_work: str = ""  # the subtask that ran last
     errors: str = ""  # the last lines on standard error
@@ -58,7 +58,7 @@ class BlackBox:
         self._process, self._noted, self._errors = OwnProcess(), b"", b""
 
     def at_work(self, whose: bytes) -> None:
-        """Record, for the report of a crash, which subtask runs now; `whose` is its text in UTF-8."""
+        """Record which subtask runs now, for the report of a crash; `whose` is its text in UTF-8."""
         if whose is not self._noted:
             self._noted = whose
             self._put(0, _AT_WORK, whose[: _AT_WORK - 1])
@@ -78,13 +78,13 @@ class BlackBox:
         return self._map[_AT_WORK + _ERRORS] != 0
 
     def remove(self) -> None:
-        """Delete the file, read or not; from any thread, also before :meth:`close`; not in a forked child."""
+        """Delete the file, read or not; from any thread, also before `close()`; no-op in a forked child."""
         if self._process.is_here:
             with suppress(OSError):
                 unlink(self.path)
 
     def close(self) -> None:
-        """Close and delete the file, however the `with` block of :func:`black_box` ends."""
+        """Delete and close the file; called whenever the `with` block of :func:`black_box` ends."""
         if self._process.is_here:
             self.remove()
             with suppress(OSError):
@@ -105,8 +105,8 @@ class BlackBox:
 
 @contextmanager
 def black_box() -> Iterator[BlackBox | None]:
-    """Open a black box that records standard error, `os._exit` (both are replaced in the `with` block) and
-    fatal signals; first delete abandoned ones. Yields None, and replaces nothing, if no file can be created.
+    """Open a black box for this process in the `with` block; it is None if no file can be created.
+    It records standard error, `os._exit` (both replaced meanwhile), fatal signals; old boxes are deleted.
     """
     folder = Path(tempfile.gettempdir())
     remove_abandoned(folder)
@@ -171,7 +171,7 @@ class _Copied:
 
 
 def has_words(path: str) -> bool:
-    """Return whether a process's black box at `path` says why it exits; False also if it cannot be read."""
+    """Return whether the black box at `path` says why its process exits; False also if it cannot be read."""
     with suppress(OSError), Path(path).open("rb") as file:
         file.seek(_AT_WORK + _ERRORS)
         return file.read(1) not in (b"", b"\0")
@@ -217,7 +217,7 @@ def _fatal(text: str) -> str:
 
 
 def _innermost_users(frames: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the texts of the innermost adjacent frames in user files, of (file, text), innermost first."""
+    """Return the texts of the innermost adjacent `frames` (file, text; innermost first) in user files."""
     users: list[str] = []
     for file, frame in frames:
         ours = file.startswith("<") or not is_users_file(file)
@@ -229,7 +229,7 @@ def _innermost_users(frames: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def remove_abandoned(folder: Path, older_than_s: float = _ABANDONED_S) -> None:
-    """Delete dead processes' black boxes in `folder` older than `older_than_s`, read by a driver or not."""
+    """Delete black boxes in `folder` whose process is dead and that are older than `older_than_s`."""
     for path in folder.glob(f"{PREFIX}*"):
         match = _NAME.fullmatch(path.name)
         with suppress(OSError):

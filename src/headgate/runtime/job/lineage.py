@@ -8,7 +8,7 @@ from headgate.state.snapshots import CheckpointMetadata, SnapshotFork
 
 
 def lineage_of(job: JobId, restored: CheckpointMetadata | None) -> Lineage:
-    """Return the lineage of a job that restores `restored` (None: nothing): whose output it continues.
+    """Return the lineage (whose output it continues) of a job that restores `restored` (None: nothing).
 
     Example:
         >>> lineage_of(JobId("first"), None)
@@ -23,5 +23,5 @@ def lineage_of(job: JobId, restored: CheckpointMetadata | None) -> Lineage:
 
 
 def stored_forks(lineage: Lineage) -> list[SnapshotFork]:
-    """Return a lineage's forks (the snapshots from which jobs went on) in the form stored in a snapshot."""
+    """Return a lineage's forks (the snapshots from which jobs went on) as a snapshot stores them."""
     return [SnapshotFork(f.job, f.generation, f.attempt, f.checkpoint) for f in lineage.forks]

@@ -15,7 +15,7 @@ class JobListener:
     """Receives the events of a job, in the job master's thread; this base class ignores all of them."""
 
     def begins(self, live_state: LiveState) -> None:
-        """Report that the job is about to be submitted; threads can read its state through `live_state`."""
+        """Report that the job is about to be submitted; threads can query its state through `live_state`."""
 
     def controllable(self, control: JobControl) -> None:
         """Report that the job is about to be submitted; any thread can control it through `control`."""
@@ -27,13 +27,13 @@ class JobListener:
         """Report that the worker process of a slot has connected."""
 
     def deploying(self, attempt: int, checkpoint: int | None) -> None:
-        """Report that an attempt is about to be deployed, restored from `checkpoint` or empty (None)."""
+        """Report that an attempt is about to be deployed, from `checkpoint` (id) or without state (None)."""
 
     def running(self, attempt: int) -> None:
         """Report that all subtasks of attempt number `attempt` run."""
 
     def progress(self, counters: Sequence[Counters]) -> None:
-        """Report all subtasks' totals since the present attempt began, whenever a worker sent new ones."""
+        """Report all subtasks' totals in the present attempt, whenever a worker has sent new ones."""
 
     def checkpoint_completed(self, checkpoint: int, took_ms: int) -> None:
         """Report that a checkpoint completed and its output is committed, `took_ms` after its begin."""
@@ -42,16 +42,16 @@ class JobListener:
         """Report that a savepoint is complete at `uri`, `took_ms` after its begin, and the job goes on."""
 
     def rescaled(self, plan: PhysicalPlan) -> None:
-        """Report that the next attempt runs the same operators at another parallelism, with `plan`."""
+        """Report that the next attempt runs the same operators at another parallelism, by `plan`."""
 
     def failed(self, attempt: int, error: HeadgateError, restart_in_ms: int | None) -> None:
         """Report that an attempt failed; the next one starts in `restart_in_ms`, or never if that is None."""
 
     def reverted(self, attempt: int, error: HeadgateError) -> None:
-        """Report that a rescale failed: the next attempt runs the old plan, which counts as no restart."""
+        """Report that a rescale failed with `error`; the next attempt runs the old plan and is no restart."""
 
     def repeats(self, failure: RepeatingFailure) -> None:
-        """Report, before :meth:`failed`, that the same failure has repeated without a new checkpoint."""
+        """Report, before :meth:`failed`, that the same failure repeats, with no new checkpoint in between."""
 
     def told(self, uid: str, subtask: int, data: bytes) -> None:
         """Report bytes that a writer of sink `uid` sent to the driver with `SinkWriterContext.tell`."""

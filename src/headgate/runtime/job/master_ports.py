@@ -13,7 +13,7 @@ from headgate.runtime.job.listener import JobListener
 
 @dataclass(frozen=True, slots=True)
 class MasterPorts:
-    """The interfaces by which a job master uses clock, storage, worker processes and its observers."""
+    """A job master's ports to the outside; `require_leadership`, `record_end` are for high availability."""
 
     clock: Clock  # time
     background: Background  # one thread (or the simulator's) for storage and committers

@@ -17,7 +17,7 @@ from headgate.runtime.job.shipped_program import Program, WorkerSettings
 
 @dataclass(frozen=True, slots=True)
 class PlannedJob:
-    """A physical plan (chains and subtasks) with the serialized program that workers get to run it."""
+    """A physical plan (chains and subtasks) and `shipped`, the serialized program by which workers run it."""
 
     plan: PhysicalPlan
     shipped: bytes

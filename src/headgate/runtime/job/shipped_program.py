@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """The settings of a job that its workers need, resolved from the configuration."""
+    """The settings of a job that its workers need; sizes are in bytes, other units end the names."""
 
     step_target_ms: int = 10  # desired duration of a step of the worker's loop
     buffer_timeout_ms: int = 10  # how long output may be buffered before it is sent
@@ -50,7 +50,7 @@ class WorkerSettings:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A job as its driver ships it to the workers."""
+    """A job as its driver ships it to the workers; `record_types`: type of the records by edge, if known."""
 
     job: str  # the job's id
     plan: PhysicalPlan  # what runs

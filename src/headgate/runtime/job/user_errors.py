@@ -26,9 +26,9 @@ from headgate.runtime.job.public_names import say_public_names
 
 
 def user_error(context: OperatorContext, error: BaseException, record: object) -> BaseException:
-    """Return the error to raise instead of `error`, which user code raised while it handled `record`: one
-    that names operator, record and the user's line. An error that ends the process is returned as it is, and
-    so is one of Headgate's that does not report wrong use.
+    """Return the error to raise instead of `error`, which user code raised while it handled `record`.
+    It names operator, record and the user's line. An error that ends the process is returned as it is, and so
+    is one of Headgate's that does not report wrong use.
     """
     if is_about_the_process(error):
         return error
@@ -42,7 +42,7 @@ def user_error(context: OperatorContext, error: BaseException, record: object) -
 
 def placed(context: OperatorContext, error: HeadgateError, record: object = None) -> HeadgateError:
     """Return an error of wrong use with operator, line and record (None: no record) put before its text.
-    Errors not exactly of a type in `_REFUSALS`, or naming an operator already, are returned unchanged.
+    Other types than UsageError, PlanError, ConfigError, NoEntryError, or with an operator, stay unchanged.
     """
     text = str(error)
     if type(error) not in _REFUSALS or "operator '" in text:
@@ -58,7 +58,7 @@ _REFUSALS: Final = (UsageError, PlanError, ConfigError, NoEntryError)
 
 
 class NoRecord(str):
-    """Describes what user code did when it raised without a record; shown in place of the record."""
+    """What user code did (such as "in open()") when it raised without a record; shown instead of a record."""
 
     __slots__ = ()
 
@@ -68,8 +68,8 @@ class NoRecord(str):
 
 @contextmanager
 def blamed(context: OperatorContext, doing: str) -> Iterator[None]:
-    """Run the `with` block, which calls user or connector code: an error that passed a frame of such code is
-    raised by :func:`user_error`, with operator and what it was `doing`. Other errors pass unchanged.
+    """Run the `with` block, which calls user or connector code, and report its errors with the operator.
+    One with a frame of such code becomes :func:`user_error`'s, with what it was `doing`; others pass as is.
     """
     try:
         yield

@@ -1,5 +1,4 @@
 """The job master: controls one job from submission to end, in the driver process.
-
 It does the I/O around the job's state machine (`core/job`), which makes all decisions: actions of workers,
 storage and users become events for it, and its effects are performed here, in order. Components of the job
 master put their events into an outbox, which is emptied after every turn. See `docs/machines/job.md`.
@@ -40,7 +39,9 @@ from headgate.runtime.protocol import messages as m
 
 
 class JobMaster(JobView):
-    """The job master of one job; all methods, and each `reply_to` (once), are called in its driver's loop."""
+    """The job master of one job; all methods, and each `reply_to` (once), are called in its driver's loop.
+    `initial`: snapshot to start from; `marker`: token of a file that workers must see in the storage.
+    """
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class JobMaster(JobView):
         self.happened(v.Submit(self._initial))
 
     def cancel(self, handed_over: bool = False) -> None:
-        """End the job, begin no commit; `handed_over`: with high availability another driver goes on."""
+        """End the job now and begin no further commit; `handed_over`: another driver goes on (with HA)."""
         self.happened(v.Cancel(handed_over))
 
     def fenced(self, error: FencedError) -> None:
@@ -108,18 +109,17 @@ class JobMaster(JobView):
         self._settle()
 
     def rescale(self, parallelism: int, from_last: bool, reply_to: ReplyTo[int]) -> None:
-        """Run all operators at `parallelism`; an operator for which the program sets less keeps that. With
-        `from_last` the last completed checkpoint is used where no new one can be taken. The reply is the
+        """Run all operators at `parallelism`; an operator for which the program sets less keeps that.
+        With `from_last` the last completed checkpoint is used where no new one can be taken. The reply is the
         parallelism once all subtasks run, or the error: then the job runs as before, or has ended.
         """
         self._rescaling.ask(parallelism, from_last, reply_to)
         self._settle()
 
     def query(self, uid: str, state: str, key: Hashable, reply_to: ReplyTo[Any]) -> None:
-        """Read the present value under `key` in keyed state `state` of operator `uid`, between two records.
-        The reply is the value, or a UsageError for an unknown operator or state or a key of another type, a
-        NoEntryError if nothing is stored under the key, an OperatingError if the job does not run, stopped
-        meanwhile or has too many queries pending.
+        """Read the value under `key` in keyed state `state` of operator `uid`, between two records.
+        The reply is the value or: UsageError, unknown operator or state or wrong type of key; NoEntryError,
+        nothing is stored; OperatingError, the job does not run, or too many queries wait.
         """
         self._attempts.ask(self.state, uid, state, key, reply_to)
 
@@ -129,7 +129,7 @@ class JobMaster(JobView):
         self._settle()
 
     def link_lost(self, link: Link, reason: str) -> None:
-        """Process the loss of a connection; if it is a gang member's, its process counts as ended."""
+        """Process the loss of connection `link`; if it is a gang member's, its process counts as ended."""
         self._messages.link_lost(link, reason)
         self._settle()
 
@@ -138,7 +138,7 @@ class JobMaster(JobView):
         self.happened(v.GangExited(gang, error))
 
     def tick(self) -> None:
-        """Do everything that is due by now: restarts, timeouts, checkpoints."""
+        """Do all that is due by now: restarts, timeouts, checkpoints. Called in each turn of the loop."""
         self._settle()
         self._perform_all(self._machine.tick(self.ports.clock.monotonic_ms()))
         self.checkpoints.tick()

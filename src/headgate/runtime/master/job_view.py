@@ -48,17 +48,17 @@ class JobView:
 
     @property
     def last_failure(self) -> str | None:
-        """Text of the error of the latest failed attempt, or failed rescale; None: none failed."""
+        """Text of the error of the latest failed attempt, or failed rescale; None if nothing has failed."""
         return self._reports.last_failure
 
     @property
     def restarts(self) -> int:
-        """How many deployments followed a failure; rescales do not count."""
+        """How many deployments followed a failure; those for a rescale do not count."""
         return self._machine.restarts
 
     @property
     def goes_on(self) -> bool:
-        """Whether the job, ended in this driver, goes on or may go on under another driver's job master."""
+        """Whether the job, though ended in this driver, goes on or may go on in another driver."""
         return self._machine.goes_on
 
     @property
@@ -78,13 +78,13 @@ class JobView:
 
     @property
     def repeating(self) -> RepeatingFailure | None:
-        """The failure with which attempt after attempt ends, for the user; None: there is none."""
+        """The failure with which attempt after attempt ends, as a report for users; None: there is none."""
         same = self._machine.repeating
         return None if same is None else repeating_failure(same, self.settings.same_failure)
 
     @property
     def restored_totals(self) -> Mapping[str, tuple[int, int]]:
-        """By chain: records in and out up to the snapshot that the present or next attempt restores."""
+        """Records (in, out) by chain up to the snapshot that this attempt, or the next, restores."""
         return self._attempts.restored_totals
 
     def counters(self) -> list[m.Counters]:
@@ -92,5 +92,5 @@ class JobView:
         return self._members.counters()
 
     def standstills(self) -> list[m.Standstill]:
-        """Return the calls of user code that had lasted for a second at the workers' last heartbeats."""
+        """Return the calls of user code that had not returned for 1 s at the workers' last heartbeats."""
         return [still for member in self._members.members() for still in member.standstills]

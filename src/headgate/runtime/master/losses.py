@@ -16,7 +16,7 @@ from headgate.runtime.master.attempt.repeated_failures import fingerprint_of
 
 
 class Losses:
-    """Returns the errors that tell people of a job's failures, each made once; for the job master's loop."""
+    """Makes the errors by which failures are reported; explains lost workers. For the job master's loop."""
 
     def __init__(self, members: Members, settings: JobSettings) -> None:
         self._members, self._settings = members, settings
@@ -29,7 +29,7 @@ class Losses:
             remains_left(member)
 
     def error(self, failure: Failure) -> HeadgateError:
-        """Return a failure's error to report; a loss's first call may read and delete black boxes."""
+        """Return the error that reports `failure`; for a lost worker the first call reads its black box."""
         if isinstance(failure.what, HeadgateError):
             return failure.what
         assert isinstance(failure.what, Loss)
@@ -38,11 +38,11 @@ class Losses:
         return self._errors[failure.what]
 
     def fingerprint(self, loss: Loss) -> Fingerprint | None:
-        """Return a key that losses by one cause share; None: unknown. Has the effects of :meth:`error`."""
+        """Return a key that losses by one cause share; None: unknown. Reads black boxes, as :meth:`error`."""
         return fingerprint_of(self.error(Failure(loss)))
 
     def stuck(self, slot: int, still_ms: int) -> str:
-        """Return a text that says which user code kept the loop of `slot`'s worker busy for `still_ms`."""
+        """Return a text on which user code has kept the loop of `slot`'s worker busy for `still_ms`."""
         member, for_s = self._members.get(slot), f"{still_ms / 1000:.0f} s"
         if member is None or not member.standstills:
             return f"the loop of worker {slot} has not turned for {for_s}; a call does not return"

@@ -13,7 +13,7 @@ from headgate.runtime.protocol.undeclared_rows import log_slowness, slowness
 
 
 class Reports:
-    """Passes facts from the job's state machine to the listener (console, endpoint), failures as texts."""
+    """Passes reports of the job's state machine to the listener (console, endpoint), failures as texts."""
 
     def __init__(
         self, listener: JobListener, losses: Losses, history: CheckpointHistory, settings: JobSettings
@@ -50,7 +50,7 @@ class Reports:
                 listener.ended(how.value)
 
     def slow_records(self, name: str, pickled: bool) -> None:
-        """Note once that records of type `name` are encoded slowly; a log warning if they are pickled."""
+        """Report once per type `name` that its records are encoded slowly; by a log warning if `pickled`."""
         if name in self._slow:
             return
         self._slow.add(name)

@@ -30,7 +30,7 @@ class KnowsSlots(Protocol):
     """A gang that can tell beforehand whether there are slots for another number of workers."""
 
     def refusal(self, slots: int) -> str | None:
-        """Return why `slots` workers cannot replace the present ones, or None if they can; may block."""
+        """Return why `slots` workers cannot replace the present ones, None if they can; may block."""
 
 
 class Rescaling:
@@ -50,8 +50,8 @@ class Rescaling:
         self._replan, self._has_storage = replan, checkpoints.has_storage
 
     def ask(self, parallelism: int, from_last: bool, reply_to: ReplyTo[int]) -> None:
-        """Request another parallelism; `reply_to` gets it once all subtasks run, or the error. With
-        `from_last` the last completed checkpoint is used where no new one can be taken.
+        """Request another parallelism; `reply_to` gets it once all subtasks run, or the error.
+        With `from_last` the last completed checkpoint is used where no new one can be taken.
         """
         try:
             check_asked(parallelism, self._replan, self._has_storage)
@@ -119,13 +119,13 @@ class Rescaling:
 
 
 def plan_of(planned: PlannedJob) -> Plan:
-    """Return `planned` for the state machine: its identity, number of slots and number of subtasks."""
+    """Return `planned` as the state machine takes it: the plan's identity, slot count and subtask count."""
     plan = planned.plan
     return Plan(planned, plan.slots, sum(vertex.parallelism for vertex in plan.vertices))
 
 
 def check_asked(parallelism: int, replan: Replan | None, has_storage: bool) -> None:
-    """Raise ConfigError or UsageError for a request to rescale that no state of the job could grant."""
+    """Raise UsageError if `parallelism` is no int or there is no `replan`, ConfigError without a storage."""
     # A program without type checks may pass anything, and any other error raised here ends the job.
     if type(parallelism) is not int:
         raise UsageError(f"parallelism is {parallelism!r}; expected a whole number")
@@ -139,7 +139,7 @@ def check_asked(parallelism: int, replan: Replan | None, has_storage: bool) -> N
 
 
 def make_plan(parallelism: int, replan: Replan, present: PlannedJob) -> PlannedJob | None:
-    """Return the job planned at `parallelism`; None: `present` has the same subtasks; UsageError: no plan."""
+    """Return the job planned at `parallelism`; None: as `present`; UsageError: below 1, or no plan."""
     if parallelism < 1:
         raise UsageError(f"parallelism is {parallelism}; expected at least 1")
     planned = replan(parallelism)
@@ -157,7 +157,7 @@ def count_slots(gang: Gang, slots: int) -> None:
 
 
 def refusal_of(answer: e.Answer, why: HeadgateError | None, state: JobState) -> HeadgateError | None:
-    """Return the error that answers a rescale; None: no refusal. `why`: the failure, `state`: the job's."""
+    """Return the error by which `answer` refuses a rescale, None: it does not. `why`: the failure, if any."""
     match answer.refusal:
         case None:
             return None

@@ -19,7 +19,7 @@ from headgate.runtime.protocol.error_messages import rebuild_error
 
 
 class WorkerMessages:
-    """Dispatches workers' messages; the job master then gives the resulting events to the state machine."""
+    """Dispatches workers' messages to the job master's components and, as events, to the state machine."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class WorkerMessages:
         self._outbox, self._listener = outbox, listener
 
     def message(self, link: Link, message: m.FromWorker) -> None:
-        """Process a worker's message from `link`; who is not a member of the gang can only register."""
+        """Process a worker's message that came over `link`; from non-members take only `Register`."""
         if isinstance(message, m.Register):
             self._outbox.put(v.Registered(message.gang, message.slot, self._members.came(message, link)))
             return
@@ -62,7 +62,7 @@ class WorkerMessages:
                 self._of_a_subtask(slot, message)
 
     def link_lost(self, link: Link, reason: str) -> None:
-        """Process a lost connection: of a member of the gang it becomes an event, any other is ignored."""
+        """Report by an event that a gang member's connection ended (`reason`); ignore any other's end."""
         slot = self._members.slot_of(link)
         member = None if slot is None else self._members.get(slot)
         if slot is not None and member is not None:
@@ -70,7 +70,7 @@ class WorkerMessages:
             self._outbox.put(v.LinkLost(self._members.gang, slot))
 
     def answer_beat(self, slot: int) -> None:
-        """Answer the last heartbeat of `slot`'s worker, which renews its lease, and store its reports."""
+        """Answer the last heartbeat of `slot`'s worker, which renews its lease; store its reports."""
         member = self._members.get(slot)
         if member is None or member.beat is None:
             return

@@ -125,8 +125,8 @@ def checksum(data: Part, crc: int = 0) -> int:
 
 
 def encode_header(frame: Frame, generation: int, attempt: int) -> bytes:
-    """Return the header that precedes the frame's parts, with the payload's checksum. Raises InternalError if
-    a number does not fit the header.
+    """Return the header that precedes the frame's parts, with the payload's checksum.
+    Raises InternalError if a number does not fit the header.
     """
     length, crc = 0, 0
     for part in frame.parts:
@@ -251,8 +251,8 @@ class FrameReader:
         return None if self._header is None else memoryview(self._payload)[self._filled :]
 
     def filled(self, size: int) -> list[tuple[FrameHeader, Frame]]:
-        """Note that `size` bytes were received into :meth:`space`; return the frame they complete, or
-        nothing. Raises ProtocolError if the payload does not match its checksum.
+        """Note that `size` bytes were received into :meth:`space`; return the frame if that completes one.
+        The list is else empty. Raises ProtocolError if the payload does not match its checksum.
         """
         header = self._header
         if header is None or self._filled + size > header.length:

@@ -51,7 +51,7 @@ class Register(msgspec.Struct, frozen=True, tag="register"):
 
 
 class Deploy(_OfAttempt, frozen=True, tag="deploy"):
-    """Job master to worker: build this slot's subtasks by the program, restore their state, run them."""
+    """Job master to worker: build this slot's subtasks by `program`, restore their state, and run them."""
 
     generation: int  # of the job master
     program: bytes  # the pickled program with its plan (cloudpickle)
@@ -91,7 +91,7 @@ class Acknowledge(_OfCheckpoint, frozen=True, tag="acknowledge"):
 
 
 class Decline(_OfCheckpoint, frozen=True, tag="decline"):
-    """Worker to job master: this subtask cannot take part in the checkpoint, for this reason."""
+    """Worker to job master: this subtask cannot take part in the checkpoint; `reason` names the failure."""
 
     vertex: int
     subtask: int
@@ -104,7 +104,7 @@ class CheckpointComplete(_OfCheckpoint, frozen=True, tag="complete"):
 
 
 class CheckpointAborted(_OfCheckpoint, frozen=True, tag="aborted"):
-    """Job master to worker: `checkpoint` was aborted; forget it."""
+    """Job master to worker: `checkpoint` was aborted; drop its snapshots, and take none if it comes later."""
 
 
 class Recovered(_OfSubtask, frozen=True, tag="recovered"):
@@ -123,8 +123,8 @@ class AssignSplits(_OfSubtask, frozen=True, tag="assign-splits"):
 
 class Counters(msgspec.Struct, frozen=True, array_like=True):
     """The metrics of one subtask since the attempt began, as whole numbers in the order of `Deploy`'s series.
-
-    The properties are for the driver, whose series come in the order of `metrics.metric_table`.
+    Each histogram is a list of cells and their counts, as `Histogram.sparse` returns. The properties hold
+    only for the order of `metrics.metric_table`, in which the driver asks for the series.
     """
 
     vertex: int
@@ -144,7 +144,7 @@ class Counters(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def skipped(self) -> int:
-        """Bad records that the source has left out."""
+        """Records that the source has skipped, because they could not be decoded."""
         return self.values[_SKIPPED]
 
     @property
@@ -155,7 +155,7 @@ class Counters(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def busy_ms(self) -> int:
-        """Time in which the subtask has worked."""
+        """Time in which the subtask has worked since the attempt began."""
         return self.values[_BUSY]
 
     @property
@@ -204,7 +204,7 @@ class Printed(_OfAttempt, frozen=True, tag="printed"):
 
 
 class SlowRecords(_OfAttempt, frozen=True, tag="slow-records"):
-    """Worker to job master: records of a type are encoded slowly; users are told once for each type."""
+    """Worker to job master: records of type `name` are encoded slowly; a worker sends it once for a type."""
 
     name: str  # name of the type
     pickled: bool  # whether its records are pickled
@@ -215,14 +215,14 @@ class Stop(_OfAttempt, frozen=True, tag="stop"):
 
 
 class Idle(_OfAttempt, frozen=True, tag="idle"):
-    """Worker to job master: the attempt's subtasks have ended here; their user code may still run."""
+    """Worker to job master: after `Stop`, the attempt's subtasks have ended here; user code may still run."""
 
     stray_threads: list[str]  # user code that still runs: threads and blocking functions
     changed_limits: list[str] = []  # limits of the process that user code has changed, as text
 
 
 class Finish(_OfAttempt, frozen=True, tag="finish"):
-    """Job master to worker: the job has ended; exit."""
+    """Job master to worker: the job has ended; the process is to exit."""
 
 
 class Standstill(msgspec.Struct, frozen=True):
@@ -248,13 +248,13 @@ class Heartbeat(_OfAttempt, frozen=True, tag="heartbeat"):
 
 
 class Totals(_OfAttempt, frozen=True, tag="totals"):
-    """Worker to job master: the last running totals of its subtasks, as they end."""
+    """Worker to job master: the final totals of its subtasks, sent as an attempt ends."""
 
     counters: list[Counters]
 
 
 class HeartbeatSeen(msgspec.Struct, frozen=True, tag="heartbeat-seen"):
-    """Job master to worker: the heartbeat of `sent_ms` came; it renews the worker's lease to run."""
+    """Job master to worker: the heartbeat of `sent_ms` arrived, which renews the worker's lease to run."""
 
     sent_ms: int
     attempt: int = 0  # that of the heartbeat
@@ -274,7 +274,7 @@ class QueryState(_OfAttempt, frozen=True, tag="query-state"):
 
 
 class StateAnswer(_OfAttempt, frozen=True, tag="state-answer"):
-    """Worker to job master: the value of a keyed state, or the error."""
+    """Worker to job master: the answer to `QueryState`: value `data` (None: no value), or error `kind`."""
 
     query: int  # number of the query
     schema: Description = {}  # kind and description of the state's serializers

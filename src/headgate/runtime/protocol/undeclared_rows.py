@@ -116,7 +116,7 @@ class UndeclaredRows:
             self._report(name, pickled)
 
     def decode(self, payload: memoryview, count: int) -> list[Any]:
-        """Return the `count` records of a batch. May unpickle: the caller has authenticated the sender."""
+        """Return the `count` records of a batch; may unpickle, as the caller has authenticated the sender."""
         form, length = _HEAD.unpack_from(payload)
         body = payload[_HEAD.size :]
         if form == _PICKLED:

@@ -34,10 +34,10 @@ class _Pending:
 
 
 class Acceptor:
-    """Accepts connections on a listener, in a thread started at once that also calls the callbacks; none may
-    block.
+    """Accepts connections on `listener` in a thread, started at once, which also calls the callbacks.
 
-    `admit` takes over a welcome peer's blocking socket, before `judge` runs again, or drops it by raising.
+    None may block. `admit` takes over a welcome peer's blocking socket, before `judge` runs again, or drops
+    it by raising.
     """
 
     def __init__(

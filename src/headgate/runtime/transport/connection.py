@@ -49,7 +49,7 @@ class Connection:
                     self.sock.shutdown(how)
 
     def close(self) -> None:
-        """Close the socket's file handle; the caller knows that no other thread uses the socket any more."""
+        """Close the socket; the caller must know that no other thread uses it any more."""
         with self._lock:
             self._closed = True
             self.sock.close()
@@ -129,7 +129,7 @@ class FrameSender:
         self._thread.start()
 
     def send(self, frame: Frame) -> None:
-        """Queue a frame; never blocks. Aborts if too many bytes are queued. Does nothing once it ended."""
+        """Queue a frame; never blocks. Aborts if too many bytes are queued; does nothing after the end."""
         if self._ended:
             return
         if self._queued_bytes_max is not None:
@@ -157,7 +157,7 @@ class FrameSender:
             connection.abort()
 
     def join(self, timeout_s: float | None = None) -> bool:
-        """Wait for the thread's end, return True; False after `timeout_s`, before the start or in itself."""
+        """Wait for the thread's end; False: not within `timeout_s`, not started, or called in the thread."""
         if self._thread is threading.current_thread() or self._thread.ident is None:
             return False
         self._thread.join(timeout_s)

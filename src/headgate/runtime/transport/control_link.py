@@ -37,7 +37,7 @@ M = TypeVar("M", bound=FromWorker | ToWorker)
 
 @dataclass(frozen=True, slots=True)
 class LinkEvents(Generic[M]):
-    """Callbacks of a control link; all run in its receiving thread, so none may block for long."""
+    """Callbacks of a control link, run in its receiving thread, not to block; no `on_lost` if closed here."""
 
     decode: Callable[[Part], M]  # returns the message of received bytes
     on_up: Callable[[], None]  # before the first message
@@ -66,14 +66,14 @@ class SocketLink(Generic[M]):
         self._thread.start()
 
     def send(self, message: FromWorker | ToWorker) -> None:
-        """Queue a message, encoded at once; never blocks. Does nothing once the link has ended. Raises
-        InternalError if the message cannot be encoded or is too large.
+        """Queue a message, encoded at once; never blocks. Does nothing once the link has ended.
+        Raises InternalError if the message cannot be encoded or is too large.
         """
         self._sender.send(control_frame(encode_message(message)))
 
     def close(self) -> None:
-        """Send the queued messages, then close the connection; does not wait for that. A peer that hangs is
-        disconnected after `LINGER_S`. Apart from a callback that runs already, only `on_end` is called then.
+        """Send the queued messages, then close the connection; does not wait for that.
+        A peer that hangs is disconnected after `LINGER_S`. No callback begins then but `on_end`.
         """
         with self._close_lock:
             if self._closing:

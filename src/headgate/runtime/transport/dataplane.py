@@ -28,7 +28,7 @@ from headgate.runtime.transport.sockets import FrameReceiver, listen
 
 PURPOSE: Final = "data"
 HELD_MAX: Final = 1024
-"""Limit of connections that wait for attempts which are not open here yet."""
+"""Limit of connections that wait unread for an attempt that has not been opened here yet."""
 HOLD_TIMEOUT_MS: Final = 30_000
 _JOIN_TIMEOUT_S: Final = 2.0
 
@@ -53,7 +53,7 @@ class _Incoming:
 
 
 class SocketDataPlane:
-    """Implements `data_plane_contract.DataPlane` (frames between workers) over Unix and TCP sockets."""
+    """Carries frames between workers by sockets; a network thread calls `on_wake` for a frame or loss."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class SocketDataPlane:
     # --- called by the loop
 
     def open(self, fence: Fence, peers: Mapping[int, str]) -> None:
-        """Begin the attempt of `fence`: connect to `peers` (slot -> address), without waiting for that."""
+        """Begin the attempt of `fence`; connect to `peers` (slot -> address). InternalError: one is open."""
         with self._changed:
             if self._closed or self._open:
                 state = "closed" if self._closed else "open"
@@ -112,7 +112,7 @@ class SocketDataPlane:
             sender.start()
 
     def send(self, slot: int, frame: Frame) -> None:
-        """Queue a frame for the worker of `slot`; never blocks. Does nothing once sending to it failed."""
+        """Queue a frame for `slot`'s worker, unless sending failed; never blocks. InternalError: no peer."""
         sender = self._outgoing.get(slot)
         if sender is None:
             raise InternalError(f"a frame was sent to slot {slot}, which is no open peer of {self._fence}")
@@ -131,7 +131,7 @@ class SocketDataPlane:
         return lost
 
     def close_attempt(self) -> None:
-        """End the attempt: close its connections, drop its frames, wait some seconds for its threads."""
+        """End the attempt: close its connections, drop its frames, wait up to 4 s for its threads to end."""
         with self._changed:
             self._open = False
             current = (self._fence.generation, self._fence.attempt)
@@ -149,7 +149,7 @@ class SocketDataPlane:
             sender.join(max(0.0, deadline_s - clock.monotonic()))
 
     def close(self) -> None:
-        """Stop listening and close the connections of all attempts."""
+        """End the attempt as :meth:`close_attempt` does, stop listening, and close all other connections."""
         self._acceptor.close()
         with self._changed:
             self._closed = True

@@ -45,7 +45,7 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Verdict(IntEnum):
-    """The listening side's decision about an authenticated Hello."""
+    """The listener's decision about an authenticated Hello; FENCED: the peer was replaced and must stop."""
 
     WELCOME = 0
     REFUSED = 1  # not now or not here, for the reason in the text
@@ -212,7 +212,7 @@ class _Handshake(ABC):
 
 
 class ClientHandshake(_Handshake):
-    """The connecting side. Send :meth:`start`; then give :meth:`receive` at most `needs` bytes at a time.
+    """The connecting side: send :meth:`start`, then give :meth:`receive` at most `needs` bytes until `done`.
 
     Example:
         >>> secret = b"0123456789abcdef"
@@ -256,7 +256,7 @@ class ClientHandshake(_Handshake):
 
 
 class ServerHandshake(_Handshake):
-    """The listening side. Give :meth:`receive` at most `needs` bytes at a time until `peer` is known.
+    """The listening side: give :meth:`receive` at most `needs` bytes at a time until `peer` is known.
 
     Then the caller decides: :meth:`welcome` or :meth:`refuse` returns the last bytes to send.
     """
@@ -282,11 +282,11 @@ class ServerHandshake(_Handshake):
         return b""
 
     def welcome(self, hello: Hello) -> bytes:
-        """Return the last message, which accepts the peer; `hello` is this side's identity."""
+        """Return the last message, which accepts the peer; `hello` is this side's identity. Call once."""
         return self._verdict(Verdict.WELCOME, _hello_encoder.encode(hello))
 
     def refuse(self, refusal: Refusal) -> bytes:
-        """Return the last message, which tells the peer why it is refused."""
+        """Return the last message, which tells the peer why it is refused. Call once."""
         return self._verdict(refusal.verdict, refusal.reason.encode("utf-8", "replace")[:TEXT_SIZE_MAX])
 
     def _verdict(self, verdict: Verdict, text: bytes) -> bytes:
@@ -298,9 +298,9 @@ class ServerHandshake(_Handshake):
 
 
 def greet(sock: socket.socket, secret: bytes, hello: Hello, nonce: bytes, timeout_ms: int) -> Hello:
-    """Run the connecting side of the handshake on a connected socket, and return the peer's Hello. `nonce`
-    are `NONCE_SIZE` bytes that were never used before. The timeout is for the complete handshake, however
-    slowly the peer sends. The socket stays blocking; the caller closes it, also on failure. Raises
+    """Run the connecting side of the handshake on a connected socket, and return the peer's Hello.
+    `nonce` are `NONCE_SIZE` bytes that were never used before. The timeout is for the complete handshake,
+    however slowly the peer sends. The socket stays blocking; the caller closes it, also on failure. Raises
     ProtocolError: the peer is not of this job or refused; FencedError: this side was replaced, as the peer
     says; OSError: the connection broke or the timeout passed (TimeoutError).
     """

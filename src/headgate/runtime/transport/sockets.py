@@ -118,9 +118,9 @@ class Listener:
 
 
 def listen(bind_host: str, advertise_host: str | None = None) -> Listener:
-    """Listen on a Unix socket of this machine and on a free TCP port of `bind_host`. The address has
-    `advertise_host` for other machines; by default `bind_host`, or this machine's name if that is a wildcard.
-    Raises ConfigError if `bind_host` is no address of this machine.
+    """Listen on a Unix socket of this machine and on a free TCP port of `bind_host`; return the listener.
+    Its address has `advertise_host` for other machines; by default `bind_host`, or this machine's name if
+    that is a wildcard. Raises ConfigError if `bind_host` is no address of this machine.
     """
     try:
         info = socket.getaddrinfo(bind_host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -163,8 +163,8 @@ def _listen_unix(listener: Listener) -> Endpoint:
 
 
 def connect(address: str, timeout_ms: int) -> socket.socket:
-    """Return a connected, blocking socket to the first reachable endpoint of `address`, Unix before TCP. The
-    timeout is for each endpoint. Raises ProtocolError: the text is not an address, or has no endpoint for
+    """Return a blocking socket, connected to the first reachable endpoint of `address`, Unix before TCP.
+    The timeout is for each endpoint. Raises ProtocolError: the text is not an address, or has no endpoint for
     this machine; OSError: the error of the last endpoint, if none could be reached.
     """
     endpoints = [e for e in parse_address(address) if e.family == "tcp" or e.host_id == host_id()]
@@ -199,7 +199,7 @@ def _connect_endpoint(endpoint: Endpoint, timeout_s: float) -> socket.socket:
 
 
 def tune(sock: socket.socket) -> None:
-    """Set up a connected socket: blocking, large buffers, no delay, end when the peer's machine is lost."""
+    """Set up a connected socket: blocking, large buffers, no delay, error if the peer's machine is lost."""
     sock.settimeout(None)
     for buffer in (socket.SO_SNDBUF, socket.SO_RCVBUF):
         with contextlib.suppress(OSError):

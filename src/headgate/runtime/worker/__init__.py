@@ -1,4 +1,4 @@
 """A worker: the subtasks of one slot, driven by one loop, in one process.
 
-It obeys the job master's messages and never imports its code.
+It obeys the job master's messages, and never imports the job master's code.
 """

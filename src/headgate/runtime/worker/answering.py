@@ -19,11 +19,11 @@ from headgate.runtime.worker.task.task import Task
 from headgate.state.stored.blob_format import KEY_SERIALIZER
 
 VALUE_BYTES_MAX: Final = 16 << 20
-"""A larger value would delay heartbeats and checkpoint messages on the same connection."""
+"""Largest value that a query gets; more would delay heartbeats and checkpoint messages on the connection."""
 
 
 def answer(task: Task, query: m.QueryState, send: Callable[[m.StateAnswer], None]) -> None:
-    """Read the queried state once `task` is between two steps, and call `send` with its value or error."""
+    """Read the queried state between two steps of `task`; call `send` with the value, or with the error."""
     plain = m.StateAnswer(query.attempt, query.query)
 
     def look_up() -> m.StateAnswer:

@@ -56,7 +56,7 @@ class LocalLane:
     channel: int
 
     def deliver(self, element: Batch | Event) -> None:
-        """Hand a batch or control event to the receiving task, as having come on its channel."""
+        """Deliver a batch or control event to the receiving subtask as the next element of its channel."""
         if isinstance(element, RowBatch):
             element = detached(element)
         self.task.deliver(self.channel, element)
@@ -64,13 +64,13 @@ class LocalLane:
 
 @dataclass(slots=True)
 class Exchange:
-    """All channels of this worker's subtasks, local ones too; finds the one that a received frame is for."""
+    """The channels of all subtasks of one worker, by id; passes each received frame to its channel."""
 
     outgoing: dict[ChannelId, OutputChannel] = field(default_factory=dict)
     incoming: dict[ChannelId, tuple[GateTask, int, ElementCodec]] = field(default_factory=dict)
 
     def arrived(self, slot: int, frame: Frame) -> None:
-        """Give records, events or credit of `slot`'s worker to their channel; ProtocolError: not its own."""
+        """Pass a frame of `slot`'s worker to its channel; ProtocolError: that worker has no such channel."""
         channel = ChannelId(EdgeId(frame.edge), SubtaskIndex(frame.sender), SubtaskIndex(frame.receiver))
         if frame.kind is FrameKind.CREDIT:
             output = self.outgoing.get(channel)
@@ -89,7 +89,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """The live subtasks of one attempt in one worker."""
+    """The live subtasks of one attempt in one worker, in the order of their turns: downstream first."""
 
     # downstream first, so that queues drain before they fill
     tasks: Mapping[SubtaskId, Task]
@@ -98,9 +98,9 @@ class Assembly:
 
 
 class Assembler:
-    """Builds the subtasks of one worker: subtask number `slot` of every vertex that has one.
-
-    `deploy` has the attempt and the restored state, whose files are on `disk` (None: it has no files).
+    """Builds the subtasks of one worker for an attempt: number `slot` of every vertex that has so many.
+    `deploy` has the attempt and the restored state, whose files are on `disk` (None: it has no files). The
+    subtasks share `services` (clock, reports, writing of snapshots) and the worker's `ports`.
     """
 
     def __init__(
@@ -227,7 +227,7 @@ class Assembler:
     def _receivers(
         self, vertex: Vertex, outputs: Outputs
     ) -> tuple[Receiver, dict[tuple[int, str], Receiver]]:
-        """Add the vertex's edges to `outputs`; return the receivers of its main output and side outputs."""
+        """Add the edges to `outputs`; return the receivers of the main and, by (node, tag), side outputs."""
         mains: list[OutputEdge] = []
         sides: dict[tuple[int, str], list[OutputEdge]] = {}
         for edge in self._plan.outputs(vertex.id):
@@ -322,9 +322,9 @@ class Assembler:
 
 
 def edge_ends(plan: PhysicalPlan, edge: Edge) -> EdgeEnds:
-    """Return the identity of exchange `edge` in checkpoints, which a changed plan can still find. A stream
-    that is united with itself reaches its receiver by several exchanges. Each has its own event time, so
-    their in-flight records are stored separately.
+    """Return the identity of `edge` of `plan` in checkpoints: uids, which outlive a change of the plan.
+    A stream that is united with itself reaches its receiver by several exchanges. Each has its own event
+    time, so they are numbered, and their in-flight records are stored separately.
     """
     sender = plan.vertices[edge.source].chain[edge.operator]
     receiver = plan.vertices[edge.target].chain[0]

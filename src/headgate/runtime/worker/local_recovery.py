@@ -21,7 +21,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class LocalRecovery:
-    """The local copies of one slot's checkpoint files; inactive until :meth:`configure` enables it."""
+    """The local copies of one slot's checkpoint files; does nothing until :meth:`configure` enables it."""
 
     def __init__(self, job: JobId, slot: int) -> None:
         self._job, self._slot = job, slot
@@ -59,13 +59,13 @@ class LocalRecovery:
             )  # fmt: skip
 
     def completed(self, checkpoint: int, background: Background) -> None:
-        """Delete in the background, as `checkpoint` completed, local copies that only older ones need."""
+        """Delete, in the background, local copies that only checkpoints before complete `checkpoint` need."""
         copies = self._copies
         if copies is not None:
             background.submit(lambda: copies.completed(checkpoint), _note_failure)
 
     def close(self, background: Background, *, job_over: bool) -> None:
-        """Stop using the copies; if the job is over, delete them in the background, after pending writing."""
+        """Stop using the copies; if `job_over`, delete them in the background, after pending writes."""
         copies, self._copies = self._copies, None
         if copies is not None and job_over:
             background.submit(copies.remove, _note_failure)

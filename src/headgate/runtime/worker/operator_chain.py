@@ -53,7 +53,7 @@ _FUSED = (MapNode, FilterNode, FlatMapNode)
 
 
 class _Border(Generic[R]):
-    """Refuses records that must not leave user code, as `common.ports.UserCode.refuse_leaving` decides."""
+    """Wraps a receiver: `refuse` first raises for records that must not leave isolated user code."""
 
     def __init__(self, receiver: Receiver, refuse: Refuse[R]) -> None:
         self._receiver, self._refuse = receiver, refuse
@@ -67,7 +67,7 @@ class _Border(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The linked operators of one subtask."""
+    """The linked operators of one subtask, head first, and which of them runs each node of the vertex."""
 
     operators: list[Operator]  # head first
     places: Mapping[int, int]  # index of a node in the vertex -> index of the operator that runs it
@@ -83,9 +83,9 @@ def build_chain(
 ) -> Chain:
     """Create the operators of one subtask, linked to each other and to its outputs; not opened yet.
 
-    `main` receives the last operator's output, `sides` side outputs, by (index of the node, tag). `entries`
-    are indexes of nodes that receive restored in-flight records, at which an operator has to begin. `refuse`
-    raises for records that must not leave user code; None: all may.
+    `context_of` makes a node's context. `main` receives the last operator's output, `sides` side outputs, by
+    (index of the node, tag). `entries` are indexes of nodes that receive restored in-flight records: an
+    operator begins at each. `refuse` raises for records that must not leave user code.
     """
     operators: list[Operator] = []
     places: dict[int, int] = {}

@@ -1,9 +1,8 @@
 """Captures the lines that user code prints in a worker, with the operator and subtask that printed them.
 
-Within :func:`printing_to`, `sys.stdout` and `sys.stderr` are replaced by streams that know the printing
-operator. Complete lines of workers' threads (of all threads, if the process has one worker) go to the job's
-driver, which shows them (`display/printed.py`), to the log or to the replaced stream. Other output passes
-unchanged: `logging`'s and Headgate's own on standard error, and that of processes that user code forked.
+Within :func:`printing_to`, `sys.stdout` and `sys.stderr` are replaced. Complete lines of workers' threads (of
+all threads, if the process has one worker) go, with the printing operator, to the job's driver, to the log or
+to the replaced stream. Output of `logging`, of Headgate itself and of forked processes passes unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from headgate.runtime.worker.operators.operator_contract import frames_outward, 
 
 LINE_LENGTH_MAX: Final = 4_000
 LINES_MAX: Final = 1_000
-"""Most lines of a worker that are sent at a time: the last ones, with the number of those left out."""
+"""Most printed lines of a worker that are sent at a time: the last ones, with the number of earlier lines."""
 EVERY_S: Final = 0.1
 
 _LOG: Final = logging.getLogger("headgate.print")
@@ -39,7 +38,7 @@ _handing_on: Final[set[int]] = set()
 
 
 class LogOutlet:
-    """Writes lines of user code to the log; base class of other outlets. Called by any thread."""
+    """Writes lines that user code printed to the log; base of the other outlets. Any thread may call it."""
 
     def line(self, place: str, line: str) -> None:
         """Write one line, printed at `place`: the operator as "uid[subtask]", or "worker" if it was none."""
@@ -50,7 +49,7 @@ class LogOutlet:
 
 
 class StreamOutlet(LogOutlet):
-    """Writes lines with their place to a stream of this process, each in one piece."""
+    """Writes each printed line, as "place: line", to a stream of this process in one piece."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -61,9 +60,8 @@ class StreamOutlet(LogOutlet):
 
 
 class SendingOutlet(LogOutlet):
-    """Sends lines to the driver, several times a second and at most `LINES_MAX` at a time.
-
-    `send` gets lines, each after its place, and how many lines before them were left out.
+    """Sends printed lines to the driver, several times a second and at most `LINES_MAX` at a time.
+    A thread calls `send` with lines, each as "place: line", and with the number of dropped earlier lines.
     """
 
     def __init__(self, send: Callable[[list[str], int], None]) -> None:
@@ -103,7 +101,7 @@ class SendingOutlet(LogOutlet):
 
 
 class WorkersStream(io.TextIOBase):
-    """Replaces a standard stream (`beneath`) of a process with workers, and captures their lines."""
+    """Replaces standard stream `beneath`: passes printed lines to the outlet of the worker that prints."""
 
     def __init__(self, beneath: TextIO, box: BlackBox | None = None) -> None:
         self.beneath, self._box, self._pid = beneath, box, os.getpid()
@@ -116,7 +114,9 @@ class WorkersStream(io.TextIOBase):
         return self.take(text, sys._getframe(1))
 
     def take(self, text: str, caller: FrameType) -> int:
-        """Give complete lines of `text`, printed by `caller`, to the worker's outlet, else to `beneath`."""
+        """Pass complete lines of `text`, printed in frame `caller`, to the worker's outlet; return its size.
+        Other text (of a forked process, or where :meth:`passes`) goes to `beneath` unchanged.
+        """
         context = task_context()
         key = f"{context.job}/{context.subtask}"
         key = key if key in self.outlets else ""
@@ -168,7 +168,7 @@ class WorkersStream(io.TextIOBase):
         return getattr(self.beneath, name)
 
     def end_lines(self, key: str) -> None:
-        """Hand what an ending worker wrote without a final newline to its outlet, the one of `key`."""
+        """Pass what the worker of `key` (its key in `outlets`) printed without a newline to its outlet."""
         for me, (of, rest) in list(self._unfinished.items()):
             if of == key:
                 del self._unfinished[me]
@@ -249,10 +249,10 @@ def _uninstall() -> None:
 def printing_to(
     outlet: LogOutlet | None, job: str, slot: int, *, alone: bool, box: BlackBox | None = None
 ) -> Iterator[None]:
-    """Send lines that user code of worker `slot` of `job` prints in the `with` block to `outlet`, then close
-    it. Without an outlet they go to the standard streams of this process, with their places. If the worker is
-    `alone` in its process, lines of every thread count as its own. `box` records the last lines on standard
-    error, to explain why the process ended.
+    """Capture the lines that user code of one worker prints in the `with` block; pass them to `outlet`.
+    The outlet is closed at the end; without one, lines go to the standard streams, each after its place
+    "uid[subtask]". `job` and `slot` name the worker. If it is `alone` in its process, lines of all threads
+    are its own. `box` records the last lines on standard error, to explain why the process ended.
     """
     key = "" if alone else f"{job}/{slot}"
     with _lock:

@@ -17,20 +17,20 @@ from headgate.runtime.worker.operators.operator_contract import frames_outward, 
 from headgate.runtime.worker.task.task import Task
 
 STILL_MS: Final = 1_000
-"""How long a call has lasted when it is first reported."""
+"""How long a call of user code has lasted when it is first reported."""
 FRAMES_MAX: Final = 20
 LINE_MAX: Final = 300
 
 
 def standstill_of(task: Task, thread: int, still_ms: int) -> m.Standstill:
-    """Describe a call of user code for subtask `task`: in thread id `thread`, lasting `still_ms` so far."""
+    """Return the report of a call of user code for `task`, in thread id `thread` for `still_ms` so far."""
     frames = list(frames_outward(sys._current_frames().get(thread)))
     where = operator_called(frames) or task.head.context
     return m.Standstill(*task.id, where.label, still_ms, _users_stack(frames))
 
 
 def _users_stack(frames: Sequence[FrameType]) -> str:
-    """Return traceback lines of the innermost user frames in a row, or of the innermost frame of all."""
+    """Return a stack as text, innermost call last: the innermost run of user frames, else `frames[0]`."""
     users: list[FrameType] = []
     for frame in frames:
         if is_users_file(frame.f_code.co_filename):

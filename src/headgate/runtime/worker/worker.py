@@ -53,7 +53,7 @@ LEAVING_MS = 2_000
 
 
 class WorkerState(enum.Enum):
-    """The states of a worker; the module's table has the transitions."""
+    """The state of a worker: no attempt (IDLE), RUNNING, FAILED and reported, or FINISHED with the job."""
 
     IDLE = "idle"
     RUNNING = "running"
@@ -62,7 +62,7 @@ class WorkerState(enum.Enum):
 
 
 class Worker:
-    """The worker of one slot of a gang: builds, runs and stops the subtasks of the current attempt."""
+    """Builds, runs and stops the subtasks of one slot; its process calls `handle` and `step` in a loop."""
 
     def __init__(self, job: JobId, slot: int, ports: WorkerPorts) -> None:
         self.job, self.slot, self.ports = job, slot, ports
@@ -176,7 +176,7 @@ class Worker:
         self._report_idle()
 
     def _report_idle(self) -> None:
-        """Send Idle once per Stop, with the user code that runs on; blocking calls first get `LEAVING_MS`."""
+        """Send `Idle` once per `Stop`, with user code still running; blocking calls get `LEAVING_MS`."""
         if self._idle_until is None:
             return
         self._left_behind = [task for task in self._left_behind if task.left_behind]
@@ -193,7 +193,7 @@ class Worker:
         self.ports.link.send(m.Idle(self.attempt, leftover, changed))
 
     def close(self) -> None:
-        """Close all subtasks and, if the job is over, delete local copies; the worker is not used again."""
+        """Close all subtasks and, if the job has ended, delete local copies; the worker is not used again."""
         self._dispose()
         self._local.close(self.ports.background, job_over=self.state is WorkerState.FINISHED)
 
@@ -218,7 +218,7 @@ class Worker:
                 self._left_behind.append(task)
 
     def step(self) -> bool:
-        """Run one turn of the loop: receive frames, then one step per subtask. False: nothing was to do."""
+        """Run one turn of the loop: receive frames, a step per subtask; return whether anything was done."""
         self.progress += 1
         if self.state is not WorkerState.RUNNING:
             self._report_idle()
@@ -287,7 +287,7 @@ class Worker:
         self._dispose()
 
     def _named(self, error: BaseException, subtask: SubtaskId | None) -> BaseException:
-        """Return Headgate's own errors as they are, others as one that names the chain's head, if known."""
+        """Return an error of Headgate's unchanged, else a `UserFunctionError`, with the operator if known."""
         if isinstance(error, errors.HeadgateError):
             return error
         if self._assembly is not None and subtask is not None:
@@ -331,7 +331,7 @@ class Worker:
 
 
 class _PeerLostError(errors.OperatingError):
-    """The connection to another worker is lost."""
+    """The connection to the worker of `slot` is lost, so that the attempt fails."""
 
     def __init__(self, slot: int, reason: str) -> None:
         super().__init__(f"the worker of slot {slot} was lost: {reason}")

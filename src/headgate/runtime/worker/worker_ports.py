@@ -15,7 +15,7 @@ from headgate.runtime.worker.task.chain_runner import SubtaskThread
 
 @dataclass(frozen=True, slots=True)
 class WorkerPorts:
-    """The interfaces through which a worker uses clock, network, storage and threads."""
+    """The interfaces of one worker to clock, network, storage, threads and the modules of user code."""
 
     clock: Clock
     background: Background  # one thread (or the simulator's) for asynchronous parts of snapshots

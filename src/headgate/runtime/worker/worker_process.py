@@ -45,12 +45,15 @@ EXIT_FENCED = 75
 """Exit code of a worker process that must not continue, because it was replaced or lost its job master."""
 
 YOUNG_OBJECTS = 10_000
-"""New containers between two collections in a worker process; see decision 0207."""
+"""Count of new objects after which Python's garbage collector runs in a worker; see decision 0207."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """The settings with which a worker process finds its job master; picklable."""
+    """The settings that the driver starts a worker process with, to find its job master; picklable.
+    Where workers are threads, `dies_with_parent` is False. `probe` names a factory of a fault probe, for
+    tests. With `sends_prints`, lines that user code prints go to the job master, else to the log.
+    """
 
     control_address: str  # of the job master
     secret: bytes  # of the job; authenticates worker and job master to each other
@@ -98,9 +101,7 @@ def run_worker(
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Run the garbage collector less often in the `with` block, unless it is off or runs as rarely already. A
-    batch makes thousands of tuples and frees them at its end; Python's own threshold looks at them before.
-    """
+    """Run the garbage collector less often in the `with` block, unless it is off or runs rarely already."""
     before = gc.get_threshold()
     if 0 < before[0] < YOUNG_OBJECTS:  # 0 means that it is off
         gc.set_threshold(YOUNG_OBJECTS, *before[1:])
@@ -112,7 +113,6 @@ def rare_collections() -> Iterator[None]:
 
 def limit_threads() -> None:
     """Limit the thread pools of Arrow and Polars to one thread each: one slot is one core.
-
     Polars reads its limit when it is loaded; one that is set in the environment already is left as it is.
     """
     import pyarrow as pa
@@ -212,12 +212,12 @@ class _Process:
         self._mailbox.post(lambda: self._worker.handle(message))
 
     def _link_lost(self, reason: str) -> None:
-        """Exit, unless ending anyway, as no news of a replacement would come; called in the link's thread."""
+        """Give up as the link to the job master broke, unless already ending; called in the link's thread."""
         if not self._over.is_set():
             self._give_up(f"the connection to the job master ended ({reason})", unheard=True)
 
     def _beat(self) -> None:
-        """Send heartbeats until the end; exit if that fails, the lease expires or the parent has ended."""
+        """Send heartbeats until the end; give up if that fails, the lease expires or the parent has ended."""
         try:
             self._beat_until_over()
         except Exception as error:
@@ -244,7 +244,7 @@ class _Process:
 
     @contextmanager
     def _threads_watched(self) -> Iterator[None]:
-        """Exit if a thread of Headgate fails in the `with` block after its files were closed by user code."""
+        """Give up if a thread of Headgate fails in the `with` block because user code closed its files."""
         before = threading.excepthook
 
         def ended(what: threading.ExceptHookArgs) -> None:
@@ -262,7 +262,7 @@ class _Process:
             threading.excepthook = before
 
     def _give_up(self, reason: str, unheard: bool = False) -> None:
-        """Call `abandon`, by default to exit; `unheard`: delete the black box, which no driver would read."""
+        """Abandon the worker (by default exit); `unheard`: delete the black box, as no driver reads it."""
         if self._box is not None:
             self._giving_up.acquire()  # never released: a later reason adds nothing
             closed = descriptors_closed()

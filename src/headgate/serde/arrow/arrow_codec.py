@@ -1,8 +1,4 @@
-"""Codecs between plain (msgpack) values of one description and an Arrow array; here for single values.
-
-A codec exists only where nothing is lost: text and integers stay exact, a float keeps its bits, a moment
-keeps its wall clock, fold and zone. Null stands for None (or a TypedDict's missing key), for no other value.
-"""
+"""Codecs between plain values (as msgpack has them) and Arrow arrays, lossless: of scalars and structs."""
 
 from __future__ import annotations
 
@@ -26,7 +22,11 @@ _SECOND: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Codec(Generic[V]):
-    """Converts plain values (msgpack's) to arrays of one Arrow type, and back; callers must check `fits`."""
+    """Converter of plain values (as msgpack has them) to arrays of one Arrow `type` and back, without loss.
+
+    Null stands for None, or a TypedDict's missing key. Callers must ask `fits` if a value is kept exactly
+    (None: each is). `total`: all values of the type fit, so no bytes are needed; `nullable`: None is a value.
+    """
 
     type: pa.DataType
     to_array: Callable[[Sequence[V | None]], pa.Array]  # of plain values; None is null
@@ -95,7 +95,7 @@ def _days(micros: int) -> tuple[int, int, int]:
 
 
 def _moment(wall: Codec[int]) -> Codec[Moment]:
-    """Return the codec of wall-clock times (stored by `wall`) with zones: a name, an offset, both or none."""
+    """Return the codec of datetimes or times: `wall` stores the clock, other fields fold, zone and offset."""
     fold: Codec[bool] = _direct(pa.bool_())
     parts: dict[str, Codec[Any]] = {"wall": wall, "fold": fold, "zone": STRING, "utc_offset": _MICROSECONDS}
     return struct_codec(parts, _moment_row, _moment_plain)
@@ -150,7 +150,7 @@ def struct_codec(
 
 
 def nulls(values: Sequence[V | None]) -> pa.Array | None:
-    """Return Arrow's mask of `values`, true where one is None; return None, for no mask, if none is."""
+    """Return Arrow's mask array for `values`, true where a value is None; return None if no value is None."""
     mask = [value is None for value in values]
     return pa.array(mask) if any(mask) else None
 

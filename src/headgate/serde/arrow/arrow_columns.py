@@ -27,7 +27,7 @@ _CELL_MAX: Final = 2**31 - 1  # bytes that Parquet and Arrow can hold in one cel
 
 
 class ArrowColumn:
-    """The Arrow columns of values of a described type; `fields` has a typed column, one of bytes, or both."""
+    """Converts a described type's values to Arrow columns (`fields`: a typed one, one of bytes, or both)."""
 
     def __init__(self, name: str, stored: Description) -> None:
         self.name, self.stored = name, stored
@@ -54,7 +54,7 @@ class ArrowColumn:
         return [typed, pa.array([None if fit else _cell(value) for value, fit in pairs], pa.binary())]
 
     def values(self, columns: Mapping[str, pa.Array]) -> list[Any]:
-        """Return the plain values (or `Beyond`) in `columns`: name -> array; StorageError if damaged."""
+        """Return the plain values (`Beyond` where marked so) of `columns` by name; StorageError if bad."""
         raw = columns.get(self.name + RAW)
         try:
             codec = self._codec

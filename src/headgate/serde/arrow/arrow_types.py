@@ -80,7 +80,7 @@ def _rows(fields: Mapping[str, Description]) -> Codec[Any] | None:
 def _row_codec(
     fields: Mapping[str, Description], to_row: Callable[[Any], Any], to_plain: Callable[[tuple[Any, ...]], T]
 ) -> Codec[T] | None:
-    """Return the codec of a row of fields; None if none has an Arrow type or a name cannot be a column's."""
+    """Return the codec of a row as a struct; None if no field has an Arrow type, or a name is no column's."""
     if not _has_columns(fields):
         return None
     parts: dict[str, Codec[Plain]] = {name: _part(field) for name, field in fields.items()}
@@ -147,8 +147,8 @@ def _typed_dict_codec(stored: Description) -> Codec[dict[str, V]] | None:
 
 
 def _optional(part: Codec[V], stored: Description) -> Codec[V]:
-    """Return the codec of a TypedDict's optional key: null where it is missing. Where None is a value, values
-    are stored as bytes.
+    """Return the codec of a TypedDict's optional key: it stores null where the key is missing.
+    Where None is itself a value of the key, values are stored as msgpack bytes.
     """
     if part.nullable:
         raw = pa.binary()

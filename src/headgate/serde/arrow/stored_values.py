@@ -48,7 +48,7 @@ def is_open(stored: Description) -> bool:
 
 
 def open_batch(stored: Description, data: bytes | memoryview, count: int) -> list[Any]:
-    """Return the plain values (as msgpack has them) of a stored batch; StorageError if they are not `count`.
+    """Return a stored batch's `count` plain values, as msgpack has them; StorageError if it is damaged.
 
     Example:
         >>> from headgate.serde.resolve import serializer_for

@@ -117,7 +117,7 @@ def _exact_dtype(cls: type[np.generic]) -> np.dtype[np.generic] | None:
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec:
-    """Constraints that an annotation puts on NumPy arrays; None allows whatever can be stored."""
+    """An annotation's limits on NumPy arrays: exact dtype or its kind (a letter), dimensions; None: any."""
 
     dtype: str | None = None  # exact, as NumPy writes it
     kind: str | None = None  # NumPy's letter of dtypes whose width or unit is left open

@@ -60,7 +60,7 @@ def canonical(text: str) -> Schema:
 
 
 def expanded(schema: Schema) -> Schema:
-    """Return a schema with definitions for names; UsageError for recursion, and array items of no bytes."""
+    """Return a schema with definitions in place of names; UsageError for recursion and items of no bytes."""
     return _expand(schema, {}, ())
 
 
@@ -127,7 +127,7 @@ def fits(schema: Definition, value: T) -> bool:
 
 
 def read(data: bytes, writer: Definition, reader: Definition | None = None) -> Any:
-    """Return the one value of bytes written by `writer`, read as `reader` (both hinted); else ValueError."""
+    """Return the value that `writer` wrote, as `reader` (None: the same) reads it; ValueError if it fails."""
     source = io.BytesIO(data)
     try:
         value = _fastavro().schemaless_reader(source, writer, reader)["value"]
@@ -193,7 +193,7 @@ def _reduced_field(field: Definition, namespace: str) -> Definition:
 
 
 def _logical_type(parsed: Definition) -> Definition:
-    """Return a logical type and its parameters; empty for one that fastavro lacks: Avro has those ignored."""
+    """Return a logical type and its parameters; {} for one that fastavro lacks, which Avro says to ignore."""
     if f"{parsed['type']}-{parsed.get('logicalType')}" not in _fastavro().read.LOGICAL_READERS:
         return {}
     return {name: parsed[name] for name in LOGICAL if name in parsed}

@@ -1,4 +1,4 @@
-"""Codecs (:class:`Form`) of list, tuple, set, frozenset and dict, made from those of their elements."""
+"""Codecs (:class:`Form`) of list, tuple, set, frozenset and dict, made from the codecs of their parts."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def tuple_form(elements: list[Form]) -> Form:
 
 
 def row_converter(converts: list[Convert | None]) -> Callable[[Sequence[V]], tuple[V, ...]]:
-    """Return a function that converts a row by position (None: not); ValueError for another length."""
+    """Return a function that converts a row by position (None: as is); ValueError for another length."""
     size = len(converts)
     todo = [(place, convert) for place, convert in enumerate(converts) if convert is not None]
 

@@ -51,7 +51,7 @@ class NotPlainError(UsageError):
 
 
 def to_tagged(value: T) -> Tagged:
-    """Return a plain value (else NotPlainError) as msgspec encodes it; `untag()` makes an equal one of it."""
+    """Return a plain value with extension types for what msgpack lacks; NotPlainError if it is not plain."""
     tagger = _TAGGERS.get(type(value))
     if tagger is None:
         raise NotPlainError(
@@ -63,7 +63,7 @@ def to_tagged(value: T) -> Tagged:
 
 
 def encode_tagged(value: T) -> bytes:
-    """Return the msgpack bytes of a plain value, or of what `to_tagged()` made; UsageError for a cycle."""
+    """Return the msgpack bytes of a plain or a tagged value; UsageError for a cycle or what is not plain."""
     try:
         return _encode(to_tagged(value))
     except RecursionError:
@@ -197,7 +197,7 @@ _UNTAGGERS: Final[dict[int, Callable[[memoryview], Any]]] = {
 
 
 def with_mode(mode: int, value: T) -> bytes:
-    """Return the bytes of a value: one byte for `mode`, by which a reader takes the rest, then msgpack."""
+    """Return one byte with the number `mode`, which tells a decoder what follows, and the msgpack bytes."""
     return bytes((mode,)) + _encode(value)
 
 
@@ -249,7 +249,7 @@ class DynamicSerializer(TypeSerializer[Any]):
         return copy.deepcopy(value)
 
     def encode_checked(self, values: Sequence[Any]) -> bytes:
-        """Encode as :meth:`encode_many` does, which takes nothing that it cannot read back."""
+        """Return the bytes of :meth:`encode_many`, which takes nothing that it cannot decode again."""
         return self.encode_many(values)
 
 

@@ -22,7 +22,7 @@ Make = Callable[[Rows], list[Any]]
 
 
 class FieldRows:
-    """Converts records of one class to rows and back; `make` makes them, running none of the class's code."""
+    """Encoder of one class's records as rows of the fields `names`; `make` makes records of rows again."""
 
     def __init__(self, names: Sequence[str], make: Make) -> None:
         self._read, self._make = _reader(names), make

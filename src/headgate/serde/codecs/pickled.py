@@ -40,7 +40,7 @@ class ClassNames(Protocol):
         """Return a name by which every worker of the job finds the class; None for a class without one."""
 
     def class_of(self, name: str) -> type:
-        """Return the class of a name; a `LookupError` says that no such class came with the program."""
+        """Return the class of a name; raise LookupError if no such class came with the program."""
 
 
 class ShippedClasses:
@@ -169,7 +169,7 @@ def dump_value(value: V, declared: type) -> bytes:
 
 
 def load_value(data: bytes, declared: type) -> Any:
-    """Return the value that `dump_value()` pickled; this runs code of the bytes: verify a checksum first."""
+    """Unpickle a value, which runs code of the bytes: verify a checksum first; ValueError if that fails."""
     try:
         return _Unpickler(io.BytesIO(data), declared).load()
     except BaseException as error:  # as above
@@ -198,7 +198,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def pickled_form(hint: Hint) -> Form:
-    """Return the codec of ``Annotated[hint, hg.pickled]``: values of a class and of its subclasses."""
+    """Return the codec of ``Annotated[hint, hg.pickled]``, with subclasses; UsageError if it is no class."""
     cls: Any = object if hint is Any else get_origin(hint) or hint
     if not isinstance(cls, type) or cls is types.UnionType:
         raise UsageError(

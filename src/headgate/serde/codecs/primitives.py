@@ -1,4 +1,4 @@
-"""Codecs (:class:`Form`) of single values: numbers, text, moments, identifiers and enumerations."""
+"""Codecs (:class:`Form`) of single values: numbers, text, dates and times, UUIDs and enumerations."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ BY_KIND: Final[dict[str, Form]] = {text_in(form.description, "kind"): form for f
 
 
 def enum_form(cls: type[enum.Enum], name: str) -> Form:
-    """Return the codec of an enumeration: members are stored by name (values may change), flags by value."""
+    """Return an enumeration's codec, which stores members by name, flags by value; UsageError if empty."""
     if issubclass(cls, enum.Flag):
         form = describe("flag", name=name, members={str(m.name): m.value for m in cls})
         return Form(name, form, int, exactly(cls, lambda value: value.value), cls, frozenset({cls}))

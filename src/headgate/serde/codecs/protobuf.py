@@ -63,7 +63,7 @@ def message_form(cls: type) -> Form | None:
 
 
 def reader(cls: Any, keep_unknown: bool) -> Callable[[bytes], _Message]:
-    """Return a function that reads messages of `cls`; fields it lacks are dropped unless `keep_unknown`."""
+    """Return a decoder of messages of `cls` (else ValueError); fields it lacks stay if `keep_unknown`."""
 
     def read(plain: bytes) -> _Message:
         try:

@@ -48,7 +48,7 @@ Resolve = Callable[[Hint], Form]
 
 
 def record_form(cls: type, resolve: Resolve) -> Form | None:
-    """Return the codec of a record class, its fields' codecs made by `resolve`; None for other classes."""
+    """Return a record class's codec; `resolve` makes codecs of fields' annotations. None: no record class."""
     if is_typeddict(cls):
         return _typed_dict_form(cls, resolve)
     if dataclasses.is_dataclass(cls):
@@ -196,7 +196,7 @@ def absent() -> _Mark:
 
 
 def dict_builder(names: list[str]) -> Convert:
-    """Return a function that makes a dict of a row of values, leaving out those marked absent."""
+    """Return a function that makes a dict of a row of values, without the values that are `absent()`."""
     return lambda row: {name: value for name, value in zip(names, row, strict=True) if value is not _ABSENT}
 
 
@@ -287,9 +287,9 @@ _DEFAULTS: Final[dict[str, Callable[[Any], Defaults]]] = {
 def model_form(cls: Any, resolve: Callable[[Hint], Form]) -> Form | None:
     """Return the codec (:class:`Form`) of a pydantic model; None for other classes.
 
-    A model is read back without validation: its values were validated when the program made it, a validator
-    with an effect must have that effect once, and one that became stricter must not make a checkpoint
-    unreadable. Fields are still checked against their annotations, as those of every record are.
+    A model is read back without validation: its values were validated when the program made it, and a
+    validator that became stricter must not make a checkpoint unreadable. Fields are checked against their
+    annotations. UsageError for a model with private attributes, extra values or an unresolved annotation.
     """
     if not (isinstance(vars(cls).get("__pydantic_fields__"), dict) and hasattr(cls, "__pydantic_complete__")):
         return None

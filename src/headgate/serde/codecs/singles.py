@@ -35,7 +35,7 @@ class Singles(Generic[T]):
             self._decode = msgpack_decoder(list[form.wire], ext_hook=untag).decode  # type: ignore[name-defined]
 
     def encode(self, values: Sequence[T]) -> list[bytes]:
-        """Return the bytes of each value; values are trusted to be of the serializer's type."""
+        """Return the bytes of each value, in order; UsageError for a value that cannot be encoded."""
         if self._form is not None:
             to_plain = self._form.to_plain
             try:
@@ -47,7 +47,7 @@ class Singles(Generic[T]):
         return [encode((value,)) for value in values]
 
     def decode(self, batches: Sequence[bytes]) -> list[T]:
-        """Return the one value that each of `batches` holds."""
+        """Return the one value of each of `batches`, in order; StorageError if one does not decode."""
         if self._form is not None:
             from_plain, decode = self._form.from_plain, self._decode
             try:

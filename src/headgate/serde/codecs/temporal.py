@@ -16,7 +16,7 @@ _MICROSECOND: Final = dt.timedelta(microseconds=1)
 
 
 def datetime_to_plain(value: dt.datetime) -> Moment:
-    """Return microseconds of the wall clock since 1970; with fold and zone where there are any."""
+    """Return the wall clock in microseconds since 1970; in a tuple with fold and zone if it has any."""
     micros = (value.replace(tzinfo=None) - _EPOCH) // _MICROSECOND
     if value.tzinfo is None and not value.fold:
         return micros
@@ -32,7 +32,7 @@ def datetime_from_plain(plain: Moment) -> dt.datetime:
 
 
 def time_to_plain(value: dt.time) -> Moment:
-    """Return microseconds since midnight; with fold and zone where there are any."""
+    """Return the wall clock in microseconds since midnight; in a tuple with fold and zone if it has any."""
     micros = ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
     if value.tzinfo is None and not value.fold:
         return micros

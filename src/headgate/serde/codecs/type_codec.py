@@ -46,7 +46,7 @@ class Constant(Generic[T]):
 
 
 class Field(NamedTuple):
-    """One field of a record class, to which fields of older stored records are matched."""
+    """A record class's field: its codec, `former` names, and what makes a value where old records lack it."""
 
     name: str
     form: Form
@@ -55,7 +55,7 @@ class Field(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record class's names, fields and builder, for reading records that were stored in an older shape."""
+    """A record class as older records are read: logical and former names, fields, maker from their values."""
 
     names: tuple[str, ...]  # logical name of the class, then its earlier ones
     fields: tuple[Field, ...]  # in the order of the description
@@ -64,7 +64,11 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The codec of one type: its stored description, and the conversions to what msgspec encodes and back."""
+    """Codec of one type: its stored description, and the conversions to what msgspec encodes and back.
+    `to_plain` makes of a value what msgspec encodes as type `wire`, `from_plain` goes back; None: no change.
+    A union chooses by the exact `classes` of values; `guests` are further ones that type checkers accept (int
+    for float). `copy` makes a copy; `inner` are the codecs of elements, of key and value, or alternatives.
+    """
 
     name: str  # the type as a program writes it, for messages
     description: dict[str, Plain]  # kind, version and parameters, as stored with the bytes
@@ -73,7 +77,6 @@ class Form:
     from_plain: Convert | None = None  # the way back
     classes: frozenset[type] = frozenset()  # the exact classes of its values, by which unions choose
     guests: frozenset[type] = frozenset()
-    """Further classes that type checkers accept (int for float, bool for both); values stay what they are."""
     immutable: bool = True  # a value can never be changed in place
     copy: Convert = field(default=keep)  # makes a copy that changes in place do not reach
     inner: tuple[Form, ...] = ()  # forms of the parts: elements, key and value, or alternatives
@@ -96,12 +99,9 @@ Made: TypeAlias = tuple[Callable[..., TypeSerializer[T]], tuple[Hint, ...]]
 
 
 class FormSerializer(TypeSerializer[T]):
-    """The serializer of a type that has a codec (:class:`Form`).
-
-    A batch is one byte of mode and msgpack. In the typed mode msgspec alone does the work. A batch that
-    msgpack cannot hold as it is (an int beyond 64 bits, a lone surrogate, anywhere in it) is written in the
-    tagged mode of the dynamic codec, which is slower and holds everything. `made` is the function and
-    arguments that make such a serializer in another process, if it can be sent.
+    """Serializer of a type by its codec (:class:`Form`): a batch is one byte of mode and msgpack.
+    An int beyond 64 bits or a lone surrogate puts its batch into the slower tagged mode. `made` is the
+    function that makes the serializer in another process, and its arguments; None: it is not sent.
     """
 
     def __init__(self, form: Form, made: Made[T] | None = None) -> None:

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def union_form(members: Sequence[Form]) -> Form:
-    """Return the codec of ``X | Y | None``; bytes may depend on order; UsageError if two share a class."""
+    """Return a union's codec, whose bytes may depend on members' order; UsageError if two have one class."""
     name = " | ".join(member.name for member in members)
     immutable = all(member.immutable for member in members)
     wire, to_plain, from_plain = _layout(members, name)
@@ -64,7 +64,7 @@ def _layout(members: Sequence[Form], name: str) -> tuple[Hint, Convert | None, C
 
 
 def union_reading(members: Sequence[Description], readings: Sequence[Reading]) -> tuple[Hint, Convert | None]:
-    """Return what type msgspec decodes for a stored union, and the converter, by its members' `readings`."""
+    """Return the type that msgspec decodes for a stored union, and its converter, by members' `readings`."""
     kinds = [text_in(member, "kind") for member in members]
     if set(kinds) <= DIRECT:
         wires = tuple(reading.wire for reading in readings)
@@ -137,7 +137,7 @@ def _places(members: Sequence[Form], name: str) -> dict[type, int]:
 
 
 def literal_form(values: Sequence[T], scalars: Sequence[Form]) -> Form:
-    """Return the codec of ``Literal[*values]`` by codecs `scalars` of their types; it writes no others."""
+    """Return the codec of ``Literal[*values]`` by codecs `scalars` of their types; others do not encode."""
     base = scalars[0] if len(scalars) == 1 else union_form(scalars)
     allowed = {(type(value), value) for value in values}
     convert = base.to_plain

@@ -69,9 +69,9 @@ def judge_snapshot(
 
 
 def stored_snapshot(stored: Description, current: TypeSerializer[T]) -> AnySnapshot:
-    """Return the serializer snapshot for a stored description: the one that it holds, or one made of it.
+    """Return the serializer snapshot that a stored description holds; for built-in types, make one of it.
 
-    Its class is looked for first among those of the program's serializer `current`; UsageError if missing.
+    Its class is looked for first among the snapshots of `current`, then imported; UsageError if missing.
     """
     if stored["kind"] == "custom":
         if stored.get("version") != _VERSION:
@@ -107,7 +107,7 @@ def reading(
     old_snapshot: TypeSerializerSnapshot[T],
     current: TypeSerializer[T],
 ) -> TypeSerializer[T]:
-    """Return the serializer that decodes the old bytes for `current` by a verdict; not for "incompatible"."""
+    """Return the serializer to read old bytes for `current` by verdict `judged`, which must be compatible."""
     if judged.is_compatible_as_is:
         return current
     if judged.is_compatible_with_reconfigured_serializer:

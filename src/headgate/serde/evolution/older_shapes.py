@@ -52,7 +52,7 @@ _PARTS: Final[dict[str, tuple[str, ...]]] = {"list": ("of",), "dict": ("key", "v
 
 @stored_description()
 def judge_description(stored: Description, current: TypeSerializer[T]) -> Compatibility:
-    """Return the verdict on reading values, described as `stored`, as those of `current`, also built-in."""
+    """Return the verdict on reading values described by `stored` with `current`; both are built-in."""
     try:
         return evolve(stored, form_of(current)).verdict
     except Refused as refused:
@@ -60,7 +60,7 @@ def judge_description(stored: Description, current: TypeSerializer[T]) -> Compat
 
 
 def reading_serializer(stored: Description, current: TypeSerializer[T]) -> TypeSerializer[T]:
-    """Return a serializer, to decode only, of described values as `current`'s; UsageError if none can."""
+    """Return a decoder of values described by `stored` as `current`'s; UsageError if they do not fit."""
     try:
         reading = evolve(stored, form_of(current))
     except Refused as refused:

@@ -11,7 +11,7 @@ from headgate.serde.verdicts import AfterMigration, Compatibility, combined, pla
 
 
 class Reading(NamedTuple):
-    """A way to read stored values as the declared type, with the verdict on the change."""
+    """A way to read stored values: msgspec decodes type `wire`, `convert` (None: not) makes values of it."""
 
     verdict: Compatibility  # never incompatible
     wire: Hint  # the type that msgspec decodes

@@ -67,7 +67,7 @@ def check_is_serializer(serializer: V, where: str) -> None:
 def part_serializers(
     types: Sequence[Hint | None], given: Sequence[TypeSerializer[T] | None], what: str
 ) -> list[TypeSerializer[T]]:
-    """Return the serializers of a state's parts: the `given` one or that of the type; `what` is the state."""
+    """Return each part's serializer: `given`, or its type's; else UsageError, naming the state `what`."""
     for serializer in given:
         if serializer is not None:
             check_is_serializer(serializer, what)

@@ -46,26 +46,26 @@ class DataOutputView:
         self._pack(_BOOLEAN, value)
 
     def write_int(self, value: int) -> None:
-        """Write a number of 32 bits with sign.
+        """Write an integer in four bytes, with sign.
 
         Raises:
-            UsageError: it has more, or is no number.
+            UsageError: the value does not fit 32 bits, or is no integer.
         """
         self._pack(_INT, value)
 
     def write_long(self, value: int) -> None:
-        """Write a number of 64 bits with sign.
+        """Write an integer in eight bytes, with sign.
 
         Raises:
-            UsageError: it has more, or is no number.
+            UsageError: the value does not fit 64 bits, or is no integer.
         """
         self._pack(_LONG, value)
 
     def write_double(self, value: float) -> None:
-        """Write a float.
+        """Write a float in eight bytes.
 
         Raises:
-            UsageError: it is no number.
+            UsageError: the value is no number.
         """
         self._pack(_DOUBLE, value)
 
@@ -73,7 +73,7 @@ class DataOutputView:
         """Write text: two bytes of length and UTF-8.
 
         Raises:
-            UsageError: it has more than 65,535 bytes, or cannot be encoded.
+            UsageError: the text has more than 65,535 bytes, or cannot be encoded.
         """
         try:
             data = text.encode()
@@ -109,7 +109,7 @@ class DataInputView:
     """Input stream of a serializer's snapshot: gives its parts in the order in which they were written.
 
     Args:
-        data: what was written.
+        data: the bytes that a :class:`DataOutputView` has collected.
 
     Example:
         >>> view = DataInputView(bytes.fromhex("000000030002636d"))
@@ -129,7 +129,7 @@ class DataInputView:
         """Read a boolean: one byte, 0 or 1.
 
         Raises:
-            StorageError: it is another one, or nothing is left.
+            StorageError: the byte is another one, or no byte is left.
         """
         byte = self._take(1)[0]
         if byte > 1:
@@ -137,18 +137,18 @@ class DataInputView:
         return byte == 1
 
     def read_int(self) -> int:
-        """Read a number of 32 bits that :meth:`DataOutputView.write_int` wrote.
+        """Read an integer of four bytes that :meth:`DataOutputView.write_int` wrote.
 
         Raises:
-            StorageError: fewer bits are left.
+            StorageError: fewer bytes are left.
         """
         return int(self._unpack(_INT))
 
     def read_long(self) -> int:
-        """Read a number of 64 bits that :meth:`DataOutputView.write_long` wrote.
+        """Read an integer of eight bytes that :meth:`DataOutputView.write_long` wrote.
 
         Raises:
-            StorageError: fewer bits are left.
+            StorageError: fewer bytes are left.
         """
         return int(self._unpack(_LONG))
 
@@ -206,7 +206,7 @@ class WritesItself(Protocol):
 
 
 def snapshot_to_bytes(snapshot: WritesItself) -> bytes:
-    """Return the stored form of a snapshot: version of the form, class name, layout version and body."""
+    """Return a snapshot's stored form: form version, class name, layout version, body; else UsageError."""
     out = DataOutputView()
     out.write_int(FORM_VERSION)
     write_versioned(out, snapshot)

@@ -1,7 +1,7 @@
 """Reads serializers' snapshots in their stored form, which is in `snapshot_views`.
 
-The class of a snapshot is the one of the new serializer, if that has or had the name, else what the name
-imports.
+A stored snapshot names its class. The new serializer's snapshot class is taken if that is, or was, its name;
+else the class is imported by the name.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def snapshot_from_bytes(data: bytes, known: Collection[SnapshotClass] = ()) -> A
 
 
 def read_versioned(view: DataInputView, known: Collection[SnapshotClass] = ()) -> AnySnapshot:
-    """Return the snapshot that :func:`write_versioned` wrote; its class is first looked for in `known`."""
+    """Return the snapshot that `write_versioned` wrote; `known` and errors as in `snapshot_from_bytes`."""
     name, version, body = view.read_utf(), view.read_int(), DataInputView(view.read_bytes())
     snapshot = _made(_class_of(name, known), name)
     if isinstance(snapshot, NestsSnapshots):

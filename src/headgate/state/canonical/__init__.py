@@ -1,4 +1,4 @@
 """The canonical format: keyed state as typed Parquet tables that other tools can open.
 
-Canonical savepoints are in it; nothing here decides which snapshots are.
+Canonical savepoints are stored in it. Which snapshots are canonical is decided elsewhere.
 """

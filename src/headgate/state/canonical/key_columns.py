@@ -53,7 +53,7 @@ def _shape_of_form(form: Form) -> Shape:
 
 
 def key_description(key: Hashable) -> Description | None:
-    """Return the description of the typed column for keys like this one; None when there is no type for it.
+    """Return the description of the typed column for keys of this one's type; None: no column can hold them.
 
     Example:
         >>> key_description(("a", 1))["kind"], key_description(()) is None
@@ -64,8 +64,8 @@ def key_description(key: Hashable) -> Description | None:
 
 
 class KeyColumns:
-    """Converts keys to Arrow columns and back: those of the type `stored` to `key` (None: no such column),
-    others to `key_raw`, as bytes.
+    """Converts the keys of a canonical table to Arrow columns and back.
+    Keys of the type `stored` are in column `key` (None: no such column), others as bytes in `key_raw`.
     """
 
     def __init__(self, stored: Description | None) -> None:
@@ -82,7 +82,7 @@ class KeyColumns:
         return [raw] if typed is None else [typed, raw]
 
     def keys(self, columns: Mapping[str, pa.Array]) -> list[Hashable]:
-        """Return the keys of a table's rows out of its columns, given by name."""
+        """Return the keys of rows out of a table's columns, by name; StorageError: a row has none or two."""
         raw = columns[KEY + RAW]
         typed = None if self._typed is None else columns[KEY]
         present = [False] * len(raw) if typed is None else typed.is_valid().to_pylist()

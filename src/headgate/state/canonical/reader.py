@@ -20,7 +20,7 @@ from headgate.state.canonical.value_columns import TableRows
 
 
 class OpenTable:
-    """The open Parquet file of a table; to read values, get it by `open_table`, which verifies its bytes."""
+    """An open canonical table (Parquet file); to read values, open it by `open_table`, which verifies it."""
 
     def __init__(self, blob: BlobReader) -> None:
         try:
@@ -71,7 +71,7 @@ class OpenTable:
     def record_batches(
         self, groups: Container[int], columns: Sequence[str], row_groups: Iterable[int]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield `columns`, undecoded, of all rows in those of `row_groups` that may hold key `groups`."""
+        """Yield `columns`, undecoded, of all rows in those `row_groups` (numbers) that may hold `groups`."""
         for number in row_groups:
             if self.holds(groups, [number]):
                 yield from self._table(number, columns).to_batches()
@@ -87,7 +87,7 @@ class OpenTable:
         return len(self._borders)
 
     def entries(self, groups: tuple[int, int]) -> Iterator[tuple[list[int], list[Any], list[Any]]]:
-        """Yield (key groups, keys, plain values), in batches, of entries in `groups` (first and last one)."""
+        """Yield batches (key groups, keys, plain values) of entries in key `groups` (first and last)."""
         for number, (low, high) in enumerate(self._borders):
             batch = self._read(number, groups) if low <= groups[1] and high >= groups[0] else None
             if batch is None or not len(batch):

@@ -122,7 +122,7 @@ def section_names(info: TableInfo) -> list[str]:
 
 
 def row_of(schema: Description) -> str:
-    """Return what a row of a state's table is, such as "element", by its kind and serializers."""
+    """Return what a row of a state's table is: "value", "element", "entry", "timer" or "bytes"."""
     kind = text_in(schema, "kind")
     if kind == "timers":
         return TIMER
@@ -132,7 +132,7 @@ def row_of(schema: Description) -> str:
 
 
 def stored_type(schema: Description) -> Description:
-    """Return the description of the complete value that a state has under one key of the stream."""
+    """Return the type description of all that a state holds under one key: of a list state, the list."""
     of = mappings_in(schema, "of")
     if schema["kind"] == StateKind.LIST:
         return describe("list", of=of[0])

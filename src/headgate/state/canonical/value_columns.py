@@ -36,12 +36,12 @@ VALUE: Final = "value"
 
 
 class ValueColumns(ABC, Generic[V]):
-    """Base of the layouts: converts values to the Arrow columns `fields` and back; a row each by default."""
+    """Base of the layouts of values in canonical tables: converts them to Arrow columns `fields` and back."""
 
     fields: Sequence[pa.Field]
 
     def sizes(self, values: Sequence[V]) -> list[int] | None:
-        """Return how many rows each value takes; None: one row each."""
+        """Return how many table rows each value takes; None: one row each."""
         return None
 
     @abstractmethod
@@ -49,12 +49,12 @@ class ValueColumns(ABC, Generic[V]):
         """Return the values as one Arrow array for each of `fields`."""
 
     def starts(self, columns: Columns) -> list[int] | None:
-        """Return the numbers of the rows in which values begin; None: in each row."""
+        """Return the indexes of the rows in which a value begins; None: one begins in each row."""
         return None
 
     @abstractmethod
     def values(self, columns: Columns) -> list[V]:
-        """Return the values of a table's rows out of its columns, given by name."""
+        """Return the values of a table's rows, out of its Arrow columns by name; StorageError: damaged."""
 
 
 def values_of(rows_are: str, schema: Description) -> ValueColumns[Any]:
@@ -140,7 +140,7 @@ class _Spread(ValueColumns[V]):
         return [pa.array(positions, pa.int64()), *arrays]
 
     def starts(self, columns: Columns) -> list[int]:
-        """Return the numbers of the rows in which values begin; StorageError: positions are not in order."""
+        """Return the indexes of the rows in which a value begins; StorageError: positions not in order."""
         positions = columns[POSITION]
         places = positions.fill_null(0).to_numpy()
         starts = np.flatnonzero(places == 0)
@@ -152,7 +152,7 @@ class _Spread(ValueColumns[V]):
         return starts.tolist()
 
     def _parts(self, columns: Columns) -> tuple[list[list[Any]], list[tuple[int, int]]]:
-        """Return the plain parts of all values, by column, and the range of each value's parts."""
+        """Return the plain parts of all values, by column, and the (start, stop) range of each value's."""
         there = columns[POSITION].is_valid()
         parts = [
             column.values({name: a.filter(there) for name, a in columns.items()}) for column in self._columns
@@ -242,7 +242,7 @@ class TableRows:
         )
 
     def count(self, values: Sequence[Any]) -> int:
-        """Return how many rows some values take."""
+        """Return how many table rows these values take together."""
         sizes = self._values.sizes(values)
         return len(values) if sizes is None else sum(sizes)
 
@@ -261,7 +261,7 @@ class TableRows:
         yield slice(start, len(values))
 
     def batch(self, group: int, keys: Sequence[Hashable], values: Sequence[Any]) -> pa.RecordBatch:
-        """Return the entries of one key group as a record batch."""
+        """Return the entries of key group `group` as a record batch of the table's `schema`."""
         of_keys = self._keys.arrays(keys)
         sizes = self._values.sizes(values)
         if sizes is not None:
@@ -277,7 +277,7 @@ class TableRows:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def entries(self, batch: pa.RecordBatch) -> tuple[list[int], list[Any], list[Any]]:
-        """Return the key group, key and value of each entry of a record batch."""
+        """Return the key groups, keys and values of a batch's entries, in lists; StorageError: damaged."""
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         if columns["namespace"].null_count != len(batch):
             raise StorageError("a table of state has rows with a namespace; this Headgate reads none")

@@ -81,7 +81,7 @@ class TablesWriter:
         self._timers.add(section, entries)
 
     def finish(self) -> KeyedStateHandle:
-        """Write the table of all timers, and return the handle of all tables."""
+        """Write the table of all timers, and return the handle of all tables for the metadata."""
         if self._timers is not None:
             self._write_timers(StoredBlob(self._timers.parts()))
         self.abandon()
@@ -166,7 +166,7 @@ class TableWriter:
         self._flush_over(1)
 
     def add_rows(self, batch: pa.RecordBatch) -> None:
-        """Write rows with the table's columns; the caller adds them by key group, a key's in one batch."""
+        """Write table rows; the caller adds key groups in ascending order, all rows of a key in one batch."""
         groups = batch.column(0).to_numpy()
         borders = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(groups)]
         for start, stop in pairwise(borders):
@@ -194,7 +194,7 @@ class TableWriter:
             self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
 
     def finish(self) -> WrittenTable:
-        """Write the waiting rows and the file's end; return the table's facts, its length and checksum."""
+        """Write the waiting rows and the file's end; return description, length and checksum of the table."""
         self._flush()
         info = msgspec.structs.replace(self._info, rows=self._total)
         self._file.add_key_value_metadata({table_layout.METADATA_KEY: info.text()})

@@ -129,7 +129,7 @@ class ChangelogBackend(BackendWrapper[TableBackend]):
         return PendingBase(self._backend.snapshot_sync(checkpoint, base), checkpoint, self._chain.stored)
 
     def restore(self, stored: Iterable[EarlierStates]) -> None:
-        """Fill the empty backend; continue the log if `stored` is one subtask's checkpoint, taken whole."""
+        """Fill the empty backend; go on with the log if `stored` is one subtask's, of the same key groups."""
         earlier = list(stored)
         self._backend.restore(earlier)
         self._waste.add(take_all(self._trackers))
@@ -144,6 +144,6 @@ class ChangelogBackend(BackendWrapper[TableBackend]):
         self._chain.restored(self._restored, Stored(handle, self._restored, base, root=only.root or ""))
 
     def settle(self) -> None:
-        """Do about a millisecond of work left by snapshots or a restore, and free unneeded changes."""
+        """Do about 1 ms of work that snapshots or a restore left; free tracked changes no longer needed."""
         self._backend.settle()
         self._waste.settle(SETTLED_PER_CALL)

@@ -29,7 +29,7 @@ Changes = dict[str, Changed]
 
 
 class Tracker(Protocol):
-    """Remembers which entries of one state, or which timers of one kind, were changed."""
+    """Remembers which entries of one state, or timers of one kind, changed since the last snapshot."""
 
     def take(self) -> Changed:
         """Return the entries changed since the last call; the caller owns the collection."""
@@ -46,7 +46,7 @@ class TrackedTable:
 
     @property
     def entries(self) -> Any:
-        """The entries of the table itself, only to be read."""
+        """The entries of the backend's table, only to be read: a change here would not be tracked."""
         return self._table.entries
 
     def own(self, key: Hashable) -> Any:
@@ -74,7 +74,7 @@ class TrackedTable:
 
 
 class TrackedStore:
-    """Adds change tracking to handles of values that cannot be changed in place; the table is the backend's.
+    """Mixin of live handles whose values are immutable: it tracks changes; `table` is the backend's own.
 
     `changed` has the new value of each key, the default where the entry is removed. An operator's generated
     loop, which writes into the table itself, writes here too, and takes the dict anew for a run of records.

@@ -42,7 +42,7 @@ class EntriesView(StateView):
             yield self.keys[start:stop], self.values[start:stop]
 
     def release(self) -> None:
-        """Release the entries; more than once does no harm."""
+        """Drop the entries from memory; more than once does no harm."""
         self.keys, self.values = [], []
 
 
@@ -67,13 +67,13 @@ class DeltaView(StateView):
                 yield [key for key, _ in mine], [self.removed or value for _, value in mine]
 
     def release(self) -> None:
-        """Release the entries; more than once does no harm."""
+        """Drop the entries from memory; more than once does no harm."""
         self.delta = {}
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedSections:
-    """Makes a segment's sections out of tracked changes; `defaults`: what a removed entry is tracked as."""
+    """Makes a segment's sections of tracked changes; `defaults`: by state, the mark of a removed entry."""
 
     tables: Mapping[str, StateTable]
     defaults: Mapping[str, Any]
@@ -81,7 +81,7 @@ class ChangedSections:
     targets: Mapping[str, Target]
 
     def of(self, changes: Changes) -> list[StateView]:
-        """Return sections of the changed entries as they are now, copied if they can be changed in place."""
+        """Return a segment's sections: per state, changed entries (copied if mutable), and removed keys."""
         sections: list[StateView] = []
         for name, changed in changes.items():
             if name in self.timers:
@@ -130,13 +130,13 @@ class PendingBase:
     keep: EntryFilter | None = None
 
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
-        """Store all state as the backend inside does, and report it to the log as its base."""
+        """Store all state as the backend inside does, and report the handle as the log's new base."""
         handle = self.pending.store(uid, files)
         self.stored(self.checkpoint, Stored(handle, self.checkpoint, self.checkpoint))
         return handle
 
     def store_with(self, new_writer: NewWriter) -> KeyedStateHandle:
-        """Store all state with another writer, then release the snapshot; it does not become a log's base."""
+        """Store all state by a writer of `new_writer`, then release it; it does not become the log's base."""
         return self.pending.store_with(new_writer)
 
     def release(self) -> None:
@@ -168,7 +168,7 @@ class PendingSegment:
         )
 
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
-        """Store the changes, if any, as a segment; all state if `files` may not share what it follows."""
+        """Store changes, if any, as a segment; if `files` may not share what it follows, store all state."""
         try:
             follows = self.follows
             if not all(files.share(handle, follows.root) for handle in follows.handle.handles()):

@@ -28,7 +28,7 @@ from headgate.state.snapshots import Inline, KeyedStateHandle, StateHandle, size
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The stored state of one subtask at one checkpoint: a base, and the segments of changes after it."""
+    """One subtask's stored state up to checkpoint `reaches`: a base, written for `base`, and segments."""
 
     handle: KeyedStateHandle  # the base, and the segments after it
     reaches: int  # the checkpoint up to which changes are in it
@@ -49,7 +49,7 @@ class Stored:
 
     @property
     def log_bytes(self) -> int:
-        """Bytes that the segments after the base take."""
+        """Size in bytes of the segments after the base."""
         return sum(map(size_of, self.handle.log))
 
     def with_segment(self, segment: StateHandle, checkpoint: int) -> Stored:
@@ -75,15 +75,15 @@ class Chain:
         self._refers: dict[int, frozenset[StateHandle]] = {}
 
     def restored(self, checkpoint: int, stored: Stored) -> None:
-        """Record the stored state from which the subtask was restored."""
+        """Record the stored state of the checkpoint from which the subtask was restored."""
         self._stored[checkpoint] = stored
 
     def taken(self, checkpoint: int, follows: Stored | None) -> None:
-        """Record a pending snapshot for `checkpoint`, and what it follows; None: it may store all state."""
+        """Record a pending snapshot for `checkpoint` that extends `follows`; None: it may store all state."""
         self._refers[checkpoint] = _files_of(follows)
 
     def stored(self, checkpoint: int, stored: Stored) -> None:
-        """Record that the snapshot of `checkpoint` is durable; whether that completes is not known yet."""
+        """Record that the snapshot for `checkpoint` is durable as `stored`; it may still not complete."""
         self._refers[checkpoint] = _files_of(stored)
         self._stored[checkpoint] = stored
 
@@ -128,7 +128,7 @@ class Epochs:
         self._epochs: list[tuple[int, Changes]] = []
 
     def close(self, checkpoint: int, changes: Changes) -> None:
-        """Add the changes before the snapshot of `checkpoint`; later ones belong to the next snapshot."""
+        """Add the changes made since the last call, up to the snapshot of `checkpoint`; not copied."""
         if changes:
             self._epochs.append((checkpoint, changes))
 
@@ -172,7 +172,7 @@ class Waste:
         self._left += changes.values()
 
     def settle(self, budget: int) -> bool:
-        """Free at most `budget` entries; True when none are left."""
+        """Free at most `budget` entries; return True when none are left."""
         while self._left:
             changed = self._left[-1]
             pop = changed.popitem if isinstance(changed, dict) else changed.pop

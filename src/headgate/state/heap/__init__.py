@@ -1,1 +1,1 @@
-"""The keyed state backend in Python dicts. Others that read its stored form use `state/stored`."""
+"""The keyed state backend in Python dicts; readers of what it stored use `state/stored`."""

@@ -78,8 +78,8 @@ class OwnTables(BoundHandles, Generic[T]):
 class HeapKeyedBackend(OwnTables[HeapTable]):
     """The keyed state and timers of one operator subtask, in Python dicts in memory.
 
-    The pause of a snapshot does not depend on how much there is: tables and timers are taken as they are, and
-    later changes lie in layers above them until :meth:`settle` has merged them; then it is `settled`.
+    The pause of a snapshot does not depend on the state's size: tables and timers are taken as they are, and
+    later changes lie in layers above them. `settled` is True once :meth:`settle` has merged all of these.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class HeapKeyedBackend(OwnTables[HeapTable]):
                 yield key, value
 
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingHeapSnapshot:
-        """Fix the complete state at this moment, whatever the arguments; call :meth:`store` before."""
+        """Return a snapshot of all state as it is now, whatever the arguments; call :meth:`store` before."""
         views: list[StateView | TimersView] = []
         for name, table in self._tables.items():
             layers, ticket = table.freeze()
@@ -130,7 +130,7 @@ class HeapKeyedBackend(OwnTables[HeapTable]):
         return PendingHeapSnapshot(views, self.groups, self.max_parallelism)
 
     def settle(self) -> None:
-        """Merge up to 1,024 changes kept apart into each table and queue, once no snapshot is pending."""
+        """Merge up to 1,024 changes made during snapshots into each table and queue, if none is pending."""
         if not self.settled:
             tables = [table.settle(SETTLED_PER_CALL) for table in self._tables.values()]
             timers = [queue.settle(SETTLED_PER_CALL) for queue in self._timers.values()]
@@ -144,7 +144,7 @@ class HeapKeyedBackend(OwnTables[HeapTable]):
         """Do nothing: everything is in memory."""
 
     def restore(self, stored: Iterable[Stored]) -> None:
-        """Fill the empty tables and timers with the stored entries of this subtask's key groups."""
+        """Fill the empty tables and timers with this subtask's key groups; UsageError: a type misfits."""
         self._check_empty(not any(table.entries for table in self._tables.values()))
         with open_restore(stored, self._targets, self.groups, self.max_parallelism) as restore:
             restore.fill(self._tables, self._timers)

@@ -20,11 +20,11 @@ class HeapTable(LayeredTable):
     __slots__ = ()
 
     def load(self, keys: Sequence[Hashable], values: Sequence[Any]) -> None:
-        """Add the keys and values of a restore; call it while there is no snapshot."""
+        """Add the keys and values of a restore; call it while no snapshot is pending."""
         self.entries.update(zip(keys, values, strict=True))
 
     def follow(self, handle: Any) -> None:
-        """Keep `table` of one handle, the last one given, equal to `entries`, which is replaced at times.
+        """Set `handle.table` to `entries` now and whenever it is replaced; only the last handle is followed.
 
         Code generated for an operator reads it once per run of records, in which `entries` is not replaced.
         """
@@ -37,7 +37,7 @@ class HeapTable(LayeredTable):
 
 
 class ImmutableValueState(Generic[V]):
-    """Value state of a type whose values cannot be changed in place.
+    """The live handle, for one key at a time, of a value state whose values cannot be changed in place.
 
     `value` is a slot, no property: reading and writing it costs nothing. An operator's generated loop sets
     it before a record and puts it into the table after it, as :meth:`load` and :meth:`store` do. A key
@@ -84,13 +84,13 @@ class _TableState:
         self.key: Hashable = None
 
     def bind(self, key: Hashable) -> None:
-        """Make `key` the current key."""
+        """Make `key` the current key, whose entry is read and changed from now on."""
         self.key = key
 
     load = bind
 
     def store(self) -> None:
-        """Do nothing: changes were made in the table."""
+        """Do nothing: changes are made in the table at once."""
 
     def clear(self) -> None:
         """Remove the entry of the current key."""
@@ -98,7 +98,7 @@ class _TableState:
 
 
 class MutableValueState(_TableState, Generic[V]):
-    """Value state of a type whose values may be changed in place.
+    """The live handle, for one key at a time, of a value state whose values may be changed in place.
 
     A default that can be changed in place is stored when it is first read, as the program may
     change the object that it got.
@@ -126,7 +126,7 @@ class MutableValueState(_TableState, Generic[V]):
 
 
 class ImmutableReducingState(ImmutableValueState[V]):
-    """Reducing state of a type whose values cannot be changed in place.
+    """The live handle, for one key at a time, of a reducing state whose values cannot be changed in place.
 
     To the generated loop over an operator's records it is a value state whose default is MISSING, no entry.
     """
@@ -150,7 +150,7 @@ class ImmutableReducingState(ImmutableValueState[V]):
 
 
 class ImmutableAggregatingState(ImmutableValueState[ACC], Generic[IN, ACC, OUT]):
-    """Aggregating state whose accumulators cannot be changed in place.
+    """The live handle, for one key at a time, of an aggregating state with immutable accumulators.
 
     To the generated loop over an operator's records it is a value state whose default is MISSING, no entry.
     """
@@ -175,7 +175,7 @@ class ImmutableAggregatingState(ImmutableValueState[ACC], Generic[IN, ACC, OUT])
 
 
 class MutableReducingState(_TableState, Generic[V]):
-    """Reducing state whose values may be changed in place; no snapshot being written sees such a change."""
+    """The live handle, for one key at a time, of a reducing state whose values may be changed in place."""
 
     __slots__ = ("reduce",)
 
@@ -199,7 +199,7 @@ class MutableReducingState(_TableState, Generic[V]):
 
 
 class MutableAggregatingState(_TableState, Generic[IN, ACC, OUT]):
-    """Aggregating state whose accumulators may be changed in place."""
+    """The live handle, for one key at a time, of an aggregating state with mutable accumulators."""
 
     __slots__ = ("function",)
 
@@ -234,12 +234,12 @@ def _nothing_to_keep(function: Callable[..., V]) -> TypeError:
 
 
 class HeapListState(_TableState, Generic[V]):
-    """List state of the current key, in memory; an empty list has no entry in the table."""
+    """The live handle, for one key at a time, of a list state; an empty list has no entry in the table."""
 
     __slots__ = ()
 
     def add(self, value: V) -> None:
-        """Append one element."""
+        """Append one element to the current key's list."""
         elements = self.table.own(self.key)
         if elements is MISSING:
             self.table.put(self.key, [value])
@@ -247,7 +247,7 @@ class HeapListState(_TableState, Generic[V]):
             elements.append(value)
 
     def extend(self, values: Iterable[V]) -> None:
-        """Append several elements."""
+        """Append several elements to the current key's list."""
         added = list(values)
         elements = self.table.own(self.key)
         if elements is not MISSING:
@@ -256,11 +256,11 @@ class HeapListState(_TableState, Generic[V]):
             self.table.put(self.key, added)
 
     def get(self) -> list[V]:
-        """Return a new list of the elements themselves, not copied; empty when there are none."""
+        """Return a new list of the current key's elements, not copied; empty when there are none."""
         return list(self._elements())
 
     def update(self, values: Iterable[V]) -> None:
-        """Replace the whole list."""
+        """Replace the current key's list; without values its entry is removed."""
         elements = list(values)
         if elements:
             self.table.put(self.key, elements)
@@ -274,7 +274,7 @@ class HeapListState(_TableState, Generic[V]):
 
 
 class HeapMapState(Subscripts[MK, MV], _TableState):
-    """Map state of the current key, in memory; an empty map has no entry in the table."""
+    """The live handle, for one key at a time, of a map state; an empty map has no entry in the table."""
 
     __slots__ = ()
 
@@ -308,7 +308,7 @@ class HeapMapState(Subscripts[MK, MV], _TableState):
         return len(self.table.entries.get(self.key, ()))
 
     def items(self) -> Iterable[tuple[MK, MV]]:
-        """Return a list of the entries of now, in order of insertion; their values are not copied."""
+        """Return a list of the current key's entries, in order of insertion; their values are not copied."""
         return list(self._entries().items())
 
     def _entries(self) -> dict[MK, MV]:

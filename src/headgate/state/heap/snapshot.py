@@ -60,16 +60,16 @@ class StateView:
         return slices_of(self.layers, SLICE_ENTRIES)
 
     def taken(self) -> None:
-        """Release the fixed entries to their table, if immutable; call it after the last slice."""
+        """Release the entries early if values are immutable, as slices suffice; call it after the last."""
         if self.serializer.immutable:
             self.release()
 
     def ordered(self, keys: list[Hashable], values: list[Any]) -> Columns:
-        """Return the entries of a key group in the order in which they are stored: as they are."""
+        """Return a key group's entries in the order in which they are to be stored: unchanged."""
         return keys, values
 
     def release(self) -> None:
-        """Release the entries; more than once does no harm."""
+        """Let the table merge later changes into the entries; more than once does no harm."""
         self.layers = ()
         self.thaw()
 
@@ -89,16 +89,16 @@ class TimersView:
             yield keys, timestamps
 
     def taken(self) -> None:
-        """Release the fixed timers to their queue; call it after the last slice."""
+        """Release the timers, so that the queue can merge changes; call it after the last slice."""
         self.release()
 
     def ordered(self, keys: list[Hashable], values: list[Any]) -> Columns:
-        """Return the timers of a key group, in firing order."""
+        """Return keys and timestamps of a key group's timers in firing order, as they are to be stored."""
         order = np.argsort(np.array(values, np.int64), kind="stable").tolist()
         return [keys[place] for place in order], [values[place] for place in order]
 
     def release(self) -> None:
-        """Release the timers; more than once does no harm."""
+        """Let the queue merge later changes into the timers; more than once does no harm."""
         self.timers.release()
 
 
@@ -129,13 +129,13 @@ class PendingHeapSnapshot:
             self.release()
 
     def release(self) -> None:
-        """Release the fixed entries to tables and timer queues; safe at any time and more than once."""
+        """Release all entries, so that tables and timer queues merge changes; safe any time, repeatedly."""
         for view in self._views:
             view.release()
         self._views = []
 
     def write_to(self, writer: StateWriter) -> None:
-        """Add each state and kind of timers to `writer` as a section, filtered by `keep`, and release it."""
+        """Add each state and kind of timers to `writer` as a section, filtered by `keep`; release it then."""
         for view in self._views:
             encode = _encoder(view.name, view.serializer)
             writer.add(

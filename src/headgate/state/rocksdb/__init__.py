@@ -1,1 +1,1 @@
-"""The keyed state backend in RocksDB; only here its library is called. Readers use `state/stored`."""
+"""The keyed state backend in RocksDB; only here its library is called. `state/stored` reads its files."""

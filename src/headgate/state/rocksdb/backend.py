@@ -47,17 +47,17 @@ CACHE_ENTRIES: Final = 10_000
 class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
     """The keyed state of one operator subtask in a RocksDB database of its own; timers in it or in memory.
 
-    The pause of a snapshot is the write-back of what changed, a flush and one hard link per file.
-    The database holds nothing that outlives the process: a new attempt begins in a new directory
-    and restores from the checkpoint.
+    The pause of a snapshot is the write-back of what changed, a flush and one hard link per file. The
+    database does not outlive the process: a new attempt begins in a new directory, from the checkpoint.
 
     Snapshots are blobs, or incremental: RocksDB's own files, of which only those are stored that no completed
-    checkpoint has. A restore reads every form, whichever is taken.
+    checkpoint has. A restore reads every form, whichever is taken; if formats allow, the RocksDB files of the
+    earlier subtask with most of the key groups become its database.
 
     `directory`: on a local disk, for this subtask of this attempt alone; made if it is not there and removed
     by :meth:`close`. `memory`: the bound that all databases of the worker share.
-    `cache_entries`: keys of one state that are kept as live values at most.
-    `eager_migration`: whether a restore rewrites all values of older types; else :meth:`settle` does.
+    `cache_entries`: most keys of one state that are kept as live values. `eager_migration`: whether a
+    restore rewrites all values of older types; else :meth:`settle` does.
     `timers_on_disk`: whether timers are in RocksDB, and only the next ones in memory too.
     `map_entries`: whether each entry of a large map is stored by itself, if the type of its keys allows it.
     """
@@ -112,27 +112,27 @@ class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
         return {kind: queue for kind, queue in timers.items() if isinstance(queue, RocksTimerQueue)}
 
     def keys(self, name: str) -> Iterator[Hashable]:
-        """Yield keys with an entry in the state `name`, in order of key groups; begin between records."""
+        """Yield the keys with an entry in the state `name` by key group; start it between records."""
         return self._tables[name].keys()
 
     def scan(self, name: str) -> Items:
-        """Yield keys and values of the state `name`, in order of key groups; records may come meanwhile."""
+        """Yield keys and values of the state `name` by key group; records may be processed meanwhile."""
         return self._tables[name].scan()
 
     def prefetch(self, keys: Iterable[Hashable]) -> None:
-        """Read the state of a batch's `keys` with one call per state; call it between records.
+        """Read the state of a batch's `keys` into the cache, one RocksDB call per state, between records.
 
-        States of immutable values are read always, others if records used them in earlier batches.
+        States of immutable values are read always, others only if records of earlier batches used them.
         """
         wanted = set(keys)
         for name, table in self._tables.items():
             table.prefetch(wanted, certain=self.handles[name].immutable)
 
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
-        """Fix the state at this moment. Call it between records, with everything stored.
+        """Return a snapshot of the state as it is now. Call it between records, with everything stored.
 
-        If RocksDB's local checkpoint fails, storing the snapshot raises that. `completed`: newest complete
-        checkpoint, whose files it may refer to (0: to none); None: a savepoint, to whose files none refers.
+        If RocksDB's local checkpoint fails, only storing it raises that. `completed`: newest complete
+        checkpoint, whose files it may refer to (0: none); None: for a savepoint, to whose files none refers.
         """
         on_disk = self._timers_on_disk
         for queue in on_disk.values():
@@ -166,7 +166,7 @@ class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
         return PendingNativeSnapshot(point, checkpoint=checkpoint, completed=completed or 0, uploads=uploads)
 
     def settle(self) -> None:
-        """Do about a millisecond of work: merge timers after a snapshot, rewrite older types' values."""
+        """Do about 1 ms of pending work: merge timers after a snapshot, rewrite values of older types."""
         for timers in self._timers.values():
             timers.settle(SETTLED_PER_CALL)
         if self._migrations and self._migrations[0].step():
@@ -177,7 +177,7 @@ class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
         return [migration.progress() for migration in self._migrations]
 
     def restore(self, stored: Iterable[Stored]) -> None:
-        """Fill the empty backend; continue RocksDB's files with most of the key groups, if formats allow."""
+        """Fill the empty backend; UsageError: a stored type does not fit; StorageError: damaged files."""
         self._check_empty(all(table.empty() for table in self._tables.values()))
         with open_restore(
             stored, self.targets, self.groups, self.max_parallelism, takes_native=True

@@ -18,9 +18,9 @@ KEYS, NUMBERED, PLACED = b"keys", b"numbered", b"placed"
 
 
 class ChunkKey(NamedTuple):
-    """Where a chunk lies. `number` ascends in the order in which chunks of a group and place were written.
+    """The RocksDB key of a chunk of columns: key group, place, and a number that ascends with each write.
 
-    `place` is what all entries of the chunk have as their map's key, or any number if they have their own.
+    `place`: the map key (such as a window) of all entries in the chunk; any number if rows have their own.
     """
 
     group: int
@@ -38,7 +38,7 @@ class ChunkKey(NamedTuple):
 
     @staticmethod
     def of(stored: bytes) -> ChunkKey:
-        """Return the key that bytes encode; StorageError: they encode none."""
+        """Return the chunk key in bytes that :meth:`encoded` made; StorageError: they have another length."""
         if len(stored) != _KEY.size:
             raise StorageError(f"a chunk's key has {len(stored)} bytes, expected {_KEY.size}; it is damaged")
         group, place, number = _KEY.unpack(stored)
@@ -46,7 +46,7 @@ class ChunkKey(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Columns to be stored as a chunk of a key group and place."""
+    """An Arrow batch to be stored as a new chunk of a key group, at a place (see :class:`ChunkKey`)."""
 
     group: int
     place: int
@@ -54,9 +54,9 @@ class Piece(NamedTuple):
 
 
 def chunk_schema(columns: pa.Schema, keys: int, *, numbered: bool, placed: bool) -> pa.Schema:
-    """Return the schema of chunks with these columns: `keys` ones of the key first.
+    """Return the schema of chunks with these columns, of which the first `keys` are of the stream's key.
 
-    `placed`: the next column is the entry's key, else it is the chunk's place. `numbered`: a key may have
+    `placed`: the next column is the map entry's key, else the chunk's place is. `numbered`: a key may have
     several records under one entry's key; the stored entry's key is that and a number.
     """
     about = {KEYS: b"%d" % keys, NUMBERED: b"%d" % numbered, PLACED: b"%d" % placed}
@@ -64,25 +64,25 @@ def chunk_schema(columns: pa.Schema, keys: int, *, numbered: bool, placed: bool)
 
 
 def placed_in(schema: pa.Schema) -> bool:
-    """Return whether the rows of a chunk have the keys of their entries as a column."""
+    """Return whether chunks of a schema have the keys of their map entries as a column."""
     return (schema.metadata or {}).get(PLACED) == b"1"
 
 
 def chunk_bytes(batch: pa.RecordBatch, number: int, schema: bytes) -> bytes:
-    """Return the stored bytes of a chunk; `number`: of its values' type; `schema`: its schema's bytes."""
+    """Return the stored bytes of a chunk; `number`: of its values' type; `schema`: its serialized schema."""
     padded = schema + b"\0" * (-len(schema) % 8)
     return _HEAD.pack(number, batch.num_rows, len(schema)) + padded + bytes(batch.serialize())
 
 
 def rows_in(data: bytes) -> int:
-    """Return how many rows a chunk's bytes hold."""
+    """Return how many rows a stored chunk has, by its head; StorageError: it has no complete head."""
     if len(data) < _HEAD.size:
         raise StorageError(f"a chunk of columns has {len(data)} bytes; it is damaged")
     return int(_HEAD.unpack_from(data)[1])
 
 
 def read_chunk(data: bytes) -> pa.RecordBatch:
-    """Return the columns of a chunk's bytes; StorageError: they are none."""
+    """Return the record batch in the stored bytes of a chunk; StorageError: they are damaged."""
     rows_in(data)
     length = _HEAD.unpack_from(data)[2]
     start = _HEAD.size + length + (-length % 8)

@@ -35,7 +35,7 @@ class ColumnChunks(VersionedValues):
     format = COLUMN_CHUNKS
 
     def rows(self, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Row]:
-        """Yield keys with their maps. What is stored in parts is not merged: it comes as several rows."""
+        """Yield the keys of `groups` with their maps; a key in several chunks comes as several rows."""
         for stored, data in store.items(*groups_range(*groups)):
             yield from self._rows_of(ChunkKey.of(stored), data, {})
 
@@ -43,7 +43,7 @@ class ColumnChunks(VersionedValues):
         """Yield keys with their maps, each key once.
 
         Raises:
-            UsageError: a record is stored in parts, which only the program can merge; `advice` ends it.
+            UsageError: a record is stored in parts, which only the program can merge; ends with `advice`.
         """
         entries = store.items(*groups_range(*groups))
         for _, of_group in groupby(entries, lambda entry: group_of(entry[0])):
@@ -70,7 +70,7 @@ class ColumnChunks(VersionedValues):
             yield Row(_STORED_KEY.pack(at.group, len(encoded)) + encoded, value, len(value))
 
     def entries(self, stored: bytes, value: Any) -> Stored:
-        """Refuse: chunks are written by the operator that has the columns."""
+        """Raise a StorageError: only the operator that has the columns can write chunks."""
         raise StorageError(f"state {self.versions.name!r}, {where(stored)}: it is kept as columns only")
 
     def migrated(self, stored: bytes, data: bytes) -> bytes:
@@ -79,13 +79,13 @@ class ColumnChunks(VersionedValues):
 
 
 def chunks_in(store: ColumnStore, groups: tuple[int, int]) -> Iterator[tuple[ChunkKey, pa.RecordBatch]]:
-    """Yield the chunks of key groups (first and last), ascending by group, place and number."""
+    """Yield key and batch of each chunk in key `groups` (first, last), by group, place and number."""
     for stored, data in store.items(*groups_range(*groups)):
         yield ChunkKey.of(stored), read_chunk(data)
 
 
 def chunk_keys(store: ColumnStore) -> Iterator[list[Hashable]]:
-    """Yield the keys of each chunk; a key may come repeatedly."""
+    """Yield, chunk by chunk, the stream's keys that have entries in it; a key may be in several chunks."""
     for stored, data in store.items():
         yield _maps_of(ChunkKey.of(stored), read_chunk(data), {}).keys
 

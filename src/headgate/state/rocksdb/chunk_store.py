@@ -37,11 +37,11 @@ class _Chunk(NamedTuple):
 
 
 class ChunkStore:
-    """The chunks of state `name` for the key `groups` (first and last) of one subtask.
+    """Keeps one subtask's state as chunks (Arrow batches) in RocksDB, by key group and place.
 
-    The database is made with the first chunk. `directory` gives its folder, for this subtask of this attempt
-    alone; :meth:`close` removes it. `incremental`: snapshots store RocksDB's own files, the new ones only.
-    `held_bytes`: how much its owner may hold in memory before it stores it.
+    A place is a number of the operator's choice, such as a window's. `groups`: first and last key group.
+    `directory` makes the folder of the database, which is made with the first chunk; :meth:`close` removes
+    it. `incremental`: snapshots store only new RocksDB files. `held_bytes`: what the operator may buffer.
     """
 
     def __init__(
@@ -74,25 +74,25 @@ class ChunkStore:
         return bool(self._chunks)
 
     def places(self) -> list[int]:
-        """Return the places that have chunks, ascending."""
+        """Return the places (the operator's numbers, such as of windows) that have chunks, ascending."""
         return sorted(self._chunks)
 
     def groups_at(self, places: Iterable[int]) -> list[int]:
-        """Return the key groups that have chunks at some places, ascending."""
+        """Return the key groups that have chunks at any of these places, ascending."""
         return sorted({group for place in places for group in self._chunks.get(place, ())})
 
     def sizes(self, group: int, place: int) -> list[int]:
-        """Return how many rows each chunk of a group and place has, in the order of their writing."""
+        """Return the number of rows of each chunk of a key group and place, in the order of writing."""
         return [each.rows for each in self._chunks.get(place, {}).get(group, ())]
 
     # -- reading and writing
 
     def add(self, pieces: Iterable[Piece]) -> None:
-        """Write pieces as new chunks, after those that are there."""
+        """Write each piece as a new chunk of its key group and place, after the chunks already there."""
         self._write((), pieces)
 
     def read(self, group: int, places: Sequence[int]) -> list[pa.RecordBatch]:
-        """Return the chunks of a key group, by place and in the order of their writing."""
+        """Return the chunks of a key group at `places`, place by place, in the order of writing."""
         keys = [
             ChunkKey(group, place, each.number).encoded()
             for place in places
@@ -101,7 +101,7 @@ class ChunkStore:
         return [read_chunk(data) for data in self._found(keys)]
 
     def replace(self, group: int, place: int, newest: int, pieces: Sequence[Piece]) -> None:
-        """Write pieces in place of the `newest` newest chunks of a group and place."""
+        """Delete the last `newest` chunks written for a key group and place; write `pieces` instead."""
         chunks = self._chunks[place][group]
         old = chunks[len(chunks) - newest :]
         del chunks[len(chunks) - newest :]
@@ -113,13 +113,13 @@ class ChunkStore:
         self._write([ChunkKey(group, place, each.number).encoded() for each in old], pieces)
 
     def read_newest(self, group: int, place: int, newest: int) -> list[pa.RecordBatch]:
-        """Return the `newest` newest chunks of a group and place, in the order of their writing."""
+        """Return the last `newest` chunks written for a key group and place, in the order of writing."""
         chunks = self._chunks[place][group][-newest:]
         keys = [ChunkKey(group, place, each.number).encoded() for each in chunks]
         return [read_chunk(data) for data in self._found(keys)]
 
     def drop(self, places: Iterable[int]) -> None:
-        """Delete all chunks at some places."""
+        """Delete all chunks at these places, in all key groups."""
         keys = []
         for place in places:
             for group, chunks in self._chunks.pop(place, {}).items():
@@ -185,7 +185,7 @@ class ChunkStore:
     # -- snapshots and restores
 
     def snapshot(self) -> SnapshotPoint | None:
-        """Fix the chunks at this moment; None: none was ever written. StorageError: the disk refuses."""
+        """Return a snapshot of the present chunks; None: none was ever written. StorageError: disk fails."""
         if self._database is None:
             return None
         self._forget_older_types()
@@ -199,7 +199,7 @@ class ChunkStore:
         return SnapshotPoint(directory, layouts, (), {}, self.groups, self.max_parallelism, self._memory)
 
     def no_uploads(self) -> Uploads:
-        """Return what a savepoint notes its files in: no other snapshot refers to them."""
+        """Return an upload record for one savepoint alone, as no other snapshot may refer to its files."""
         return Uploads()
 
     def _forget_older_types(self) -> None:
@@ -213,7 +213,7 @@ class ChunkStore:
             versions.forget_older()
 
     def restore(self, states: Sequence[NamedStates]) -> None:
-        """Take over RocksDB's files of earlier subtasks; call it before anything is written."""
+        """Fill the still unused store from earlier subtasks' RocksDB files; UsageError: a type misfits."""
         sources = sources_of(states, self.groups)
         if not sources:
             return

@@ -30,7 +30,7 @@ class Access(Enum):
 
 
 class ColumnStore:
-    """The column family of one state in a RocksDB database: bytes of keys -> bytes of values."""
+    """The column family of one state in a RocksDB database (key -> value bytes); raises StorageErrors."""
 
     def __init__(self, database: rocksdict.Rdict, family: str, where: str) -> None:
         self._store: rocksdict.Rdict = database.get_column_family(family)
@@ -133,7 +133,7 @@ class ColumnStore:
 
 
 class Database:
-    """An open RocksDB database: a `ColumnStore` per state in its files and, unless read-only, in `names`."""
+    """An open RocksDB database; `stores`: a ColumnStore per state in its files and, if writable, `names`."""
 
     def __init__(
         self, directory: Path, names: Iterable[str], memory: RocksMemory, access: Access = Access.NEW
@@ -166,12 +166,12 @@ class Database:
         }
 
     def checkpoint(self, directory: Path) -> None:
-        """Make `directory` a database of its own with all that was written; its SST files are hard links."""
+        """Copy the database to the new `directory`, SST files as hard links; StorageError: no disk space."""
         self._check_space()
         _tried("make a checkpoint of", str(self.directory), lambda: self._checkpoint(directory))
 
     def drop(self, name: str) -> None:
-        """Drop the column family of a state with all its entries."""
+        """Drop the column family of the state `name` with all its entries."""
         self.stores.pop(name).close()
         _tried("write", str(self.directory), lambda: self._database.drop_column_family(_family(name)))
 
@@ -211,7 +211,7 @@ def remove_tree(directory: Path) -> None:
 
 
 def storage_error(doing: str, where: str, error: Exception) -> StorageError:
-    """Return RocksDB's `error` as a StorageError: could not `doing` (a verb) `where`, and what to check."""
+    """Return a StorageError of RocksDB's `error`: it could not `doing` (a verb, "read") the place `where`."""
     return StorageError(
         f"RocksDB could not {doing} {where}: {error}; check the local disk (space, rights, health), "
         "the state itself is restored from the last checkpoint"

@@ -50,7 +50,7 @@ def storage_keys(keys: Sequence[Hashable], max_parallelism: int) -> list[bytes]:
 
 
 def groups_range(first: int, last: int) -> tuple[bytes, bytes]:
-    """Return the bytes from which (inclusive) to which (exclusive) stored keys of these key groups lie.
+    """Return from which bytes (inclusive) to which (exclusive) stored keys of groups `first` to `last` lie.
 
     Example:
         >>> [edge.hex() for edge in groups_range(64, 127)]
@@ -65,7 +65,7 @@ def group_of(stored: bytes) -> int:
 
 
 def prefix_length(stored: bytes) -> int:
-    """Return how many bytes of a stored key are those of :func:`storage_key`; a map's own key may follow."""
+    """Return how long the stream's key at the begin of a stored key is; StorageError: it is cut short."""
     length = _HEAD.size + int.from_bytes(stored[2:6], "big")
     if len(stored) < length:
         raise StorageError(

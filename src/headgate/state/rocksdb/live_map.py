@@ -45,7 +45,7 @@ class LiveMap:
         self.changed = set(small)
 
     def lend(self, entries: dict[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return the map's dict, to change in place; a large map becomes a small one of all its `entries`."""
+        """Return the map as a dict to change in place; `entries`: all of a large map, which becomes small."""
         if self.small is None:
             self.small, self.cleared = entries, self.kept > 0
             self.entries, self.changed, self.whole = {}, set(), False
@@ -95,7 +95,7 @@ class LiveMap:
 
 
 def parts_of(live: LiveMap) -> list[dict[Hashable, Any]]:
-    """Return the dicts to encode to write a map: all, or one per changed entry; the map may `grow` first."""
+    """Return the dicts to encode: a small map, or one per changed entry of a large one (it may `grow`)."""
     live.take_back()
     if live.small is not None:
         return [live.small] if live.count else []

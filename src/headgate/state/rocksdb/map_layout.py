@@ -84,7 +84,7 @@ class MapEntries(VersionedValues):
         yield from self.maps(store, low, high)
 
     def maps(self, store: ColumnStore, start: bytes, stop: bytes, *, ahead: bool = True) -> Iterator[Row]:
-        """Yield keys with bytes from `start` to before `stop`, with their maps; `ahead`: many are wanted."""
+        """Yield the keys with bytes from `start` to before `stop`, and their maps; `ahead`: many are read."""
         head, names, data = b"", list[bytes](), list[bytes]()
         found = StoredMap(0, 0, {})
         for stored, each in store.items(start, stop, ahead=ahead):
@@ -123,7 +123,7 @@ class MapEntries(VersionedValues):
             yield stored + suffix(key), entry(place, data)
 
     def migrated(self, stored: bytes, data: bytes) -> bytes:
-        """Return stored bytes of an older type (a map, a head or an entry) in the declared type."""
+        """Return `data` of an older type (map, head or entry), stored under `stored`, in the current type."""
         encode = self.versions.encode
         if len(stored) != prefix_length(stored):
             ((place, key, value),) = self.read_entries([stored], [data])
@@ -140,7 +140,7 @@ class MapEntries(VersionedValues):
         return self.versions.prefix + _APART + _HEAD.pack(count, next_place)
 
     def read_map(self, stored: bytes, data: bytes) -> StoredMap:
-        """Return the small map, or a large one's head, in `data`, stored under the stream's key `stored`."""
+        """Return the small map, or large map's head, in `data` under key `stored`; StorageError: damaged."""
         kind = data[1:2]
         if kind == _WHOLE:
             value = decoded(self.versions, where(stored), data[:1] + data[2:])
@@ -151,7 +151,7 @@ class MapEntries(VersionedValues):
         return StoredMap(size, next_place, None)
 
     def read_entries(self, names: Sequence[bytes], data: Sequence[bytes]) -> list[Found]:
-        """Return a large map's entries, decoded from their RocksDB keys `names` and values `data`."""
+        """Return a large map's entries in RocksDB keys `names` and values `data`; StorageError: damaged."""
         batches = [each[:1] + each[_ENTRY:] for each in data]
         try:
             maps = self.versions.decode(batches)
@@ -185,12 +185,12 @@ class MapEntries(VersionedValues):
 
 
 def entry(place: int, encoded: bytes) -> bytes:
-    """Return an entry's stored bytes, with its `place`; `encoded`: its type's number, a map of it alone."""
+    """Return the RocksDB value of a map's entry; `encoded`: its type's number, then a map of it alone."""
     return encoded[:1] + _PLACE.pack(place) + encoded[1:]
 
 
 def whole(encoded: bytes) -> bytes:
-    """Return the bytes of a small map, all in one; `encoded`: the number of its type, then the map."""
+    """Return the RocksDB value of a small map; `encoded`: the number of its type, then the encoded map."""
     return encoded[:1] + _WHOLE + encoded[1:]
 
 
@@ -228,7 +228,7 @@ def _plain(key: Hashable) -> Hashable:
 
 
 def behind(stored: bytes) -> bytes:
-    """Return the least bytes after all stored keys that begin with those of a stream's key.
+    """Return the least bytes that sort after all stored keys that begin with `stored`, a stream's key.
 
     Example:
         >>> behind(bytes([1, 2])).hex(), behind(bytes([1, 255])).hex()
@@ -270,7 +270,7 @@ LAYOUTS: Final[dict[int, Callable[[Versions], VersionedValues]]] = {
 
 
 def layout_of(name: str, target: Target, *, map_entries: bool = True) -> VersionedValues:
-    """Return the layout of a declared state's values; `map_entries`: it may store map entries apart."""
+    """Return how a declared state is laid out in RocksDB; `map_entries`: it may store map entries apart."""
     apart = map_entries and has_entries_apart(target)
     return (MapEntries if apart else VersionedValues)(Versions(name, target))
 
@@ -278,7 +278,7 @@ def layout_of(name: str, target: Target, *, map_entries: bool = True) -> Version
 def transferred(
     theirs: VersionedValues, store: ColumnStore, mine: VersionedValues, groups: tuple[int, int]
 ) -> Stored:
-    """Yield entries of `groups` in `store` as layout `mine` stores new keys; it may take over their types."""
+    """Yield entries of key `groups` in `store` as layout `mine` stores them; add older types to `mine`."""
     if (theirs.format == MAP_ENTRIES) != (mine.format == MAP_ENTRIES):
         for row in theirs.rows(store, groups):
             yield from mine.entries(row.stored, row.value)

@@ -42,8 +42,8 @@ Change = tuple[bytes, bytes | None]
 class RocksMapTable:
     """The table of a map state in RocksDB: its live handle uses single entries, a restore or query all.
 
-    Room is made when a map is asked for: until the next time, what the program gets may be changed in place.
-    Of small maps, and entries of large ones, `cache_entries` are kept, besides what one key uses.
+    Only :meth:`live` and `prefetch` evict maps: until then the program may change in place what it got. About
+    `cache_entries` small maps and entries of large ones are cached, besides those that one key uses.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class RocksMapTable:
     # -- what handles use
 
     def live(self, key: Hashable) -> LiveMap:
-        """Return the map of the stream's key `key`, cached or read; use it until the next call only."""
+        """Return the map of the stream's key `key`, cached or read; valid until the next call only."""
         self._make_room_if_full()
         found = self._maps.get(key)
         if found is None:
@@ -80,7 +80,7 @@ class RocksMapTable:
         return found
 
     def get_entry(self, live: LiveMap, key: Hashable, default: Any) -> Any:
-        """Return the value of a map's entry, which the program may change in place, or `default`."""
+        """Return the value under a map's own key `key`, which may be changed in place, or `default`."""
         if live.small is not None:
             value = live.small.get(key, MISSING)
         else:
@@ -99,7 +99,7 @@ class RocksMapTable:
         return self._entry(live, key) is not MISSING
 
     def put_entry(self, live: LiveMap, key: Hashable, value: Any) -> None:
-        """Set the entry of a map's own key `key`."""
+        """Set the value of a map's entry under its own key `key`."""
         small = live.small
         if small is None:
             live.put(key, value, self._entry(live, key))
@@ -129,9 +129,9 @@ class RocksMapTable:
             self._dirty[live.stored] = live
 
     def items(self, live: LiveMap) -> list[tuple[Any, Any]]:
-        """Return the entries of a map, in order of insertion.
+        """Return the entries of a map as (key, value), in order of insertion.
 
-        The program may change their values in place.
+        The program may change the values in place.
         """
         if live.small is not None:
             found = list(live.small.items())
@@ -200,7 +200,7 @@ class RocksMapTable:
         self._held += len(wanted)
 
     def flush(self) -> None:
-        """Write changed maps and entries to RocksDB. Those to be changed in place later must be got anew."""
+        """Write changed maps to RocksDB (UsageError: wrong type); get them anew before further changes."""
         if not self._dirty:
             return
         dirty = list(self._dirty.values())
@@ -341,7 +341,7 @@ class RocksMapTable:
         return found
 
     def _unused(self, live: LiveMap) -> list[LiveEntry]:
-        """Return a large map's stored entries not cached yet, less those of older types: these it caches."""
+        """Return a large map's stored entries that are not cached; cache and omit those of older types."""
         stored = list(islice(self._store.items(live.stored, behind(live.stored), ahead=False), 1, None))
         data = [each for _, each in stored]
         read = self.layout.read_entries([name for name, _ in stored], data)
@@ -354,7 +354,7 @@ class RocksMapTable:
         return [LiveEntry(*found) for found in read if found[1] not in live.entries]
 
     def _removed(self, live: LiveMap) -> list[Change]:
-        """Return the deletions of a map's stored entries but its head; delete many at once, return none."""
+        """Return deletions of a map's stored entries, except its head; if many, delete them, return none."""
         if live.kept >= RANGE_MIN:
             self._store.delete_range(live.stored + b"\0", behind(live.stored))
             return []
@@ -363,7 +363,7 @@ class RocksMapTable:
 
 
 class RocksMapState(Subscripts[MK, MV]):
-    """The live handle of a map state in RocksDB; it behaves as `HeapMapState`. An empty map has no entry."""
+    """The live handle of a map state in RocksDB, for one key at a time; it reads only the entries used."""
 
     __slots__ = ("_live", "key", "table")
 
@@ -375,13 +375,13 @@ class RocksMapState(Subscripts[MK, MV]):
         self._live: LiveMap | None = None
 
     def bind(self, key: Hashable) -> None:
-        """Make `key` the current key."""
+        """Make `key`, of the stream, the current key, whose map is read and changed from now on."""
         self.key, self._live = key, None
 
     load = bind
 
     def store(self) -> None:
-        """Do nothing: changes were made in the table."""
+        """Do nothing: changes are made in the table at once."""
 
     def clear(self) -> None:
         """Remove all entries of the current key's map."""

@@ -39,7 +39,7 @@ class Migration:
         self._next = b""
 
     def step(self, seconds: float | None = None) -> bool:
-        """Rewrite values for about `seconds` (None: 1 ms); True when none of an older type is left."""
+        """Rewrite values for about `seconds` (None: 1 ms); return True once none of an older type is left."""
         until = self._now() + (SLICE_S if seconds is None else seconds)
         while not (ended := self._portion(until)) and self._now() < until:
             pass

@@ -28,7 +28,7 @@ _ALWAYS_NEW: Final = re.compile(r"CURRENT|MANIFEST-[0-9]{6,20}")
 
 
 class Details(msgspec.Struct, frozen=True):
-    """What a checkpoint stores about RocksDB's files: the formats and types of their column families."""
+    """What a checkpoint's metadata says of RocksDB's files: their column families' formats and types."""
 
     checkpoint: int  # the one that they were first listed in
     formats: dict[str, int]  # column family -> its format; see `map_layout`
@@ -46,7 +46,7 @@ def native_files(
     timers: Iterable[str],
     files: dict[str, StateHandle],
 ) -> NativeFiles:
-    """Return, for the metadata, a snapshot's RocksDB `files` with formats and types of states, `timers`."""
+    """Return a snapshot's RocksDB `files` for the metadata, with the formats and types of their families."""
     details = Details(
         checkpoint,
         {name: layout.format for name, layout in layouts.items()} | dict.fromkeys(timers, TIMERS),
@@ -111,10 +111,10 @@ class Uploads:
         self._files[checkpoint] = dict(files)
 
     def base(self, completed: int) -> tuple[dict[str, StateHandle], str | None]:
-        """Return the files that a snapshot may refer to once `completed` is complete, and the root they were
-        restored from (None: they were not). Forget the files of checkpoints before `completed`.
+        """Return the files that a new snapshot may refer to, and the root they were restored from or None.
 
-        A later snapshot that stored the same table elsewhere may complete first; then `completed` may be
+        They are of `completed`, the newest complete checkpoint; files of earlier ones are forgotten. A later
+        snapshot that stored the same table elsewhere may complete first; then `completed` may be
         removed with its files. So only files to which all later snapshots refer count.
         """
         for older in [number for number in self._files if number < completed]:
@@ -163,7 +163,7 @@ class PendingNativeSnapshot(PendingRocksSnapshot):
 
 
 class FamilyWriter(BlobWriter):
-    """The `StateWriter` of RocksDB's own files, with a blob for the sections that they do not hold."""
+    """A `StateWriter` that stores a snapshot's RocksDB files, and a blob of the sections that it is given."""
 
     def __init__(
         self,

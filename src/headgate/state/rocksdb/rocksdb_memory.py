@@ -20,9 +20,9 @@ _FILTER_PART: Final = 16 << 10
 class RocksMemory:
     """The block cache and the write buffers that all RocksDB states of one worker share.
 
-    Write buffers are charged to the block cache, so `limit_bytes` bounds both together, with the
-    index and filter blocks, which live in the cache too. Half of it may be write buffers. The bound
-    is soft: RocksDB flushes when it is reached and does not stop the writer.
+    Write buffers are charged to the block cache, so `limit_bytes` bounds both together, with the index and
+    filter blocks, which live in the cache too. Half of it may be write buffers. The bound is soft: RocksDB
+    flushes when it is reached and does not stop the writer. A bound below 8 MiB is a ConfigError.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -58,7 +58,7 @@ class RocksMemory:
         return options
 
     def reading_options(self) -> rocksdict.Options:
-        """Return the options for reading a checkpoint from its first entry to its last."""
+        """Return the options of a database opened only to read a checkpoint's files, first entry to last."""
         options = rocksdict.Options(raw_mode=True)
         options.set_block_based_table_factory(self._table_options())
         options.set_stats_dump_period_sec(0)

@@ -24,7 +24,7 @@ from headgate.state.targets import Target
 
 @dataclass(frozen=True)
 class SnapshotPoint:
-    """The state of one RocksDB backend at the snapshot point: a local checkpoint, and timers in memory."""
+    """A RocksDB backend's state at the snapshot point: a local checkpoint, and the timers in memory."""
 
     directory: Path  # a local checkpoint of the database; removed when the snapshot is released
     layouts: Mapping[str, VersionedValues]  # of the states, in the order of the sections
@@ -80,7 +80,7 @@ class PendingRocksSnapshot:
 
 
 class FailedSnapshot:
-    """Stands for a snapshot that the local disk refused: the checkpoint fails and not the job."""
+    """Stands for a snapshot that the local disk refused: storing it raises, so only the checkpoint fails."""
 
     def __init__(self, error: StorageError) -> None:
         self._error = error

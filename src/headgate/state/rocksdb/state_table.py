@@ -43,7 +43,7 @@ class ReadAhead:
         self._used = False
 
     def wanted(self, keys: int) -> bool:
-        """Return whether to read a batch's state ahead; `keys`: how many not cached. Call it once a batch."""
+        """Return whether to read a batch's values ahead; `keys`: how many are uncached. Call it per batch."""
         if self._shown:
             self._used = 2 * self.reads >= self._shown
             self._shown = 0
@@ -153,7 +153,7 @@ class RocksTable(Generic[V]):
             )
 
     def flush(self) -> None:
-        """Write changed values to RocksDB. One to be changed in place later must be got by `own` again."""
+        """Write changed values to RocksDB (UsageError: wrong type); `own` one again before changing it."""
         if not self._changed:
             return
         keys = self._in_order(list(self._changed))

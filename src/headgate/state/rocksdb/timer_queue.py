@@ -75,7 +75,7 @@ def timer_of(stored: bytes, data: bytes) -> tuple[int, Hashable]:
 
 
 def time_of(stored: bytes) -> int:
-    """Return the timestamp in the bytes of a timer's RocksDB key."""
+    """Return the timestamp in ms that the bytes of a timer's RocksDB key begin with."""
     return int.from_bytes(stored[:8], "big") - _ORIGIN
 
 
@@ -141,7 +141,7 @@ class RocksTimerQueue:
         return self._count
 
     def about(self) -> int:
-        """Return the number of timers; an estimate after a restore, as long as nobody has asked for it."""
+        """Return the number of timers; after a restore an estimate, until `len()` has counted them."""
         return max(0, self._count)
 
     def register(self, timestamp: int, key: Hashable) -> bool:
@@ -167,7 +167,7 @@ class RocksTimerQueue:
         return True
 
     def delete(self, timestamp: int, key: Hashable) -> bool:
-        """Remove a timer; False when there is none."""
+        """Remove a timer; return False if there is none."""
         time = whole_number(timestamp)  # as a dict would find it
         if time is None or not WATERMARK_MIN <= time <= WATERMARK_MAX:
             return False
@@ -194,7 +194,7 @@ class RocksTimerQueue:
         return first is not None and time_of(first) <= up_to
 
     def pop_due(self, up_to: int) -> Iterator[tuple[int, Hashable]]:
-        """Take the timers at or before `up_to` one by one, as (timestamp, key), in firing order."""
+        """Remove timers at or before `up_to` one by one; yield each as (timestamp, key), in firing order."""
         behind = BEYOND_ALL_TIMERS if up_to >= WATERMARK_MAX else (up_to + 1 + _ORIGIN).to_bytes(8, "big")
         while (first := self._first()) is not None and first < behind:
             heappop(self._head)
@@ -203,7 +203,7 @@ class RocksTimerQueue:
             yield time_of(first), key
 
     def settle(self, budget: int) -> bool:
-        """Return True: a snapshot leaves no work to do here."""
+        """Return True: unlike in a queue in memory, a snapshot leaves no changes to merge."""
         return True
 
     def frozen(self) -> tuple[list[int], list[Hashable]]:

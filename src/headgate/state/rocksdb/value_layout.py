@@ -62,7 +62,7 @@ class VersionedValues:
             yield Row(stored, decoded(self.versions, where(stored), self.numbered(data)))
 
     def entries(self, stored: bytes, value: Any) -> Stored:
-        """Yield the RocksDB entries to put for the value of the key `stored`, which had none."""
+        """Yield the RocksDB entries that hold `value` under the key of bytes `stored`, which had no value."""
         yield stored, self.versions.encode((value,))[0]
 
     def numbered(self, data: bytes) -> bytes:
@@ -70,7 +70,7 @@ class VersionedValues:
         return data
 
     def migrated(self, stored: bytes, data: bytes) -> bytes:
-        """Return the bytes of a stored value of an older type, in the declared type."""
+        """Return `data`, a value of an older type stored under the key `stored`, in the declared type."""
         return self.versions.encode((decoded(self.versions, where(stored), data),))[0]
 
     def at_snapshot(self) -> Self:

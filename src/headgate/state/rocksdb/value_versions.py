@@ -25,7 +25,7 @@ NUMBERS: Final = 256
 
 
 class Older(msgspec.Struct, frozen=True):
-    """A type of a state's values that an earlier program declared, and of which some may be left."""
+    """A type that an earlier program declared for a state, and that some stored values may still have."""
 
     number: int  # first byte of the values
     schema: Description
@@ -33,7 +33,7 @@ class Older(msgspec.Struct, frozen=True):
 
 
 class StoredVersions(msgspec.Struct, frozen=True):
-    """The types of a column family in a checkpoint, whose program declared the type number `current`."""
+    """The types of the values in a checkpoint's column family: number `current`, and older ones."""
 
     current: int = 0
     older: tuple[Older, ...] = ()
@@ -46,7 +46,7 @@ class _Known(NamedTuple):
 
 
 class Versions:
-    """Encodes and decodes the values of one column family, which may be of several types."""
+    """Encodes the values of one state's column family in the declared type; decodes older types as well."""
 
     def __init__(self, name: str, target: Target) -> None:
         self.name, self.target = name, target
@@ -102,13 +102,13 @@ class Versions:
             raise UsageError(f"state {self.name!r} cannot be stored: {error}") from None
 
     def decode(self, stored: Sequence[bytes]) -> list[Any]:
-        """Return values of the declared type out of stored bytes of any of the types."""
+        """Return the values, as of the declared type, in stored bytes of any type; StorageError: damaged."""
         if self._older or not all(data.startswith(self.prefix) for data in stored):
             return [self.decode_one(data) for data in stored]
         return self._singles.decode([data[1:] for data in stored])
 
     def decode_one(self, data: bytes) -> Any:
-        """Return the value in stored bytes of any of the types, as the declared type."""
+        """Return the value in stored bytes of any type, as of the declared type; StorageError: damaged."""
         prefix = data[:1]
         if prefix == self.prefix:
             return self._singles.decode((data[1:],))[0]
@@ -118,7 +118,7 @@ class Versions:
         return known.read(memoryview(data)[1:], 1)[0]
 
     def unknown(self, prefix: bytes) -> StorageError:
-        """Return the error for a stored value whose first byte is the number of no type."""
+        """Return the error for a stored value whose first byte, `prefix`, is the number of no type."""
         known = ", ".join(map(str, sorted([self.current, *self._older])))
         return StorageError(
             f"a stored value begins with byte {prefix[0] if prefix else None}, and the types of its state "
@@ -126,7 +126,7 @@ class Versions:
         )
 
     def renumbered(self, others: Versions) -> dict[bytes, bytes]:
-        """Add the types of another column family; return its values' first byte -> first byte here."""
+        """Add the older types of another column family; return its type numbers (a byte) -> those here."""
         numbers = {others.prefix: self.prefix}
         for number, known in others._older.items():
             numbers[bytes((number,))] = bytes((self._add(known),))

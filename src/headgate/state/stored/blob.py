@@ -26,7 +26,7 @@ _SPAN_BYTES: Final = 4 << 20
 
 
 class StoredBlob:
-    """Reads a blob, or a changelog's segment, as a `StoredForm`; all bytes are verified when read."""
+    """A `StoredForm`: reads a blob of keyed state or a changelog's segment; bytes are verified when read."""
 
     def __init__(self, reader: BlobReader) -> None:
         self._reader = reader
@@ -35,7 +35,7 @@ class StoredBlob:
     def sections(
         self, values: ValueCodec, names: Collection[str] | None, without: Collection[str] = ()
     ) -> list[OpenSection]:
-        """Return sections of states in `names` (None: all) but `without`; `values` decodes their values."""
+        """Return the sections of states in `names` (None: all) but not in `without`, decoded by `values`."""
         found = []
         for section in self.header.sections:
             removed = changed_name(section.name)
@@ -78,7 +78,7 @@ class StoredBlob:
 
 
 def keys_and_values(section: Section, chunk: Chunk, part: memoryview) -> tuple[list[Hashable], memoryview]:
-    """Return the keys of a verified chunk, and its values as their serializer has them encoded."""
+    """Return the keys of a verified chunk, and its values as one batch encoded by their serializer."""
     if section.columns is None:
         stored_keys, stored_values = blob_format.split_chunk(part)
         return KEY_SERIALIZER.decode_many(stored_keys, chunk.count), stored_values
@@ -133,7 +133,7 @@ class BlobWriter:
         self._sections.append(Section(section.name, section.schema, chunks))
 
     def add_columns(self, section: NewSection, layout: ColumnLayout, chunks: Iterable[ColumnChunk]) -> None:
-        """Write a section whose entries are at hand as columns, ascending by key group."""
+        """Write a section whose entries are given as Arrow columns; `chunks` ascend by key group."""
         from headgate.state.stored.column_chunks import written_chunk  # it loads Arrow
 
         found: list[Chunk] = []
@@ -148,7 +148,7 @@ class BlobWriter:
         self._body.append(data)
 
     def parts(self) -> Iterable[Part]:
-        """Return the complete blob, in parts."""
+        """Return the complete blob in parts: the header, then all chunks."""
         return [self._head(), *self._body]
 
     def _head(self) -> bytes:
@@ -158,7 +158,7 @@ class BlobWriter:
         )
 
     def finish(self) -> KeyedStateHandle:
-        """Store the blob, and return its handle."""
+        """Store the blob by `store`, and return the handle for the checkpoint's metadata."""
         handle = self._store(self.parts())
         return KeyedStateHandle(*self._groups, handle, size_of(handle))
 
@@ -168,7 +168,7 @@ class BlobWriter:
 
 
 class SpooledBlob(BlobWriter):
-    """A `BlobWriter` whose chunks wait in a file on the local disk."""
+    """A `BlobWriter` whose chunks wait in a nameless file in the local `folder`, not in memory."""
 
     def __init__(
         self, groups: tuple[int, int], max_parallelism: int, folder: Path, store: Store = in_metadata
@@ -185,7 +185,7 @@ class SpooledBlob(BlobWriter):
         return self._spool
 
     def finish(self) -> KeyedStateHandle:
-        """Store the blob, delete the local file, and return the blob's handle."""
+        """Store the blob, delete the local file, and return the handle for the checkpoint's metadata."""
         try:
             return super().finish()
         finally:

@@ -46,7 +46,7 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ColumnLayout(msgspec.Struct, frozen=True):
-    """How chunks of a section hold columns: `column_chunks` explains it."""
+    """How the chunks of a section hold entries of a map state as Arrow columns, a row for each entry."""
 
     schema: bytes  # Arrow's schema message
     keys: int  # number of columns of the key
@@ -88,12 +88,12 @@ class BytesBlob:
         self.size = len(data)
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return `length` bytes from `offset`; fewer where the blob ends."""
+        """Return `length` bytes from `offset`, fewer where the blob ends."""
         return self._data[offset : offset + length]
 
 
 def place_in(blob: BlobReader, start: int, stop: int) -> str:
-    """Return how errors name bytes `start` to `stop` of a blob: by file and offset, if its reader can."""
+    """Return how errors name bytes `start` to `stop` of a blob: by file and offset in it, if known."""
     where, begins = _source_of(blob)
     return f"bytes {begins + start} to {begins + stop} of {where}"
 
@@ -110,12 +110,12 @@ def preamble_and_header(header: Header) -> bytes:
 
 
 def chunk_bytes(keys: bytes, values: bytes) -> bytes:
-    """Return the bytes of a chunk, out of its keys and values, each encoded as a batch."""
+    """Return the bytes of a chunk of `keys` and `values`, each encoded as one batch."""
     return _KEYS_LENGTH.pack(len(keys)) + keys + values
 
 
 def split_chunk(chunk: memoryview) -> tuple[memoryview, memoryview]:
-    """Return the encoded keys and values of a verified chunk."""
+    """Return the encoded keys and the encoded values of a verified chunk; StorageError: it is too short."""
     if len(chunk) < _KEYS_LENGTH.size:
         raise StorageError(f"a chunk has {len(chunk)} bytes; expected {_KEYS_LENGTH.size} or more")
     (length,) = _KEYS_LENGTH.unpack_from(chunk)
@@ -124,7 +124,7 @@ def split_chunk(chunk: memoryview) -> tuple[memoryview, memoryview]:
 
 
 def read_header(blob: BlobReader) -> tuple[Header, int]:
-    """Return the verified header of a blob, and the offset at which its chunks begin."""
+    """Return the verified header of a blob, and the offset of its first chunk; StorageError: damaged."""
     where, begins = _source_of(blob)
     head = _ENVELOPE.head(blob.read(0, _ENVELOPE.size), where, (VERSION, WITH_COLUMNS), begins)
     body = _ENVELOPE.size + head.length
@@ -146,7 +146,7 @@ def read_header(blob: BlobReader) -> tuple[Header, int]:
 
 
 def read_chunks(blob: BlobReader, body: int, section: Section, chunks: list[Chunk]) -> list[memoryview]:
-    """Read adjacent chunks with one access; return the verified bytes of each. `body`: the header's end."""
+    """Return verified bytes of adjacent chunks, read at once; `body`: header's end; StorageError: damaged."""
     if not chunks:
         return []
     start = chunks[0].offset

@@ -25,7 +25,7 @@ _WITH_TIME: Final = ((pa.types.is_timestamp, dt.datetime), (pa.types.is_date, dt
 
 
 class ColumnChunk(NamedTuple):
-    """The entries of one key group: `columns` as in the layout, of `keys` different keys."""
+    """A map state's entries of one key group: `columns` in the layout's order, of `keys` distinct keys."""
 
     group: int
     keys: int
@@ -40,9 +40,9 @@ class Maps(NamedTuple):
 
 
 def layout_of(schema: pa.Schema, keys: int, *, numbered: bool) -> ColumnLayout:
-    """Return the layout of batches with `keys` columns of the key, then one of the entry's key.
+    """Return the layout of batches with `keys` columns of the stream's key, then one of the map entry's key.
 
-    `numbered`: a key may have several rows with one entry's key; the entry's key is that and a number.
+    `numbered`: a key may have several rows with one entry's key, which become entries (that key, number).
     """
     return ColumnLayout(schema.serialize().to_pybytes(), keys, numbered)
 
@@ -53,7 +53,7 @@ def written_chunk(chunk: ColumnChunk) -> bytes:
 
 
 def read_chunk(layout: ColumnLayout, data: memoryview) -> tuple[list[Hashable], bytes]:
-    """Return the keys of a chunk, and their maps as a serializer of maps has them encoded.
+    """Return the keys of a chunk, and their maps as one batch of a map state's built-in serializer.
 
     Raises:
         StorageError: the bytes are no columns of this layout.
@@ -71,7 +71,7 @@ def read_chunk(layout: ColumnLayout, data: memoryview) -> tuple[list[Hashable], 
 
 
 def converts_of(schema: pa.Schema, layout: ColumnLayout) -> list[Convert | None]:
-    """Return for each field of the records how its values become what msgspec encodes; None: they are it."""
+    """Return for each record field a converter of its values to what msgspec encodes; None: not needed."""
     return [_convert(field.type) for field in list(schema)[layout.keys + 1 :]]
 
 
@@ -91,7 +91,7 @@ def _optional(convert: Convert | None) -> Convert:
 
 
 def maps_of(values: Sequence[list[Any]], layout: ColumnLayout, converts: Sequence[Convert | None]) -> Maps:
-    """Return the map of each key, of rows in columns of Python values; rows of a key need not be adjacent."""
+    """Return each key with its map, from columns of Python values; a key's rows need not be adjacent."""
     columns = iter(values)
     of_keys = list(islice(columns, layout.keys))
     keys = of_keys[0] if layout.keys == 1 else list(zip(*of_keys, strict=True))
@@ -140,7 +140,7 @@ def _values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
 
 
 def places_of_nulls(column: pa.ChunkedArray | pa.Array) -> Iterator[int]:
-    """Yield the rows that are null."""
+    """Yield the indexes of the rows that are null, ascending."""
     start = 0
     for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
         mask = chunk.is_null().to_numpy(zero_copy_only=False)

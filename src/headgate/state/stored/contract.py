@@ -15,7 +15,7 @@ from headgate.state.targets import Target, timers_target
 
 
 class SectionCodec(NamedTuple):
-    """How one state's stored values are decoded, and the target (type, serializer) to encode them again."""
+    """How a state's stored values are decoded (`read`), and the target (type, serializer) to encode them."""
 
     read: Reader
     target: Target
@@ -35,7 +35,7 @@ class ValueCodec(Protocol):
         """Return how the values of a stored section are decoded; None: the section is left out."""
 
     def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
-        """Return name -> target (type, serializer) to read RocksDB's files by; `stored`: the newest types."""
+        """Return state -> type and serializer to read RocksDB's files by; `stored`: their newest types."""
 
 
 class Chunk(NamedTuple):
@@ -53,7 +53,7 @@ class Chunk(NamedTuple):
 
 
 class OpenSection(NamedTuple):
-    """One state, or one kind of timers, in one stored form, ready to be read by key group."""
+    """One state or kind of timers in one stored form; `entries(groups)` yields those of some key groups."""
 
     state: str
     removed: bool  # it holds what was removed
@@ -82,7 +82,7 @@ TIMER_CODEC: Final = SectionCodec(_TIMERS.serializer.decode_many, _TIMERS, plain
 
 
 def described(name: str, schema: Description) -> Section:
-    """Return a section without data of a state of type `schema`, to check the type; it counts as filled."""
+    """Return a stand-in for a stored section, to check a type: it has no data but counts as filled."""
     return Section(name, schema, [BlobChunk(0, 0, 0, 1, 0)])
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Families:
-    """The `StoredForm` of RocksDB's own files: the column families of one subtask, and the blob besides.
+    """The `StoredForm` of RocksDB's own files: one subtask's column families, and the blob beside them.
 
     `max_parallelism`: number of key groups that it must have been stored with; None: any.
     `stack`: closes what is opened, and gives the local disk its space back.
@@ -50,7 +50,7 @@ class Families:
         self._entry_bytes = 0.0
 
     def sections(self, values: ValueCodec, names: Collection[str] | None) -> list[OpenSection]:
-        """Fetch files once; return a section per column family in `names` (None: all), then the blob's."""
+        """Return a section per column family in `names` (None: all), then the blob's; first fetch files."""
         from headgate.state.rocksdb.timer_queue import timer_chunks
         from headgate.state.stored.native_restore import readable, readable_timers, sources_of
 
@@ -117,7 +117,7 @@ def _rows_of(
 
 
 def own_prefix() -> str:
-    """Return a prefix for local folders: host and process, by which they are found after a kill."""
+    """Return the name prefix of this process's local folders; by it they are found after a kill."""
     return f"headgate-state-{platform.node()}-{os.getpid()}-"
 
 

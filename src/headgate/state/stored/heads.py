@@ -102,7 +102,7 @@ def _database(files: StoredFiles, keyed: KeyedStateHandle, native: NativeFiles) 
 
 
 def too_large(keyed: KeyedStateHandle) -> bool:
-    """Return whether the backend's own files are too large to be fetched only to look at their keys."""
+    """Return whether a subtask's state in RocksDB files is too large to fetch them only for their keys."""
     return keyed.native is not None and keyed.size > NATIVE_BYTES_READ
 
 
@@ -187,10 +187,10 @@ def _native_keys(store: ColumnStore, name: str, native: NativeFiles) -> Keys:
 def judge_state(
     name: str, schema: Description, target: Target, stored: Iterable[KeyedStateHandle]
 ) -> list[Compatibility]:
-    """Return whether a program with `target` can read a state: a verdict on its stored type `schema`, and
-    one on each older type in RocksDB's files.
+    """Return verdicts on whether a program with `target` can read a state that some subtasks stored.
 
-    A serializer that a restore would reconfigure is reconfigured by this, too.
+    The first is on its stored type `schema`; one more is on each older type in RocksDB's files. A serializer
+    that a restore would reconfigure is reconfigured by this, too.
     """
     found = list(_judged(name, schema, target))
     for keyed in stored:

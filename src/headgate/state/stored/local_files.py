@@ -15,7 +15,7 @@ _PIECE_BYTES: Final = 1 << 20
 
 
 class FileParts:
-    """The bytes of a finished local file, in pieces, each read when it is asked for, as for an upload."""
+    """An iterable of a finished local file's bytes in pieces, read when asked for, as an upload needs."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -30,9 +30,9 @@ class FileParts:
 
 
 class Spool:
-    """A nameless file on the local disk, its head in memory; removed when closed or garbage-collected.
+    """A nameless scratch file in a local folder, its head in memory; gone once closed or garbage-collected.
 
-    `size` counts the bytes of head and body.
+    `size` counts the bytes of head and body. Errors of the disk are StorageErrors.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -81,7 +81,7 @@ class Spool:
 
 
 def local_error(doing: str, path: Path, error: OSError) -> StorageError:
-    """Return an `error` met while `doing` (a verb, "read") the local `path` as a StorageError with advice."""
+    """Return a StorageError, with advice, for `error` met when trying to `doing` (a verb, "read") `path`."""
     todo = advice(error) or (
         "check the local disk (space, rights, health), or choose another one with "
         "state.backend.rocksdb.localdir"

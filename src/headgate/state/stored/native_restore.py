@@ -45,7 +45,7 @@ NamedStates = tuple[NativeState, Collection[str] | None]
 
 @dataclass(frozen=True)
 class Source:
-    """RocksDB's files of one earlier subtask, with the header of their blob, and their formats and types."""
+    """RocksDB files that one earlier subtask stored: header of their blob, and their formats and types."""
 
     state: NativeState
     header: Header
@@ -56,7 +56,7 @@ class Source:
         return min(groups[1], self.header.last_group) - max(groups[0], self.header.first_group) + 1
 
     def fetch(self, directory: Path) -> None:
-        """Copy all files into a new local directory, each verified."""
+        """Put all files, each verified, into a new local `directory`; StorageError: one is damaged."""
         try:
             directory.mkdir(parents=True)
         except OSError as error:
@@ -66,7 +66,7 @@ class Source:
 
 
 def sources_of(states: Sequence[NamedStates], groups: tuple[int, int]) -> list[Source]:
-    """Return the sources that have any of `groups`, most first; headers are reduced to the named states."""
+    """Return the sources that have any of key `groups`, most first; headers keep only the named states."""
     found = []
     for state, names in states:
         header, details = read_header(state)[0], details_of(state.native)
@@ -82,7 +82,7 @@ def sources_of(states: Sequence[NamedStates], groups: tuple[int, int]) -> list[S
 def readable(
     source: Source, stored: Database, targets: Mapping[str, Target], max_parallelism: int
 ) -> dict[str, VersionedValues]:
-    """Return state -> reader of its non-empty column family in `stored`; UsageError: a type does not fit."""
+    """Return state -> layout to read its non-empty column family in `stored`; UsageError: type misfits."""
     return _layouts_of(
         source,
         targets,
@@ -122,7 +122,7 @@ def _layouts_of(
 
 
 def readable_timers(source: Source, stored: Database) -> list[str]:
-    """Return the kinds of timers that lie in column families, and not in the blob."""
+    """Return the kinds of timers, such as "timers:event", that are in column families, not in the blob."""
     formats = source.details.formats.items()
     return [name for name, number in formats if number == TIMERS and name in stored.stores]
 
@@ -137,7 +137,7 @@ class Restored(NamedTuple):
 
 @dataclass
 class NativeRestore:
-    """Makes the database of one subtask out of at least one source, in the order of :func:`sources_of`."""
+    """Makes one subtask's RocksDB database of `sources`, at least one, in the order of :func:`sources_of`."""
 
     sources: Sequence[Source]
     targets: Mapping[str, Target]
@@ -151,7 +151,7 @@ class NativeRestore:
     )  # of the column families that have entries
 
     def build(self) -> Restored:
-        """Build and return the database; a UsageError if a stored type does not fit the program's."""
+        """Build and return the database; UsageError, before it is built: a stored type does not fit."""
         try:
             self._judge()
             return self._built()
@@ -272,7 +272,7 @@ class Progress:
         self._count, self._next = 0, now() + REPORT_EVERY_S
 
     def advance(self, count: int) -> None:
-        """Count more copied entries, and log the sum if it is time."""
+        """Count `count` more copied entries; log the sum if the last log line is 5 s ago."""
         self._count += count
         if self._now() >= self._next:
             self._next = self._now() + REPORT_EVERY_S

@@ -67,8 +67,8 @@ _Groups = tuple[int, int]
 class Sorter:
     """Takes all entries of one operator, and gives each new subtask its entries in the order of key groups.
 
-    `size` is about how many stored bytes all entries have; `rekey` gives a stored key's new one, None: keys
-    stay.
+    `folder`: for a scratch file; `parallelism`: of the new subtasks; `size`: about how many stored bytes all
+    entries have; `rekey`: returns a stored key's new one; None: keys stay.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Sorter:
         self._waiting, self._waiting_bytes = {}, 0
 
     def chunks(self, subtask: int, state: str) -> Iterator[Entries]:
-        """Yield what is left of a state for a new subtask, ascending by key group; call it after all adds."""
+        """Yield a state's entries of a new subtask, changes applied, by key group; call it after all adds."""
         codec = self.codecs[state]
         self._write()
         timers = state in TIMER_SECTIONS
@@ -158,7 +158,7 @@ class Sorter:
                         _demand_apart(part, before)
 
     def close(self) -> None:
-        """Delete the file on the local disk."""
+        """Delete the scratch file on the local disk; no entries can be read afterwards."""
         self._file.close()
 
     def _slices(self, bucket: int, states: Sequence[str]) -> list[_Groups]:

@@ -29,8 +29,8 @@ from headgate.state.targets import Target
 class Restore(NamedTuple):
     """The opened stored states of one backend's restore, after all their types were found to fit.
 
-    `native` has the native files that the backend takes over before :meth:`fill`, each with the names of the
-    wanted states; None: all. `logs` has the segments of each earlier subtask, oldest first.
+    `native`: RocksDB's files for the backend to take over before :meth:`fill`, and the wanted states' names;
+    None: all. `bases`, `logs`: sections of each earlier subtask's base, and of its segments, oldest first.
     """
 
     native: list[tuple[NativeState, Collection[str] | None]]
@@ -64,7 +64,7 @@ def open_restore(
     """Open all of `stored` for a subtask of key `groups` (first and last); check the types (UsageError).
 
     State of other groups is checked, too, and left out; a group that is missing is an InternalError.
-    `takes_native`: whether the backend takes over native files itself.
+    `takes_native`: whether the backend takes over RocksDB's files itself; else they are read as entries.
     """
     with ExitStack() as stack:
         opened: list[tuple[StoredState, Claims | None]] = []

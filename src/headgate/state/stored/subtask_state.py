@@ -59,7 +59,7 @@ def open_state(
 
 
 class StoredState(NamedTuple):
-    """The open keyed state of one earlier subtask.
+    """The open keyed state that one earlier subtask stored; :func:`open_state` opens and closes it.
 
     The first of `forms` is the base, the others are the segments of a changelog after it, oldest first.
     `native` is set where the base is only the blob next to native files that the caller takes over.
@@ -72,7 +72,7 @@ class StoredState(NamedTuple):
     def chunks(
         self, values: ValueCodec, names: Collection[str] | None = None, groups: Collection[int] | None = None
     ) -> Iterator[Chunk]:
-        """Yield batches of entries in stored order, the base first; None: all states, all key groups."""
+        """Yield batches of stored entries, the base's first, then changes; None: all states or key groups."""
         forms = self._sections(values, names)
         for place, sections in enumerate(forms):
             yield from chunks_of(sections, self.groups if groups is None else groups, place, len(forms) - 1)
@@ -87,7 +87,7 @@ class StoredState(NamedTuple):
     def by_group(self, values: ValueCodec, names: Sequence[str], groups: Sequence[int]) -> dict[str, Merged]:
         """Return name -> merged entries of each state or kind of timers in `names`, empty if not stored.
 
-        `groups`: the key groups that can be taken from them, ascending.
+        `groups`: the key groups, ascending, that can then be taken from each :class:`Merged`.
         """
         forms = self._sections(values, names)
 
@@ -116,9 +116,9 @@ def stored_chunks(
 def chunks_of(
     sections: Iterable[OpenSection], groups: Collection[int], place: int = 0, segments: int = 0
 ) -> Iterator[Chunk]:
-    """Yield batches of the entries that sections of one stored form have in some key groups.
+    """Yield batches of the entries that sections of one stored form have in key `groups`.
 
-    `place`: the number of the segment, 0 for the base; `segments`: how many there are, for errors.
+    For errors: `place` is the number of the segment, 0 for the base; `segments`: how many there are.
     """
     with located(place, segments):
         for section in sections:
@@ -128,7 +128,7 @@ def chunks_of(
 
 @contextmanager
 def located(place: int, segments: int) -> Iterator[None]:
-    """Let a StorageError in the block name segment `place` of the changelog's `segments`; 0 is the base."""
+    """Add to a StorageError of the block that it is in segment `place` of `segments`; 0: the base, as is."""
     try:
         yield
     except StorageError as error:

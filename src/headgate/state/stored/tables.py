@@ -25,7 +25,7 @@ _Entry = tuple[int, Hashable, Any]
 
 
 class Tables:
-    """A subtask's canonical tables as a `StoredForm`; `max_parallelism`: of the header if no table tells."""
+    """The `StoredForm` of a subtask's canonical tables; `max_parallelism`: used if there is no table."""
 
     def __init__(self, files: StoredFiles, keyed: KeyedStateHandle, max_parallelism: int | None) -> None:
         self._files, self._keyed, self._max_parallelism = files, keyed, max_parallelism
@@ -98,14 +98,14 @@ def _passed(info: TableInfo, codec: SectionCodec, values: list[Any]) -> tuple[li
 
 
 def open_table(files: StoredFiles, table: StateTable) -> OpenTable:
-    """Open a table to read its rows, after all its bytes were verified."""
+    """Open a table to read its rows, after verifying all its bytes; StorageError: it is damaged."""
     file = table.range()
     small = file.length <= _MEMORY_MAX
     return _open(files, table, BytesBlob(files.read(file)) if small else files.verified(file))
 
 
 def head_of_table(files: StoredFiles, table: StateTable) -> OpenTable:
-    """Open a table for its description, or for a look at its keys, without verifying its bytes."""
+    """Open a table without verifying its bytes, only for its description or a look at its keys."""
     try:
         return _open(files, table, files.ranges(table.range()))
     except StorageError:

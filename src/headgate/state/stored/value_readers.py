@@ -31,7 +31,7 @@ def readers_of(
     max_parallelism: int,
     has_entries: Callable[[Section], bool] = lambda section: bool(section.chunks),
 ) -> dict[str, Reader]:
-    """Return section name -> function that reads its values, for sections with entries.
+    """Return section name -> function that decodes its batches of values, for sections with entries.
 
     UsageError: a type does not fit, max parallelism is another, or a state with entries is not declared.
     `header`: of a blob; native files next to it are described there as well.
@@ -69,7 +69,7 @@ def readers_of(
 
 
 def value_reader(section: Section, target: Target) -> Reader:
-    """Return a reader of stored values of a state for `target`, maybe reconfigured; UsageError: none can."""
+    """Return a decoder of a section's batches for `target`, maybe reconfigured; UsageError: incompatible."""
     stored, current = section.schema, target.schema
     declared = isinstance(target.serializer, DeclaredSerializer)
     if not declared and isinstance(compare(stored, current), AsIs):
@@ -92,7 +92,7 @@ def value_reader(section: Section, target: Target) -> Reader:
 
 
 def value_verdict(stored: Description, target: Target) -> Compatibility:
-    """Return how stored values that :func:`value_reader` accepts are read: as they are, or changed."""
+    """Return how values of type `stored`, which :func:`value_reader` accepts, are read: as is, or changed."""
     serializer = target.serializer
     current = serializer.current if isinstance(serializer, DeclaredSerializer) else serializer
     return judge(stored_type(stored), current)
@@ -121,7 +121,7 @@ def _check_map_keys(stored: Description, current: TypeSerializer[Any]) -> None:
 
 
 def stored_value(name: str, target: Target, value: Any) -> StoredValue | None:
-    """Return a live value of state `name` encoded for a query; None for MISSING. UsageError: bad type."""
+    """Return a live value encoded for a query, None if it is MISSING; UsageError: it is of a wrong type."""
     if value is MISSING:
         return None
     try:

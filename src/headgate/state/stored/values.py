@@ -38,7 +38,7 @@ TAKE_CANONICAL: Final = "take a canonical savepoint of the running job and read 
 
 
 class PlainValues:
-    """The `ValueCodec` without a program: values as plain data, no classes; `advice` ends its messages."""
+    """The `ValueCodec` that needs no program: values as plain data, no classes; `advice` ends its errors."""
 
     converts = False
 
@@ -47,7 +47,7 @@ class PlainValues:
         self._targets: dict[str, Target] = {}
 
     def codec(self, section: Section) -> SectionCodec | None:
-        """Return a codec of plain data; UsageError: the program alone decodes it, or types are mixed."""
+        """Return a codec of plain data; UsageError: only the program can decode it, or types are mixed."""
         schema = section.schema
         single = row_of(schema) == BYTES
         if single and any(chunk.count != 1 for chunk in section.chunks):
@@ -69,7 +69,7 @@ class PlainValues:
         )
 
     def targets(self, stored: Mapping[str, Description]) -> dict[str, Target]:
-        """Return targets that read RocksDB's files as plain data; UsageError where only the program can."""
+        """Return state -> target to read RocksDB's files as plain data; UsageError: only the program can."""
         found = {}
         for name, schema in stored.items():
             if row_of(schema) == BYTES:
@@ -82,10 +82,10 @@ class PlainValues:
 
 
 class DeclaredValues:
-    """The `ValueCodec` with a program: values are read as a restore reads them, written as it declares.
+    """The `ValueCodec` of a program: values are read as a restore reads them, written as it declares them.
 
-    `declared`: the program's targets, by name of the state; those of timers among them.
-    `drop`: whether states that it does not declare are left out; else they are refused.
+    `declared`: the program's targets (type, serializer) by name of the state or kind of timers.
+    `drop`: whether states that the program does not declare are left out; else they are refused.
     """
 
     advice = "declare the state as the snapshot has it"
@@ -107,7 +107,7 @@ class DeclaredValues:
         )
 
     def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
-        """Return the declared targets, and makeshift ones for skipped states, which are read all the same."""
+        """Return the declared targets, and makeshift ones for dropped states, which are read all the same."""
         found = {name: target for name, target in self._declared.items() if name not in TIMER_SECTIONS}
         if self._drop:
             missing = {
@@ -120,7 +120,7 @@ class DeclaredValues:
 
 
 class KeysOnly:
-    """The `ValueCodec` that gives keys only: each batch of values is decoded as empty."""
+    """The `ValueCodec` for readers of keys only: each batch of values is decoded as an empty list."""
 
     advice = GIVE_PROGRAM
     converts = True
@@ -130,7 +130,7 @@ class KeysOnly:
         return SectionCodec(lambda _, __: [], Target(section.schema, OpaqueValues()), plain=True)
 
     def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
-        """Return targets of plain data for RocksDB's files; UsageError: a serializer of the program's own."""
+        """Return state -> target to read RocksDB's files as plain data; UsageError: only the program can."""
         return PlainValues().targets(stored)
 
 
@@ -152,18 +152,18 @@ class _OfDescription(TypeSerializer[V]):
 
 
 class PlainSerializer(_OfDescription[V]):
-    """A serializer that decodes values to plain data by their stored description, and back."""
+    """A serializer made for a stored description: decodes values to plain data and encodes them again."""
 
     def __init__(self, stored: Description) -> None:
         self._stored = stored
         self.name = str(stored["kind"])
 
     def encode_many(self, values: Sequence[V]) -> bytes:
-        """Return plain values, encoded as one batch."""
+        """Return plain values encoded as one batch, which the described serializer can read."""
         return close_batch(self._stored, values if isinstance(values, list) else list(values))
 
     def decode_many(self, data: Buffer, count: int) -> list[V]:
-        """Return the plain values of a batch."""
+        """Return the `count` plain values of a batch; StorageError: it holds another number."""
         return open_batch(self._stored, bytes(data), count)
 
 
@@ -173,12 +173,12 @@ class OpaqueValues(_OfDescription[bytes]):
     name = "bytes"
 
     def encode_many(self, values: Sequence[bytes]) -> bytes:
-        """Return the bytes of the only value."""
+        """Return the bytes of the batch's only value; ValueError if there is not exactly one."""
         (value,) = values
         return bytes(value)
 
     def decode_many(self, data: Buffer, count: int) -> list[bytes]:
-        """Return the batch's bytes, as its only value."""
+        """Return a list with the batch's bytes, as its only value."""
         return [bytes(data)]
 
 
@@ -241,7 +241,7 @@ def _settled(part: Any, settle: Convert | None) -> Any:
 
 
 def spilled(codec: SectionCodec, values: Sequence[Any]) -> bytes:
-    """Return values encoded for a scratch file on the local disk."""
+    """Return values that `codec` has read, encoded for a scratch file; :func:`unspilled` decodes them."""
     return msgspec.msgpack.encode(values) if codec.single else codec.target.serializer.encode_many(values)
 
 

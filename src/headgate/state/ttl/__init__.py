@@ -1,1 +1,1 @@
-"""Time to live of keyed state: when an entry expires and is removed. Backends know nothing of it."""
+"""Time to live (TTL) of keyed state: when entries expire and are removed, on top of any state backend."""

@@ -92,7 +92,7 @@ class TtlKeyedBackend(BackendWrapper[KeyedBackend]):
         return keys if state is None else filter(state.handle.holds, keys)
 
     def peek(self, name: str, key: Hashable) -> StoredValue | None:
-        """Return the encoded value under `key`, for a query; None: none, or expired, even if reads see it."""
+        """Return the encoded value of `key` for a query; None: none, or one expired, even if reads see it."""
         state = self._states.get(name)
         if state is None:
             return self._backend.peek(name, key)
@@ -100,7 +100,7 @@ class TtlKeyedBackend(BackendWrapper[KeyedBackend]):
         return None if living is ABSENT else stored_value(name, state.target, living)
 
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
-        """Fix the state by the backend inside; if so configured, set a `keep` that omits expired entries."""
+        """Return the inner backend's snapshot; its `keep` omits expired entries of states so configured."""
         pending = self._backend.snapshot_sync(checkpoint, completed)
         states = [state.at_snapshot() for state in self._states.values() if state.ttl.cleanup.full_snapshot]
         if states:
@@ -108,7 +108,7 @@ class TtlKeyedBackend(BackendWrapper[KeyedBackend]):
         return pending
 
     def restore(self, stored: Iterable[Stored]) -> None:
-        """Restore values and last-access times; entries without one are as if written now (see `Expiry`)."""
+        """Restore values and last-access times; entries without such a time count as written just now."""
         self._backend.restore(stored)
         for state in self._states.values():
             state.handle.expiry.begin()

@@ -13,8 +13,8 @@ from headgate.state.ttl.handle import Expiry
 class SnapshotCleanup:
     """The `EntryFilter` that leaves expired entries out of a snapshot; called with each batch of entries.
 
-    The last-access times of a state come before its values. Between the two it keeps the keys that have
-    expired entries, so it takes memory for these. Values are never changed: the live state may share them.
+    Batches of a state's last-access times must come before those of its values; in between, the keys with
+    expired entries are kept in memory. Values are never changed in place, as the live state may share them.
     """
 
     def __init__(self, states: Iterable[ExpiringState]) -> None:
@@ -23,7 +23,7 @@ class SnapshotCleanup:
             self._filters |= {state.stamps_name: state.of_stamps, state.name: state.of_values}
 
     def __call__(self, name: str, keys: list[Hashable], values: list[Any]) -> Columns:
-        """Return the entries to be written of section `name`: a state, or the last-access times of one."""
+        """Return the keys and values to write of a batch of section `name`: a state or last-access times."""
         keep = self._filters.get(name)
         return (keys, values) if keep is None else keep(keys, values)
 
@@ -45,7 +45,7 @@ class ExpiringState:
         self.seen = self.expired = self.expired_bytes = 0
 
     def of_stamps(self, keys: list[Hashable], stamps: list[Any]) -> Columns:
-        """Return the last-access times not expired; keys with expired ones are noted for `of_values`."""
+        """Return keys and last-access times not expired; note keys with expired ones for `of_values`."""
         kept: Columns = ([], [])
         for key, stored in zip(keys, stamps, strict=True):
             count, alive = self._split(stored, self._over)
@@ -58,7 +58,7 @@ class ExpiringState:
         return kept
 
     def of_values(self, keys: list[Hashable], values: list[Any]) -> Columns:
-        """Return the values that are not expired, by the times that :meth:`of_stamps` noted before."""
+        """Return keys and values not expired, by what :meth:`of_stamps` noted; it must be called before."""
         if not self._stamps:
             return keys, values
         kept: Columns = ([], [])

@@ -85,5 +85,5 @@ class Accumulators(Generic[IN, ACC, OUT]):
         self.add = function.add
 
     def get_result(self, accumulator: ACC) -> ACC:
-        """Return the accumulator itself."""
+        """Return the accumulator itself, in place of the user's result."""
         return accumulator

@@ -16,7 +16,7 @@ V = TypeVar("V")
 
 
 class Expiry:
-    """The time-to-live rules of one state, and its clock, which tell the entries expired now; times in ms.
+    """The time-to-live rules and the clock of one state, which decide what is expired; times are in ms.
 
     An entry without a last-access time, or with one from before event time was known, counts as written at
     `origin`: the end of the restore, or the first watermark after it. `now` is the time in force, as the last
@@ -35,12 +35,12 @@ class Expiry:
         self.begin()
 
     def begin(self) -> None:
-        """Set the origin to now (event time: once known): a long restore shortens no time to live."""
+        """Set `origin` to now (in event time: once known), so that a long restore shortens no TTL."""
         self.origin = WATERMARK_MIN
         self.tick()
 
     def tick(self) -> int:
-        """Read the clock, set `now` and `limit`, and return `now`. The first known time is the origin."""
+        """Read the clock, set `now` and `limit`, return `now` in ms. The first known time is the origin."""
         now = self.now = self._read_clock()
         self.limit = now - self.duration_ms
         if self.origin == WATERMARK_MIN:
@@ -63,14 +63,14 @@ class Expiry:
         return self.now if stamp is None or stamp < self.now else stamp
 
     def at_snapshot(self) -> Expiry:
-        """Read the clock; return a copy of the rules that keeps this time, for a background snapshot."""
+        """Read the clock; return a copy whose `now` and `limit` stay at this time, for a pending snapshot."""
         self.tick()
         return copy(self)
 
 
 @dataclass(slots=True)
 class Counts:
-    """Running counts of one state's expired entries; :class:`TtlStatistics` explains them."""
+    """One state's entries `seen` by the sweep, found `expired_stored` by it, `removed` by it or an access."""
 
     seen: int = 0
     expired_stored: int = 0
@@ -79,8 +79,8 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class TtlStatistics:
-    """Counts of one state's expired entries, as far as the sweep, accesses and snapshots have found them.
-    Elements of lists and entries of maps count one by one.
+    """Counts of one state's entries seen and expired; elements of lists, entries of maps count one by one.
+    The first three are of the sweep and of accesses so far, the others of the last snapshot.
     """
 
     seen: int  # entries that the sweep has looked at
@@ -118,7 +118,7 @@ class TtlHandle(ABC):
     load = bind
 
     def store(self) -> None:  # noqa: B027 - of the protocol, and nothing to override
-        """Do nothing: changes were made at once."""
+        """Do nothing: changes are made in the tables at once."""
 
     def clear(self) -> None:
         """Remove the value and the last-access time of the current key."""
@@ -127,20 +127,20 @@ class TtlHandle(ABC):
             handle.store()
 
     def peek(self, key: Hashable) -> Any:
-        """Return the result of a read of `key`, without its effects, for tests; leaves `key` bound."""
+        """Return what a read of `key` would, without renewing or removing; for tests. Leaves `key` bound."""
         shown = self._shown_for(key, self.expiry.show_expired)
         return self._empty() if shown is ABSENT else self._result(shown)
 
     def holds(self, key: Hashable) -> bool:
-        """Return whether a read of `key` would find an entry, without its effects; leaves `key` bound."""
+        """Return whether a read of `key` would find an entry; renew or remove none; leaves `key` bound."""
         return self._shown_for(key, self.expiry.show_expired) is not ABSENT
 
     def living(self, key: Hashable) -> Any:
-        """Return the value under `key` if not expired, else ABSENT, without effects; leaves `key` bound."""
+        """Return what is not expired of the value of `key`, or ABSENT; renew none; leaves `key` bound."""
         return self._shown_for(key, False)
 
     def tidy(self, key: Hashable) -> None:
-        """Remove expired entries of `key`, and date those without a time; leaves `key` bound."""
+        """Remove expired entries of `key`, give others that have no time the origin; leaves `key` bound."""
         self.values.bind(key)
         self.stamps.bind(key)
         over = self._tidy()
@@ -159,7 +159,7 @@ class TtlHandle(ABC):
 
     @abstractmethod
     def judge(self, stamps: Any) -> tuple[int, bool, int]:
-        """Return of a key's stored times: how many, whether one needs :meth:`tidy`, and the oldest."""
+        """Judge a key's last-access times: return how many, whether :meth:`tidy` has to run, the oldest."""
 
     @abstractmethod
     def _tidy(self) -> int:

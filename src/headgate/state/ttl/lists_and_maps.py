@@ -14,26 +14,26 @@ from headgate.state.ttl.handle import TtlHandle
 
 
 class TtlListState(TtlHandle, Generic[V]):
-    """List state with a time to live per element.
+    """Live handle of a list state with a time to live per element, for the bound key.
 
-    The times are in the order of the elements; elements without a time come first.
+    The last-access times are in the order of the elements; elements without a time come first.
     """
 
     __slots__ = ()
 
     def add(self, value: V) -> None:
-        """Append one element."""
+        """Append one element, written now."""
         self.values.add(value)
         self.stamps.add(self.expiry.now)
 
     def extend(self, values: Iterable[V]) -> None:
-        """Append several elements."""
+        """Append several elements, written now."""
         added = list(values)
         self.values.extend(added)
         self.stamps.extend([self.expiry.now] * len(added))
 
     def get(self) -> list[V]:
-        """Return the elements, unexpired or all as configured; remove expired ones, renew others if set."""
+        """Return the elements, expired ones only if so set; remove expired ones, renew others if so set."""
         elements, stamps, alive = self._state()
         kept = elements
         if not all(alive):
@@ -53,7 +53,7 @@ class TtlListState(TtlHandle, Generic[V]):
         self.stamps.update([self.expiry.now] * len(elements))
 
     def judge(self, stamps: list[int]) -> tuple[int, bool, int]:
-        """Return of the stored times: number of elements, whether to :meth:`tidy`, the oldest time."""
+        """Judge a key's times: return their number, whether :meth:`tidy` has to run, the oldest in ms."""
         oldest = min(map(self.expiry.since, stamps), default=self.expiry.now)
         untidy = WATERMARK_MIN in stamps or oldest <= self.expiry.limit
         return len(stamps), untidy, oldest
@@ -83,7 +83,7 @@ class TtlListState(TtlHandle, Generic[V]):
 
 
 class TtlMapState(Subscripts[MK, MV], TtlHandle):
-    """Map state with a time to live per entry. The times are a map from the same keys.
+    """Live handle of a map state with a time to live per entry; the times are a map from the same keys.
 
     `in`, iteration and `items` are reads of the entries that they touch; `len` is not.
     """
@@ -91,12 +91,12 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
     __slots__ = ()
 
     def get(self, key: MK, default: MV | None = None) -> MV | None:
-        """Return the value under the map's own key, else `default`; renew it if set, remove it if expired."""
+        """Return the value under a map's own key, or `default`; remove it if expired, or renew it if set."""
         value = self._read(key)
         return default if value is ABSENT else value
 
     def put(self, key: MK, value: MV) -> None:
-        """Set the value under the map's own key `key`, and renew it; one that expired loses its place."""
+        """Set the value under the map's own key `key`, written now; an expired entry moves to the end."""
         stamp = self.stamps.get(key)
         if self.expiry.over(stamp) and key in self.values:
             self._drop(key)  # what is expired has lost its place in the order, too
@@ -119,7 +119,7 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
         return 0 if shown is ABSENT else len(shown)
 
     def items(self) -> Iterable[tuple[MK, MV]]:
-        """Return entries in order, unexpired or all as configured; remove expired, renew others if set."""
+        """Return the entries, expired ones only if so set; remove expired ones, renew others if so set."""
         expiry = self.expiry
         entries, over = self._state()
         for key in over:
@@ -131,7 +131,7 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
         return [item for item in entries.items() if expiry.show_expired or item[0] not in over]
 
     def judge(self, stamps: dict[Hashable, int]) -> tuple[int, bool, int]:
-        """Return of the stored times: number of entries, whether to :meth:`tidy`, the oldest time."""
+        """Judge a key's times: return their number, whether :meth:`tidy` has to run, the oldest in ms."""
         oldest = min(map(self.expiry.since, stamps.values()), default=self.expiry.now)
         untidy = WATERMARK_MIN in stamps.values() or oldest <= self.expiry.limit
         return len(stamps), untidy, oldest

@@ -21,7 +21,7 @@ class TtlSingleState(TtlHandle):
     __slots__ = ()
 
     def judge(self, stamps: int) -> tuple[int, bool, int]:
-        """Return of the stored time: 1 (entry), whether to :meth:`tidy`, and the time itself."""
+        """Judge a key's time: return 1 (its number), whether :meth:`tidy` has to run, the time in ms."""
         return 1, stamps <= self.expiry.limit or stamps == WATERMARK_MIN, stamps
 
     def _tidy(self) -> int:
@@ -68,7 +68,7 @@ class TtlSingleState(TtlHandle):
 
 
 class TtlValueState(TtlSingleState, Generic[V]):
-    """Value state whose values expire. The handle `values` reads as ABSENT where there is no entry."""
+    """Live handle of a value state whose values expire. `values`, the inner handle, has ABSENT for none."""
 
     __slots__ = ("_default", "_make_default")
 
@@ -81,7 +81,7 @@ class TtlValueState(TtlSingleState, Generic[V]):
 
     @property
     def value(self) -> V:
-        """The current key's value, or the default; a read may renew or remove it, or store the default."""
+        """The current key's value, else the default; a read may renew or remove it, or store the default."""
         expiry, stamp = self.expiry, self.stamps.value
         if stamp is not None and stamp > expiry.limit and not expiry.refresh:  # as most reads are
             value: V = self.values.value
@@ -117,12 +117,12 @@ class TtlValueState(TtlSingleState, Generic[V]):
 
 
 class TtlReducingState(TtlSingleState, Generic[V]):
-    """Reducing state with a time to live; an expired value counts as none."""
+    """Live handle of a reducing state with a time to live; an expired value counts as no value."""
 
     __slots__ = ()
 
     def add(self, value: V) -> None:
-        """Combine `value` with the reduced value, unless expired, by the user's function; renew the time."""
+        """Reduce `value` into the unexpired value, if any, by the user's function; renew the access time."""
         if self._held() is not ABSENT and self.expiry.over(self.stamps.value):
             self._drop()
         self.values.add(value)
@@ -143,7 +143,7 @@ class TtlReducingState(TtlSingleState, Generic[V]):
 
 
 class TtlAggregatingState(TtlReducingState[V], Generic[V, ACC, OUT]):
-    """Aggregating state with a time to live; an expired accumulator (as `values` gives it) counts as none."""
+    """Live handle of an aggregating state with a time to live; an expired accumulator counts as none."""
 
     __slots__ = ("_function",)
 

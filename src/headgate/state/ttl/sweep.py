@@ -45,7 +45,7 @@ class Sweep:
         self._dating, self._entries = True, self._values()
 
     def step(self) -> None:
-        """Unless it rests, tidy the next keys. Call it while no key is in use: it binds the handle."""
+        """Remove expired entries of the next keys, unless resting; call it with no key bound, as it binds."""
         now = self._expiry.tick()
         if self._entries is None:
             if self._began <= now < self._rest_until:

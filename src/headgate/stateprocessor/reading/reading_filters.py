@@ -26,7 +26,7 @@ Constant = bool | int | float | str | bytes | dt.date | None
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One test of a column, against constants or for null, from a filter that Spark pushed down."""
+    """One test, pushed down by Spark, of a column (its name, then fields in it) for `values` or null."""
 
     column: tuple[str, ...]  # the column, then the names of the fields that lead into it
     test: str  # "=", "<", "<=", ">", ">=", "in", "null", "not null" or "begins"

@@ -42,7 +42,7 @@ class EntriesPiece:
     groups: tuple[int, ...]
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield these key groups' rows in batches of about `ROWS`, with all columns, not only `columns`."""
+        """Yield the rows of `groups` in batches of about `ROWS`, with all columns, not only `columns`."""
         waiting: list[pa.RecordBatch] = []
         for batch in _of_groups(disk, self.keyed, self.shape, self.groups):
             waiting.append(batch)

@@ -20,7 +20,7 @@ IN_FLIGHT: Final = "in-flight"
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """The options of one read; no `columns`: all; `pushdown`: whether filters may reduce what is read."""
+    """The checked options of one read; `columns` empty: all; `pushdown`: whether filters may reduce it."""
 
     path: str
     uid: str | None = None
@@ -31,7 +31,7 @@ class ReadRequest:
 
 
 def read_request(options: Mapping[str, str]) -> ReadRequest:
-    """Return the checked options of a read; UsageError for an unknown or wrong one, or without a path.
+    """Return the checked options of a read; UsageError for an unknown or wrong one, or if `path` is missing.
 
     Example:
         >>> options = {"path": "/sp", "uid": "tally", "state": "count", "storage.s3.endpoint": "http://s3"}

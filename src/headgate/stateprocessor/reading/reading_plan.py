@@ -48,10 +48,10 @@ PIECE_ENTRIES: Final = 500_000
 
 
 class Piece(Protocol):
-    """The piece of a read that one Spark task does; picklable, as it is sent to the task."""
+    """A piece of a read, which one Spark task does; picklable, as it is sent to the task."""
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the piece's rows from the snapshot's storage, in batches with at least these columns."""
+        """Yield the piece's rows from the snapshot's storage `disk`, in batches with at least `columns`."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ class Reading:
     other_pieces: tuple[Piece, ...] = ()  # all pieces of everything else
 
     def open(self) -> Disk:
-        """Return the opened storage of the snapshot."""
+        """Open the snapshot's storage with the read's storage settings, and return it."""
         with storage_options(self.storage):
             return open_disk(self.root)
 
     def pieces(self, groups: Collection[int] | None = None) -> list[Piece]:
-        """Return the pieces that have wanted key groups (None: all); unkeyed pieces are always included."""
+        """Return the pieces of the read that have any of key `groups` (None: all); of unkeyed state, all."""
         if self.keyed is None:
             return list(self.other_pieces)
         shape, handles = self.keyed
@@ -86,7 +86,7 @@ class Reading:
 
 
 def reading_of(request: ReadRequest) -> Reading:
-    """Return the plan of a read; UsageError, listing all states, if the request names none that is there."""
+    """Return the plan of a read; UsageError, with a list of all states, if the requested one is not there."""
     with storage_options(request.storage):
         disk, metadata = open_checkpoint(request.path)
     groups, uid, state = metadata.max_parallelism, request.uid, request.state
@@ -115,7 +115,7 @@ def reading_of(request: ReadRequest) -> Reading:
 
 @dataclass(frozen=True)
 class TablePiece:
-    """Piece of a read: row groups of one state table, yielded as Arrow batches, without Python objects."""
+    """A piece of a read: row groups of one canonical table, passed on as Arrow batches without decoding."""
 
     table: StateTable
     shape: Shape
@@ -123,7 +123,7 @@ class TablePiece:
     row_groups: tuple[int, int] | None = None  # the first one, and the one after the last; None: all
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield `columns` of each row group that may have a wanted key group; other rows come along."""
+        """Yield `columns` of all rows of each row group that may have a wanted key group, others included."""
         table = open_table(DiskFiles(disk), self.table)
         first, stop = self.row_groups or (0, table.row_groups)
         try:
@@ -190,7 +190,7 @@ def _table_pieces(disk: Disk, keyed: KeyedStateHandle, shape: Shape, groups: lis
 
 
 def nothing_chosen(disk: Disk, metadata: CheckpointMetadata, request: ReadRequest) -> UsageError:
-    """Return the error for a read of a state that does not exist; it lists all states of the snapshot."""
+    """Return the UsageError for a read whose options name no stored state; it lists the snapshot's states."""
     uids = {*metadata.operators, *metadata.state_types, *(s.receiver for s in metadata.in_flight)}
     there = {uid: _options_of(disk, metadata, uid) for uid in sorted(uids)}
     listed = "; ".join(f"{uid!r}: {', '.join(states)}" for uid, states in there.items() if states)
@@ -233,10 +233,10 @@ def _as_option(name: str) -> str:
 def keyed_shape(
     disk: Disk, handles: Sequence[KeyedStateHandle], option: str, types: Mapping[str, Description]
 ) -> Shape | None:
-    """Return the columns of the keyed state, or all timers, that the read's `option` names; None: no such.
+    """Return the table's shape of the keyed state or timers that option `state` names; None: none is there.
 
-    `handles` are the subtasks', `types` the states' descriptions in the metadata. UsageError for a state of
-    which values of several types are stored.
+    `handles` are the subtasks' state, `types` the states' descriptions in the metadata. UsageError for a
+    state of which values of several types are stored.
     """
     if option == TIMERS_FOLDER:
         if not any(True for handle in handles for _ in handle.handles()):

@@ -25,7 +25,7 @@ _STAMP: Final = pa.field(WRITTEN_AT, pa.timestamp("us", "UTC"))
 
 @dataclass(frozen=True)
 class Shape:
-    """One keyed state, or all timers, as a table: its name, types and columns."""
+    """One keyed state, or all timers, as a table; `stamps`: state of its last-access times; None: no TTL."""
 
     name: str
     schema: Description
@@ -53,12 +53,12 @@ class Shape:
 
     @property
     def timers(self) -> bool:
-        """Whether it is the table of all timers."""
+        """Whether this is the table of an operator's timers, not of a state."""
         return self.rows_are == TIMER
 
 
 def chosen(columns: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    """Return the wanted columns in the table's order, all if none is wanted; UsageError for an unknown one.
+    """Return the `wanted` columns in the table's order, all if it is empty; UsageError: one is unknown.
 
     Example:
         >>> chosen(["key_group", "key", "value"], ["value", "key"])
@@ -101,7 +101,7 @@ def spark_type(kind: pa.DataType) -> pa.DataType:
 
 
 def spark_schema(columns: pa.Schema) -> pa.Schema:
-    """Return columns in Spark's types; each may be null, as Parquet files are read."""
+    """Return the schema that Spark gives Parquet columns on reading: its own types, all nullable."""
     return pa.schema([pa.field(field.name, spark_type(field.type)) for field in columns])
 
 
@@ -109,7 +109,7 @@ Convert = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
 def converter(columns: pa.Schema, names: Sequence[str]) -> Convert:
-    """Return a function that casts batches to the columns `names` in Spark's types.
+    """Return a function that reduces batches of schema `columns` to the columns `names` in Spark's types.
 
     Example:
         >>> made = converter(pa.schema([("a", pa.int64()), ("b", pa.uint8())]), ["b"])

@@ -55,7 +55,7 @@ def operator_pieces(metadata: CheckpointMetadata, uid: str, state: str) -> tuple
 
 
 def operator_columns(schema: Description) -> pa.Schema:
-    """Return the columns of an operator state; UsageError if a program's own serializer wrote it."""
+    """Return the columns of an operator state of type `schema`; UsageError: a custom serializer wrote it."""
     if not all(map(is_open, mappings_in(schema, "of"))):
         raise UsageError(
             "this operator state was written by a serializer of the program's own, which alone can take its "
@@ -99,7 +99,7 @@ class OperatorPiece:
 
 
 def in_flight_columns(streams: Sequence[InFlightStream]) -> tuple[Description | None, pa.Schema]:
-    """Return the type that all typed records in flight share (None: there is none), and the columns."""
+    """Return the type that all typed records in flight share (None: none), and the columns of the read."""
     types = [stream.record_type for stream in streams if stream.record_type is not None and stream.parts]
     alike = types[:1] if all(each == types[0] for each in types) and all(map(is_open, types)) else []
     record = alike[0] if alike and ArrowColumn(RECORD, alike[0]).fields[0].name == RECORD else None
@@ -113,14 +113,14 @@ def _schema(record: Description | None) -> pa.Schema:
 
 @dataclass(frozen=True)
 class InFlightPiece:
-    """Piece of a read: one channel's records in flight; `record`: type of their typed column; None: none."""
+    """A piece of a read: one channel's records in flight; `record`: type of the typed column; None: none."""
 
     stream: InFlightStream
     record: Description | None
     max_parallelism: int
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the channel's records in flight as rows of all columns, in their order."""
+        """Yield the channel's records in flight as rows, in their order; `columns` leaves none out."""
         position = 0
         for found in records_in_flight(disk, self.stream, self.max_parallelism):
             yield self._batch(found, position)

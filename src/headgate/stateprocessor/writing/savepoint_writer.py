@@ -47,7 +47,7 @@ _DOMAIN: Final = "__headgate_time_domain"
 class SavepointWriter(SavepointContents):
     """Builder of a savepoint from DataFrames; nothing is computed before :meth:`write`.
 
-    Every method but `write` gives a new writer. Begin with :meth:`new` or :meth:`from_existing`.
+    Every method but `write` returns a new writer. Begin with :meth:`new` or :meth:`from_existing`.
 
     Example:
         >>> import headgate as hg
@@ -89,7 +89,7 @@ class SavepointWriter(SavepointContents):
         read before :meth:`write`, which refuses a checkpoint with records in flight.
 
         Args:
-            uri: of the snapshot; it is only read.
+            uri: of the savepoint or checkpoint, which is only read.
             options: ``key=value`` settings of storages, as after ``-D``.
         """
         return cls(uri, None, None, tuple(options))
@@ -122,8 +122,8 @@ class SavepointWriter(SavepointContents):
                 the time of this call.
 
         Raises:
-            UsageError: there is no such column or state, or a column does not fit, also keys of
-                another type than the function declares; names it and both types.
+            UsageError: there is no such column or state; or values or keys are of another type than
+                declared, which the message names.
         """
         names = [value] if written_at is None else [value, written_at]
         keys, types = _columns(frame, key, names)
@@ -145,11 +145,11 @@ class SavepointWriter(SavepointContents):
 
         Args:
             uid: of the operator.
-            function: what declares the states, or its class.
-            frames: name of a state to its DataFrame.
-            key: the key column of all, or columns.
-            value: the column with what the state holds; a frame that has no such column has it in one of the
-                state's name.
+            function: the function that declares the states, or its class.
+            frames: state name -> DataFrame with a row for each key.
+            key: the key column, or columns, of every frame.
+            value: the column with what the state holds; in a frame without such a column, the one named like
+                the state.
 
         Raises:
             UsageError: as for :meth:`with_state`.
@@ -196,17 +196,18 @@ class SavepointWriter(SavepointContents):
         )
 
     def remove(self, uid: str, state: str | None = None) -> SavepointWriter:
-        """Leave out what the existing savepoint has of an operator.
+        """Leave out one state, or all state, that the existing snapshot has of an operator.
 
         Args:
             uid: of the operator.
             state: name of a keyed or operator state, or ``"timers:all"``; None: all of the operator.
 
         Raises:
-            UsageError: there is no existing savepoint. Whether it has such state, :meth:`write` sees.
+            UsageError: the writer is not from an existing snapshot, or the state is transformed, too; if the
+                snapshot lacks the state, `write` raises.
         """
         self._needs_base("remove")
-        return replace(self, removed=self.removed | {(uid, state)})
+        return replace(self, removed=self.removed | {(uid, state)})._refusing_both()
 
     def transform(
         self,
@@ -217,18 +218,19 @@ class SavepointWriter(SavepointContents):
         declared: Declared,
         into: Declared | None = None,
     ) -> SavepointWriter:
-        """Replace every key's value by the one that a function makes of it; the last call per state counts.
+        """Replace each value in an existing keyed state by `function(value)`; the last call per state counts.
 
         Args:
             uid: of the operator.
-            state: its name; :meth:`write` refuses operator state, which has no keys.
+            state: name of a keyed state; :meth:`write` refuses operator state, which has no keys.
             function: gets what the state holds under a key, a whole list or map of such state, and gives what
                 it is to hold; runs in Spark's tasks.
-            declared: what declares the state as it was written; see :meth:`with_state`.
-            into: what declares it as it is to be; None: the same.
+            declared: the function or annotation that declares the state as stored; see :meth:`with_state`.
+            into: the one that declares it as it is to be; None: the same.
 
         Raises:
-            UsageError: there is no existing savepoint, no such declaration, or `function` is none.
+            UsageError: the writer is not from an existing snapshot; no such declaration, or no function; the
+                state is removed, too.
         """
         self._needs_base("transform")
         if not callable(function):
@@ -237,7 +239,8 @@ class SavepointWriter(SavepointContents):
             )
         before = shipped(descriptor_of(declared, state))
         after = before if into is None else shipped(descriptor_of(into, state))
-        return replace(self, transforms={**self.transforms, (uid, state): Transform(function, before, after)})
+        changed = {**self.transforms, (uid, state): Transform(function, before, after)}
+        return replace(self, transforms=changed)._refusing_both()
 
     def write(self, uri: str) -> WrittenSavepoint:
         """Compute everything and write the savepoint; it counts once its metadata is there, which comes last.
@@ -246,8 +249,8 @@ class SavepointWriter(SavepointContents):
             uri: path or URI of a folder that is empty or not there, and that Spark's executors reach.
 
         Raises:
-            UsageError: a value, a key, the folder or what is to be changed is wrong; says which. What was
-                written is deleted, as after the other errors.
+            UsageError: a value, a key, the folder or what is to be changed is wrong; the message says which.
+                After any error, what was written is deleted.
             StorageError: the existing snapshot is damaged, or a storage refused.
             OperatingError: Spark failed.
         """
@@ -258,6 +261,15 @@ class SavepointWriter(SavepointContents):
             raise UsageError(
                 f"{verb}() changes an existing savepoint; begin with SavepointWriter.from_existing()"
             )
+
+    def _refusing_both(self) -> SavepointWriter:
+        for uid, state in self.transforms:
+            if not self.removed.isdisjoint({(uid, state), (uid, None)}):
+                raise UsageError(
+                    f"{state!r} of operator {uid!r} is removed and transformed; call one of the two for "
+                    "it, and with_state() for what takes its place"
+                )
+        return self
 
     def _adding(self, uid: str, state: str, added: NewState) -> SavepointWriter:
         keys = KeyRows(added.keys, added.key_types).description

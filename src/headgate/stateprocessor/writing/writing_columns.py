@@ -260,13 +260,13 @@ def _map(stored: Description, given: pa.DataType, where: str) -> Fit | None:
 
 
 def parts_of_map(array: pa.MapArray) -> tuple[pa.Array, pa.Array]:
-    """Return two arrays of all keys and of all values in a map column's rows, those of nulls left out."""
+    """Return all keys and all values of a map column's rows as two arrays; null rows have none."""
     flat = _as_pairs(array).flatten()
     return flat.field(0), flat.field(1)
 
 
 def lengths_of(array: pa.Array) -> pa.Array:
-    """Return how many parts each row of a list or map column has; 0 for a null."""
+    """Return how many elements or entries each row of a list or map column has; 0 for a null row."""
     lists = _as_pairs(array) if pa.types.is_map(array.type) else array
     return pc.list_value_length(lists).fill_null(0).cast(pa.int32())
 

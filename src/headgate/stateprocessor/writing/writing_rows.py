@@ -64,7 +64,7 @@ _SAMPLES: Final[Sequence[tuple[Callable[[pa.DataType], bool], KeyPart]]] = (
 
 
 class KeyRows:
-    """Reads key columns of a DataFrame as keys, as ``key_by()`` would make them in the program."""
+    """Reads a DataFrame's key columns as keys as ``key_by()`` makes them; UsageError: no key is so typed."""
 
     def __init__(self, names: Sequence[str], types: Sequence[pa.DataType]) -> None:
         self._names = list(names)
@@ -81,7 +81,7 @@ class KeyRows:
         ]
 
     def columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        """Return the key columns of a batch."""
+        """Return the key columns of a batch of the DataFrame."""
         return [batch.column(name) for name in self._names]
 
     def groups(self, columns: Sequence[pa.Array], max_parallelism: int) -> NDArray[np.int32]:
@@ -94,7 +94,7 @@ class KeyRows:
         return key_groups_of_arrow(columns[0] if self._one else list(columns), max_parallelism)
 
     def array(self, columns: Sequence[pa.Array]) -> pa.Array:
-        """Return the keys as the table's column `key`."""
+        """Return the keys in key `columns` as one array: the column `key` of the state's table."""
         fitted = [fit(column) for fit, column in zip(self._fits, columns, strict=True)]
         if self._one:
             return fitted[0]
@@ -113,7 +113,7 @@ def _sample(name: str, given: pa.DataType) -> KeyPart:
 
 
 class RowColumn(Protocol):
-    """The DataFrame's columns that hold values, timers or last-access times of keys."""
+    """Protocol: makes one table of state (values, timers or last-access times) of a DataFrame's columns."""
 
     @property
     def schema(self) -> Description:
@@ -125,7 +125,7 @@ class RowColumn(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ValueColumn:
-    """The DataFrame's column that holds a state's values; picklable, so that tasks make rows of it."""
+    """Makes the table of a state's values of the DataFrame's `column`; picklable, to be used in tasks."""
 
     state: str
     schema: Description
@@ -224,7 +224,7 @@ def _converted(schema: Description, descriptor: StateDescriptor, name: str, conv
 
 @dataclass(frozen=True, slots=True)
 class TimerColumn:
-    """The DataFrame's columns that hold timers, their time domain and timestamp; picklable."""
+    """Makes the table of timers of two columns of a DataFrame, time domain and timestamp; picklable."""
 
     schema: Description
     domain: str  # the column with "event" or "processing"
@@ -257,7 +257,7 @@ def _moments(name: str, given: pa.DataType) -> Callable[[pa.RecordBatch], pa.Arr
 
 @dataclass(frozen=True, slots=True)
 class LastAccessColumn:
-    """The last-access times of a state with a time to live, from a column or one time for all; picklable.
+    """Makes the table of a state's last-access times, of a column or of one time for all; picklable.
 
     The last-access times have the shape of the values; those of one key are of one moment.
     """
@@ -312,7 +312,7 @@ def check_keys(declared: Declared, uid: str, shape: Shape) -> None:
 
 
 def descriptor_of(declared: Declared, state: str) -> StateDescriptor:
-    """Return the descriptor of the state declared under this name; UsageError if there is none.
+    """Return the descriptor of the state that `declared` has as `state`; UsageError if there is none.
 
     Example:
         >>> import headgate as hg
@@ -340,11 +340,11 @@ def outputs_of(
     convert: Convert | None,
     written_at: str | None,
 ) -> dict[str, RowColumn]:
-    """Return what makes a state's tables, by table: last-access times if it has a time to live, and values.
+    """Return table name -> its maker: first of last-access times, if the state has a TTL, then of values.
 
-    `column` has the values, from which `convert` (None: nothing) makes those of the state; `types` are those
-    of columns. `written_at` is the column with the time of a key's last write; None: now. UsageError if a
-    column does not fit.
+    `column` has the values, which `convert` (None: none needed) turns into those of the state; `types` are
+    of all columns. `written_at`: the column with the time of a key's last write; None: now. UsageError if
+    a column does not fit.
     """
     kept = with_stamps({descriptor.name: descriptor})
     schema = target_of(kept[descriptor.name]).schema
@@ -367,7 +367,7 @@ def outputs_of(
 
 
 def shipped(descriptor: StateDescriptor) -> StateDescriptor:
-    """Return a state's descriptor for Spark's tasks: how values are stored; no default, function or TTL."""
+    """Return a state's descriptor for Spark's tasks: how values are stored, no default, function or TTL."""
     return replace(descriptor, default=_none, function=None, ttl=None)
 
 

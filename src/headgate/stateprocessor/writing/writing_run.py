@@ -66,7 +66,7 @@ _RANGES_PER_SLOT = 2
 
 @dataclass(frozen=True, slots=True)
 class NewState:
-    """Rows of a DataFrame that are to become one state of an operator, or its timers."""
+    """A DataFrame to become one state of an operator or its timers; `outputs`: table name -> its maker."""
 
     frame: DataFrame  # has the columns that are named here, and no others
     keys: Sequence[str]
@@ -76,7 +76,7 @@ class NewState:
 
 
 class WrittenSavepoint(NamedTuple):
-    """The savepoint that was written.
+    """The result of :meth:`SavepointWriter.write`: where the savepoint is, and what was written.
 
     Attributes:
         uri: of the savepoint.
@@ -92,7 +92,7 @@ class WrittenSavepoint(NamedTuple):
 
 @dataclass(frozen=True)
 class SavepointContents:
-    """What a new savepoint is to hold; `base` is the URI of the snapshot that it changes, None: none."""
+    """The contents of a new savepoint: `states` by (uid, state); `base`: URI of a snapshot to change."""
 
     base: str | None
     max_parallelism: int | None
@@ -104,7 +104,7 @@ class SavepointContents:
 
 
 def run(writer: SavepointContents, uri: str) -> WrittenSavepoint:
-    """Write the savepoint into `uri` (UsageError: not empty) and return its facts; delete it on an error."""
+    """Write the savepoint to folder `uri` and describe it; UsageError: not empty. Any error deletes it."""
     refuse_fleeting(uri)
     with storage_options(writer.options) if writer.options else nullcontext():
         to = open_disk(uri)
@@ -348,7 +348,7 @@ def _typed(made: CheckpointMetadata, uid: str, schemas: Mapping[str, Description
 
 
 def opened_as_tables(uri: str, work: str) -> tuple[Disk, CheckpointMetadata]:
-    """Return a snapshot in tables: itself, or a copy made at URI `work`. UsageError: records in flight."""
+    """Return a snapshot in tables, if need be a copy made at URI `work`; UsageError: records in flight."""
     disk, metadata = open_checkpoint(uri)
     if any(part.records for stream in metadata.in_flight for part in stream.parts):
         raise UsageError(
@@ -391,13 +391,13 @@ def check_there(metadata: CheckpointMetadata, uid: str, state: str | None) -> No
 
 
 def with_tables(keyed: KeyedStateHandle, tables: Sequence[StateTable]) -> KeyedStateHandle:
-    """Return a handle of the same key groups, key types unknown, whose state is in these tables alone."""
+    """Return a handle of the same key groups whose state is in `tables` alone; its key types are unknown."""
     size = sum(table.length for table in tables)
     return KeyedStateHandle(keyed.first_group, keyed.last_group, Inline(b""), size, tables=list(tables))
 
 
 def new_metadata(max_parallelism: int, time_ms: int, fingerprint: str) -> CheckpointMetadata:
-    """Return the metadata of an empty savepoint that no job took; `fingerprint` is that of the formats."""
+    """Return the metadata of an empty savepoint taken by no job; `fingerprint`: of the stored formats."""
     return CheckpointMetadata(
         job=f"bootstrap-{secrets.token_hex(3)}",
         job_name="bootstrap",
@@ -417,6 +417,6 @@ def new_metadata(max_parallelism: int, time_ms: int, fingerprint: str) -> Checkp
 
 
 def without(found: Mapping[str, V], names: Iterable[str]) -> dict[str, V]:
-    """Return a mapping without the entries of some names."""
+    """Return a copy of the mapping `found` without the entries under `names`."""
     left_out = set(names)
     return {name: value for name, value in found.items() if name not in left_out}

@@ -53,7 +53,7 @@ RESULT: Final = RowFormat("index int, state string, file string, length long, cr
 
 
 class TableRow(ReportedError):
-    """A table that a task has written, or the error that refused it: a row of `RESULT`."""
+    """The row by which a Spark task reports a table file that it has written, or the error that it met."""
 
     index: int
     state: str
@@ -64,14 +64,14 @@ class TableRow(ReportedError):
 
 
 def name_of_attempt(uid: str, state: str, index: int, mark: str) -> str:
-    """Return a file name for the table of subtask `index` that has `mark` in it and no other attempt uses."""
+    """Return a file name, with `mark` in it, for a table of subtask `index`; each call gives another name."""
     stem = table_name(uid, state, index).removesuffix(".parquet")
     return f"{stem}-{mark}-{secrets.token_hex(4)}.parquet"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where tables go, and for how many key groups and subtasks they are; picklable."""
+    """The new savepoint's URI, storage settings, key groups and subtasks, as tasks need them; picklable."""
 
     uri: str
     settings: StorageSettings
@@ -80,14 +80,14 @@ class Place:
     mark: str  # in the names of all files of the savepoint's writer
 
     def table_info(self, state: str, schema: Description, key: Description | None, index: int) -> TableInfo:
-        """Return the facts at the head of the table of subtask `index`: the state's types and key groups."""
+        """Return the description of the table of subtask `index`: the state's types and its key groups."""
         groups = key_group_range(self.max_parallelism, self.parallelism, index)
         return new_table_info(state, schema, key, self.max_parallelism, groups)
 
 
 @dataclass(frozen=True, slots=True)
 class TableTask:
-    """Task that writes the tables of a state and its last-access times for one range; picklable."""
+    """Spark task that writes the tables of a state (and its last-access times) of one range; picklable."""
 
     uid: str
     outputs: Mapping[str, RowColumn]  # by name of the state; `table_layout.TIMERS` for timers
@@ -97,7 +97,7 @@ class TableTask:
     place: Place
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield one row for each table where there are entries, or an error; for `DataFrame.mapInArrow`."""
+        """Yield one row per written table, or one with an error; no rows in, no table. For `mapInArrow`."""
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is not None:
@@ -133,7 +133,7 @@ class TableFile:
         self.writer = TableWriter(info, self._stream)
 
     def stored(self, place: Place, uid: str, index: int, entries: int) -> TableRow:
-        """Store the complete table of subtask `index` durably; return the row that reports it."""
+        """Finish the table of subtask `index`, store it durably, and return the row that reports it."""
         written = self.writer.finish()
         self._stream.close()
         state = written.info.name
@@ -143,13 +143,13 @@ class TableFile:
         return TableRow(index=index, state=state, file=name, length=length, crc32=crc32, entries=entries)
 
     def close(self) -> None:
-        """Release the file; the row that was returned stays valid."""
+        """Close the local file, finished or not; a table that is stored already stays."""
         self.writer.close()
         self._stream.close()
 
 
 def result_of(work: Callable[[], Sequence[TableRow]], what: str) -> pa.RecordBatch:
-    """Call `work`; return its rows, or its HeadgateError as a row, whose message begins with `what`."""
+    """Call `work`; return its rows as a batch, or its HeadgateError as a row with a text after `what`."""
     try:
         return RESULT.batch(work())
     except HeadgateError as error:

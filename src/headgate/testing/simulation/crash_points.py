@@ -20,7 +20,7 @@ PHASES: Final[tuple[Phase, ...]] = ("before", "after")
 
 @dataclass(slots=True)
 class CrashPoints:
-    """Counts the steps of one checkpoint; kills the driver before or after the step `strike_at`."""
+    """Counts steps (disk operations, messages) of one checkpoint; kills the driver at step `strike_at`."""
 
     checkpoint: int = 0  # none by default
     strike_at: int | None = None  # the number of a step, from 0; None only counts

@@ -48,7 +48,7 @@ class FaultMix:
 
 
 class Injecting:
-    """Base of all faults: how many there may be, the random choices, and faults that wait or end later."""
+    """Base of the fault classes: chooses kinds, number and moments of faults by the seed, and ends them."""
 
     def __init__(self, scene: JobScene, mix: FaultMix, rng: random.Random) -> None:
         self._scene, self._rng = scene, rng

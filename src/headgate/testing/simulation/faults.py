@@ -1,7 +1,7 @@
 """Injection of faults into a simulated job: a few kinds of faults per seed, until a budget is spent.
 
-Which kinds belong together is a mix. Where faults are injected into the code of a process, that code calls
-`Faults`: at named places and at each operation on the disk.
+A `FaultMix` lists the kinds that are injected together. The code of a simulated process calls `Faults` at
+named places and at each operation on the disk, where a fault may then be injected.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class Faults(WorkerFaults, StorageFaults, MessageFaults, DriverFaults, Requests)
         self._until_driver_dies = 0
 
     def reached(self, process: Process, place: str) -> None:
-        """Let others act, if it is a place of drivers; then inject the fault that waits for it, if any."""
+        """Inject the fault that waits for this named place in a process's code, if any; others may act."""
         self._scene.note(f"{process.name} is at {place}")
         self._crash_points.reached(process, place)
         if process.background.busy and place in DRIVER_PLACES:

@@ -67,7 +67,7 @@ class StoredFiles:
         return [entry for entry in self.run(job) if isinstance(entry, Completed)]
 
     def generation(self, job: str) -> int:
-        """Return the generation of the driver that last claimed a job's log, also if its entry is gone."""
+        """Return the generation of the driver that last claimed a job's log; 0 if the log has no entry."""
         return max((entry.generation for entry in self.run(job)), default=0)
 
     def metadata(self, entry: Completed) -> CheckpointMetadata:

@@ -24,7 +24,7 @@ _NUMBER = struct.Struct("<q")
 
 
 class Checks:
-    """Checks the invariants of every job as events come; a subclass adds those of its own job."""
+    """Checks a simulated job's invariants at each event, or raises Violation; a subclass may add its own."""
 
     def __init__(self) -> None:
         self.completed = 0  # checkpoints so far

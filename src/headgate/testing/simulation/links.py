@@ -18,7 +18,7 @@ Tamper = Callable[[ControlMessage, bytes], str]
 
 
 class Wire(Underway[bytes | str], Generic[M]):
-    """One direction of a control link: messages wait for a paused receiver, and are lost once it ended."""
+    """One direction of a control link; messages wait while the receiver is paused, are lost if it exited."""
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ Item = tuple[int, bytes | str]
 
 
 class Surroundings(Protocol):
-    """What the network reads from the simulation: time, delays, and a place to report frames to."""
+    """The simulation as its network uses it: virtual time, delays, and a place to report frames to."""
 
     def now(self) -> int:
         """Return the virtual time in ms."""
@@ -148,7 +148,7 @@ class SimDataPlane:
         return [lane.target for _, lane in sorted(self._peers.items())]
 
     def open(self, fence: Fence, peers: Mapping[int, str]) -> None:
-        """Connect, for the attempt of `fence`, to the workers whose addresses `peers` has by slot."""
+        """Connect to `peers` (slot -> address) for the attempt of `fence`; InternalError if it is not new."""
         if self.is_open or fence.attempt <= self.attempt:
             raise InternalError(f"attempt {fence.attempt} was opened while {self.attempt} is open or newer")
         self._fence, self.attempt, self.is_open = fence, fence.attempt, True
@@ -163,7 +163,7 @@ class SimDataPlane:
                 self.peer_lost(slot, self.attempt, "the peer has closed this attempt")
 
     def send(self, slot: int, frame: Frame) -> None:
-        """Send a frame to the worker in a slot; frames on a broken connection are dropped."""
+        """Send a frame to a peer's slot (else InternalError); on a broken connection it is dropped."""
         if slot not in self._peers:
             raise InternalError(f"no peer of slot {slot} was opened")
         assert self._fence is not None

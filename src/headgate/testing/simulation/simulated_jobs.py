@@ -37,7 +37,7 @@ def job_of(
     parallelism: int,
     config: Mapping[str, str | int | float | bool] | None = None,
 ) -> tuple[JobSpec, Environment]:
-    """Call `build` with a new Environment; return the job, as an executor gets it, and the Environment."""
+    """Return the job that `build` makes, and its new Environment; PlanError if `build` executes the job."""
     capture = _Capture()
     env = Environment(parallelism, {**SETTINGS, **(config or {})}, executor=capture)
     build(env)

@@ -81,7 +81,7 @@ class CheckpointTraces:
         self.note(message.checkpoint, now_ms, f"{where} {what}")
 
     def file(self, now_ms: int, who: str, operation: str, name: str, verdict: str) -> None:
-        """Add a process's change of a checkpoint's file, or of the log for the last one, and its outcome."""
+        """Add a process's operation on a checkpoint's file, or on the log (to the last trace); no reads."""
         found = _IN_FOLDER.search(name)
         if found is not None and operation not in _SILENT:
             result = "" if verdict == "works" else f" {verdict}"

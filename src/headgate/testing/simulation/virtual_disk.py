@@ -66,8 +66,8 @@ def _ignore(_operation: str, _name: str) -> None:
 class SimDisk:
     """One process's access to the shared files, as a `Disk`, `RandomAccess` and `KeepsTemporaries`.
 
-    Names are relative to the folder `root`. `gate` decides an operation's outcome before it; `done` is called
-    after a change.
+    Names are relative to the folder `root`. `gate` is asked before each operation for its outcome: if that is
+    "fails" or "full", the operation raises StorageError. `done` is called after a change.
 
     Example:
         >>> disk = SimDisk(SimFiles())
@@ -89,11 +89,11 @@ class SimDisk:
         return cls(files, gate, done, uri.removeprefix(URI).strip("/"))
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
-        """Create or replace a file."""
+        """Create or replace a file; StorageError, or UnsureWriteError once written, as the gate decides."""
         self._write("create", name, b"".join(bytes(part) for part in parts))
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
-        """Create a file; return False if it exists."""
+        """Create a file; return False if it exists. StorageError or UnsureWriteError as the gate decides."""
         return self._write("create-if-absent", name, bytes(data))
 
     def read(self, name: str) -> bytes:
@@ -102,12 +102,12 @@ class SimDisk:
         return self._existing(name)
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Return `length` bytes of a file from `offset` on, fewer at its end."""
+        """Return `length` bytes of a file from `offset` on, fewer at its end; FileNotFoundError if absent."""
         self._pass("read", name)
         return self._existing(name)[offset : offset + length]
 
     def size(self, name: str) -> int:
-        """Return a file's size in bytes."""
+        """Return a file's size in bytes; FileNotFoundError if it does not exist."""
         self._pass("size", name)
         return len(self._existing(name))
 

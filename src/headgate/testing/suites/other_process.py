@@ -54,7 +54,7 @@ class OtherProcess:
         at_exit(self._end)
 
     def rewritten(self, serializer: TypeSerializer[T], values: Sequence[T]) -> tuple[bytes, Description]:
-        """Have the other process decode and encode values; return its bytes and serializer description."""
+        """Return `values` re-encoded by the process, and its serializer's description; or AssertionError."""
         task = Task(shipped(serializer), serializer.encode_many(values), len(values))
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -72,7 +72,7 @@ class StoredValues(msgspec.Struct, frozen=True):
             values: at least one value, for later versions to read.
 
         Raises:
-            UsageError: there are none, or one does not fit the serializer.
+            UsageError: no values are given, or one does not fit the serializer.
         """
         if not values:
             raise UsageError("no values are given to be stored; give at least one, else nothing is tested")
@@ -85,7 +85,7 @@ class StoredValues(msgspec.Struct, frozen=True):
         """Return the values that :meth:`write` has stored in a file.
 
         Raises:
-            StorageError: it is missing, damaged or of another form.
+            StorageError: the file is missing, damaged or of another form.
         """
         try:
             file = json_decoder(_File).decode(path.read_bytes())

@@ -23,7 +23,7 @@ from headgate.usercode.loading_errors import UserCodeLoadError
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A folder, archive or wheel that a job brings for its module search path, with its SHA-256."""
+    """A folder, archive or wheel on a job's module path; `inside`: the folder in it to search ('': top)."""
 
     name: str
     digest: str
@@ -56,14 +56,14 @@ def abi_of_this() -> str:
 
 
 def made_from(paths: Sequence[Path], folder: Path) -> tuple[UserBundle, tuple[Path, ...]]:
-    """Return a bundle of folders, archives, wheels, and the files to ship; zip folders into `folder`."""
+    """Return the bundle of folders, archives, wheels, and the files to ship, folders zipped into `folder`."""
     made = [_made(path, folder) for path in paths]
     artifacts = tuple(Artifact(file.name, hash_of(file), inside) for file, inside in made)
     return UserBundle(artifacts, abi_of_this()), tuple(file for file, _ in made)
 
 
 def unpacked(bundle: UserBundle, files: Iterable[Path], cache: ArtifactCache) -> list[Leased]:
-    """Lease a bundle's folders in `cache`, in order; where one is missing, check its file and unpack it."""
+    """Lease a bundle's folders in `cache`, unpacked if absent; UserCodeLoadError: other file or Python."""
     if bundle.abi != abi_of_this():
         raise UserCodeLoadError(
             f"user code was bundled for {bundle.abi}, and this worker runs {abi_of_this()}; use one minor "
@@ -111,7 +111,7 @@ def _made(path: Path, folder: Path) -> tuple[Path, str]:
 
 
 def inside_of(path: Path) -> str:
-    """Return the modules' folder in a folder or archive: an environment's site-packages, else '' (top)."""
+    """Return the modules' folder in a folder or archive, '' for its top; UserCodeLoadError for all else."""
     if path.is_dir():
         return inside_of_folder(path)
     if not (path.is_file() and is_archive(path.name)):

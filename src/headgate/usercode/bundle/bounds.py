@@ -118,7 +118,7 @@ def _bytes_of_list(file: io.BufferedReader) -> int:
 
 @contextmanager
 def open_tar(archive: Path) -> Iterator[Tar]:
-    """Yield an open tar file, compressed or not, whose memory for entries is bounded."""
+    """Yield an open tar file, compressed or not; too large a header of an entry raises UserCodeLoadError."""
     with archive.open("rb") as file:
         head = file.read(6)
         file.seek(0)

@@ -48,7 +48,7 @@ class Leased:
 
 
 class ArtifactCache:
-    """The unpacked artifacts of one user on one machine, shared by processes through file locks.
+    """Unpacked artifacts of one user on one machine, shared by processes; `root` must be the user's alone.
 
     Example:
         >>> cache = ArtifactCache(Path(tempfile.mkdtemp()) / "cache")
@@ -82,8 +82,8 @@ class ArtifactCache:
     def lease(self, key: str, make: Callable[[Path], None]) -> Leased:
         """Return a lease on the folder of `key`, which `make` fills first where it does not exist yet.
 
-        `make` fills an empty folder while other processes that want the same `key`, a hexadecimal hash, wait;
-        where it raises, nothing of the folder is left.
+        `make` fills an empty folder while other processes that want the same `key` wait; where it raises,
+        nothing of the folder is left. UserCodeLoadError if `key` is not 16 to 64 hexadecimal digits.
         """
         if _KEY.fullmatch(key) is None:
             raise UserCodeLoadError(f"{key!r} is no hash of user code")
@@ -101,7 +101,7 @@ class ArtifactCache:
         return Leased(folder, lock)
 
     def sweep(self, unused_s: float = 0.0) -> int:
-        """Remove old half-made folders; remove, and count, those not in use nor leased in `unused_s` s."""
+        """Remove folders that no process uses, not leased for `unused_s` s, and return how many they were."""
         removed = 0
         for folder in list(self._root.iterdir()):
             if not folder.is_dir():
@@ -124,7 +124,7 @@ class ArtifactCache:
 
     @contextmanager
     def _making(self, key: str) -> Iterator[None]:
-        """Hold the lock for making a folder: all workers of an executor start together, and it takes long."""
+        """Hold the exclusive lock on making the folder of `key`: one process makes it, the others wait."""
         path = self._root / f"{key}.making"
         with path.open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

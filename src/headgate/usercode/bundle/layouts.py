@@ -63,7 +63,7 @@ def inside_of_names(names: Iterable[str], place: Path) -> str:
 
 
 def inside_of_folder(folder: Path) -> str:
-    """Return where in a folder its modules lie: '', or site-packages if it is a Python environment."""
+    """Return where modules lie in a folder: '', or site-packages; UserCodeLoadError for another Python's."""
     found = (path for path in folder.glob("lib/python*/site-packages") if path.is_dir())
     return inside_of_names([f"{path.relative_to(folder).as_posix()}/" for path in found], folder)
 

@@ -30,7 +30,7 @@ _log = logging.getLogger("headgate.usercode")
 
 
 def hash_of(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes, or of a folder: of its relative names and its files' hashes.
+    """Return the SHA-256 of a file, or of a folder's file names and contents; UserCodeLoadError: unreadable.
 
     Example:
         >>> import tempfile
@@ -71,13 +71,13 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def packed_folder(source: Path, name: str, folder: Path) -> Path:
-    """Return the zip of `source` in `folder`, named by `name` and hash; make it if it is not there yet."""
+    """Return the path of a zip of `source` in `folder`, named `name` and hash; made if not there yet."""
     target = folder / f"{name or 'code'}-{hash_of(source)[:16]}.zip"
     return target if target.exists() else _zipped(source, files_of(source), target)
 
 
 def packed_program(program: Path, folder: Path) -> Path:
-    """Zip the modules in a program's folder to program.zip in `folder`; UserCodeLoadError above 64 MiB."""
+    """Zip the modules beside `program` to program.zip in `folder`; UserCodeLoadError if over 64 MiB."""
     try:
         files = program_files(program.parent)
         sizes = {file: file.stat().st_size for file in files}

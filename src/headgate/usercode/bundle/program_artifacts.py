@@ -39,7 +39,7 @@ class ProgramArtifacts:
         return (packed_program(self.program, Path(self._scratch.name)), *self._others)
 
     def keep(self, folders: Sequence[str]) -> list[Leased]:
-        """Hand the leases on these folders over to the caller: :meth:`release` does not end them any more."""
+        """Hand over and return the leases on these folders: the caller must release them, not this object."""
         kept = [one for one in self._leased if any(Path(path).is_relative_to(one.folder) for path in folders)]
         self._leased = [one for one in self._leased if one not in kept]
         return kept
@@ -53,7 +53,7 @@ class ProgramArtifacts:
 
 
 def artifacts_of(program: Path, config: Config) -> ProgramArtifacts:
-    """Return a program's code: its folder and what options add; fetch their wheels, unpack archives."""
+    """Return a program's code: its folder, and the paths and wheels of options, fetched and unpacked."""
     program = program.resolve()
     locked = config.get(USER_CODE_REQUIREMENTS)
     wheels = () if locked is None else wheels_of(Path(locked), Path.home() / ".cache" / "headgate-wheels")
@@ -65,7 +65,7 @@ def artifacts_of(program: Path, config: Config) -> ProgramArtifacts:
 
 
 def artifacts_sent(program: str, paths: Sequence[Path]) -> ProgramArtifacts:
-    """Return a program's code in another process of its machine, from the :attr:`ProgramArtifacts.paths`."""
+    """Return a program's code in a worker process, from the `ProgramArtifacts.paths` of its own process."""
     places, leased = _unpacked(paths, _cache())
     return ProgramArtifacts(Path(program), paths, places, leased)
 

@@ -31,7 +31,7 @@ _OPTIONS: Final = (
 
 
 def wheels_of(requirements: Path, cache: Path) -> tuple[Path, ...]:
-    """Return the wheels that a locked file names, sorted; pip downloads them unless `cache` has them."""
+    """Return the wheels that a locked file names; pip downloads them into `cache`, or UserCodeLoadError."""
     if not requirements.is_file():
         raise UserCodeLoadError(f"requirements file {str(requirements)!r} is not there")
     folder = cache / f"{hash_of_file(requirements)[:32]}-{abi_of_this()}"

@@ -53,7 +53,7 @@ def is_archive(name: str) -> bool:
 
 
 def unpack(archive: Path, folder: Path, bounds: Bounds = STANDARD) -> None:
-    """Unpack an archive within `bounds` into an empty folder; of an environment, only site-packages."""
+    """Unpack an archive (of an environment its site-packages) into an empty folder; or UserCodeLoadError."""
     with _named_in_errors(archive):
         if _is_zip(archive):
             _unpack_zip(archive, folder, bounds)
@@ -62,7 +62,7 @@ def unpack(archive: Path, folder: Path, bounds: Bounds = STANDARD) -> None:
 
 
 def names_of(archive: Path, bounds: Bounds = STANDARD) -> list[str]:
-    """Return the names of an archive's entries as it spells them; those of folders end in `/`."""
+    """Return the names of an archive's entries, of folders with `/` at the end; else UserCodeLoadError."""
     with _named_in_errors(archive):
         if _is_zip(archive):
             with open_zip(archive, bounds) as zipped:

@@ -41,7 +41,7 @@ class NamespaceCode:
 
     @property
     def refuse_leaving(self) -> Callable[[Iterable[Any]], None] | None:
-        """A function that raises for records that must not leave; None: no NumPy or the like is its own."""
+        """A function that raises ForeignObjectError for records that must not leave; None: all may."""
         packages = (pattern.rstrip(".") for pattern in self._data_plane.patterns)
         if not any(self.namespace.home(package) is not None for package in packages):
             return None
@@ -59,7 +59,7 @@ class NamespaceCode:
         return loaded
 
     def load(self, payload: bytes) -> Any:
-        """Return the object that another process of the job has pickled, with classes of the namespace."""
+        """Return the object pickled in `payload`, with the namespace's classes; else UserCodeLoadError."""
         try:
             return self.namespace.call(self.pickler().loads, payload)
         except (ImportError, AttributeError) as error:

@@ -107,7 +107,7 @@ def _by_stack() -> View | None:
 
 
 def handle_of_caller(depth: int) -> Handle | None:
-    """Return the handle of the namespace whose function is `depth` levels above the caller; None: no such."""
+    """Return the handle of the namespace whose function is `depth` frames above the caller; None: of none."""
     handle: Handle | None = builtins_of_caller(depth + 1).get(MARK)
     return handle
 
@@ -118,7 +118,7 @@ def opened(handle: Handle) -> None:
 
 
 def closed(handle: Handle) -> None:
-    """Record that an isolated namespace was closed."""
+    """Record that an isolated namespace was closed, so that :func:`current` need not look for it."""
     _open.discard(id(handle))
 
 

@@ -68,7 +68,7 @@ class NativeModules:
         self._lock = threading.Lock()
 
     def claim(self, loader: int, of: str, name: str, file: str) -> None:
-        """Record that namespace `of` (id `loader`) loads `file` as `name`; raise if another one has."""
+        """Record that namespace `of` (id `loader`) loads `file`; NativeModuleConflictError if another did."""
         status = Path(file).stat()
         with self._lock:
             first, of_first = self._loaded.setdefault((status.st_dev, status.st_ino), (loader, of))
@@ -98,7 +98,7 @@ class NamespaceFinder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of the copy that a name means; claim an extension module of the user's."""
+        """Return the spec of the copy that a name means; NativeModuleConflictError if it cannot be loaded."""
         namespace = self._namespace()
         if namespace is None:
             return None
@@ -117,7 +117,7 @@ class NamespaceFinder:
         self,
         context: DistributionFinder.Context = DistributionFinder.Context(),  # noqa: B008 - it is constant
     ) -> Iterable[Distribution]:
-        """Yield the distributions that the namespace sees, without its copies of the framework's packages."""
+        """Yield the distributions that the namespace's code sees, without its copies of parent-first ones."""
         namespace = self._namespace()
         if namespace is None:
             return

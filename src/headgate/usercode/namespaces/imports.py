@@ -100,10 +100,10 @@ def _at_once(
 
 
 def import_of_framework(before: Import) -> Import:
-    """Return the `__import__` for all other code: import statements there mean the framework's modules.
+    """Return the `__import__` for code of no namespace, by `before`: it imports the framework's modules.
 
-    Also where code of a namespace has called. C code and explicit calls (no globals, or a list of names)
-    import for the namespace of the context variable instead: they act for their caller.
+    Also where a namespace's code has called that code. C code and explicit calls (no globals, or a list of
+    names) import for the namespace of the context variable instead: they act for their caller.
     """
 
     def imported(

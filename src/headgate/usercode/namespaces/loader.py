@@ -58,7 +58,7 @@ STANDARD_PLACES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class NamespaceSettings:
-    """How an isolated namespace decides whose copy a module name means, and what it does once closed."""
+    """How an isolated namespace decides whose copy a module name means, and whether it refuses late use."""
 
     patterns: ParentFirst = field(default_factory=parent_first)
     order: ResolveOrder = ResolveOrder.CHILD_FIRST
@@ -132,7 +132,7 @@ class Token:
 
 
 class Namespace:
-    """The isolated modules of job `name`: `paths` in order of search, over a `layer` of kept packages."""
+    """An isolated table of modules: a job's, from `paths`, and those of `layer`; or NoIsolationError."""
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class Namespace:
         return self.modules
 
     def store(self, name: str, module: types.ModuleType) -> None:
-        """Enter a module in this namespace's own table or, if its name means the layer's, in the layer's."""
+        """Enter a module in this namespace's table, or in its layer's if the name means the layer's copy."""
         home = self.home(name)
         if home is not None and home is not self.modules:
             assert self.layer is not None
@@ -241,7 +241,7 @@ class Namespace:
                 self.foreign[part] = found
 
     def load_private(self, name: str, file: str) -> types.ModuleType:
-        """Load another copy of a framework's file as this namespace's code, under a name no package has."""
+        """Load a framework's file once more, as this namespace's module `name`, a name of no package."""
         self._must_be_open(f"module {name!r}")
         spec = importlib.util.spec_from_file_location(name, file)
         assert spec is not None, "it is a Python file"
@@ -257,7 +257,7 @@ class Namespace:
         return [entry for entry in self.path if entry in self.artifacts or entry not in of_framework]
 
     def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call `function`: its imports mean this namespace's modules. By `check_leaked`, refuse if closed."""
+        """Call `function` with this namespace's imports; if closed, ClosedUserCodeLoaderError (by option)."""
         if self.closed:
             self._must_be_open("a call")
         token = enter(self.handle)

@@ -45,7 +45,7 @@ class StandardLibrary:
         }
 
     def restore(self, namespace: Namespace) -> Counter[str]:
-        """Put back attributes that an isolated namespace's code replaced; count by module and attribute."""
+        """Put back attributes that a namespace's code replaced; return counts by module and attribute."""
         restored: Counter[str] = Counter()
         for name, before in self._before.items():
             module = dict.get(sys.modules, name)
@@ -63,7 +63,7 @@ class StandardLibrary:
 
 
 def purge(namespace: Namespace, library: StandardLibrary) -> Counter[str]:
-    """Remove a closed namespace's entries from this process's registries, undo its patches; count both."""
+    """Remove a closed namespace's entries from registries of Python, undo its patches; return the counts."""
     found: Counter[str] = Counter()
     for purged in (_overloads, _finalizers, _pickling, _logging, _exit_finalizers, _hooks, _files, _strays):
         purged(namespace, found)

@@ -35,7 +35,7 @@ NAME_MAX: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """One installed distribution (package) on a path, as its metadata describe it."""
+    """One installed distribution (package) on a path; `contents` is a hash over all its files."""
 
     name: str  # lower case, with hyphens
     version: str
@@ -52,7 +52,7 @@ class Installed:
         return bool(self.compiled)
 
     def libraries(self) -> Iterator[tuple[str, str]]:
-        """Yield linker's name and path of each shared library with one; not of extension modules."""
+        """Yield (name for the linker, path) of each shared library with such a name; no extension modules."""
         for file in self.compiled:
             if _OF_INTERPRETER.search(Path(file).name) is None:
                 name = soname(Path(file))
@@ -61,7 +61,7 @@ class Installed:
 
 
 def installed_in(path: Iterable[str], names: Iterable[str] | None = None) -> dict[str, Installed]:
-    """Return distributions in folders `path`, by normal name, the first of each; all, or those in `names`."""
+    """Return :func:`normal` name -> first distribution of it in folders `path`; only `names`, if given."""
     path = list(path)
     found: dict[str, Installed] = {}
     for asked in [None] if names is None else names:
@@ -78,7 +78,7 @@ def holds_packages(folder: str) -> bool:
 
 
 def normal(name: str) -> str:
-    """Return a distribution's name in the one spelling by which names are compared."""
+    """Return a distribution's name as it is compared: lower case, with hyphens for dots and underscores."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -133,7 +133,7 @@ def soname(path: Path) -> str | None:
 
 
 def are_equal(one: str, other: str) -> bool:
-    """Return whether two libraries are the same, byte by byte; one that is not there equals none."""
+    """Return whether two files (paths) are equal byte by byte; False if one does not exist."""
     try:
         return filecmp.cmp(one, other, shallow=False)
     except OSError:

@@ -43,7 +43,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class NativePlan:
-    """Where each native package of a job runs, and which modules are the framework's."""
+    """Where each native package of a job runs; `identical`: modules of which the framework's copy is used."""
 
     placements: tuple[Placement, ...]
     identical: frozenset[str]  # top-level modules that are the framework's
@@ -51,7 +51,7 @@ class NativePlan:
     packages_last: bool = False  # searched behind the job's own code, as the driver has them in a layer
 
     def is_layered(self, layer: DependencyLayer) -> bool:
-        """Return whether by option `layer` all of the job's packages go into a layer that outlives it."""
+        """Return whether, by the option `layer`, all packages of the job go into a layer that outlives it."""
         if layer is DependencyLayer.NATIVE:
             return any(one.place is Place.LAYER for one in self.placements)
         return layer is DependencyLayer.ALWAYS
@@ -63,7 +63,7 @@ def plan(
     mode: NativeModules,
     data_plane: tuple[str, ...] = DATA_PLANE,
 ) -> NativePlan:
-    """Decide where those of a job's packages run that have compiled parts, next to the framework's.
+    """Return where those of a job's packages run that have compiled parts, next to the framework's.
 
     UserCodeLoadError in the mode `fail` for any that does not equal the framework's, and for a job that
     brings some data-plane packages (NumPy, pandas, pyarrow) of its own but not all that the framework has.
@@ -86,7 +86,7 @@ def plan(
 
 
 def with_requirements(names: Iterable[str], job_packages: Mapping[str, Installed]) -> frozenset[str]:
-    """Return these distributions, and all distributions that they require and the job brings.
+    """Return those of `names` that the job brings, and all that they require, directly or not, and it brings.
 
     Example:
         >>> def package(name, *needs):

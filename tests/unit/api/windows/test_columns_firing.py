@@ -268,6 +268,12 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: grouped(F.window("at", 50)).lateness(5).agg(COUNT).group_by("window"),
         r"results of windows with lateness, which come more than once",
     ),
+    "event time of repeated results": (
+        lambda: grouped(F.window("at", 50)).lateness(5).agg(COUNT).with_watermark("window"),
+        r"with_watermark\(\) .* comes after other calls",
+    ),
+    "a window of no length": (lambda: F.window("at", None), r"window\(\): size is None; expected text such"),
+    "a session without a gap": (lambda: F.session_window("at", [1]), r"session_window\(\): gap is \[1\]"),
     "joins of early results": (
         lambda: (early := grouped(F.window("at", 50)).trigger(hg.after_watermark(early=5)).agg(COUNT)).join(
             early, ["window", "key"]

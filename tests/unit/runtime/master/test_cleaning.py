@@ -138,6 +138,18 @@ def test_an_end_in_the_middle_of_a_deletion() -> None:
     assert (yard.tried, yard.under_way, yard.errors) == (ATTEMPTS_MAX, 0, [])
 
 
+def test_an_end_while_a_deletion_waits_for_its_next_attempt() -> None:
+    """It is not given up: the storage may be there again by now."""
+    yard = Yard()
+    yard.errors = [StorageError("out of order")]
+    yard.delete("last", yard.work)
+    yard.pass_time(0)
+    assert (yard.tried, yard.under_way) == (1, 1)
+    yard.cleaning.close()
+    yard.pass_time(0)
+    assert (yard.tried, yard.under_way, yard.cleaning.next_wakeup()) == (2, 0, None)
+
+
 def test_behind_the_end_who_was_replaced_does_not_try_again() -> None:
     """The files are another job master's."""
     yard = Yard()

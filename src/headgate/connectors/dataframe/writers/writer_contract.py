@@ -1,4 +1,4 @@
-"""The contract of writers for `to_spark()`: how one writes an epoch, and repeats or takes back a write."""
+"""The contract of writers for `to_spark()`: how a writer writes an epoch, repeats it and takes it back."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class SparkEpoch:
 
 
 class EpochWriter(ABC):
-    """Writes the epochs of `to_spark()`; a repeated write should do nothing. Lives in the driver, called from
-    one thread.
+    """Writes the epochs of `to_spark()`; a repeated write should do nothing.
+    A writer lives in the driver, and is called from one thread.
 
     Two drivers may write the same epoch at the same time: one that was replaced may not have noticed. So the
     files of a try are separate, by its token, until one step publishes all of them, and of two such steps for
@@ -85,7 +85,7 @@ class EpochWriter(ABC):
         """
 
     def begin(self, spark: SparkSession, epoch: SparkEpoch) -> None:  # noqa: B027 - optional hook
-        """Prepare for this driver's first epoch: remove what is left unpublished; by default do nothing."""
+        """Prepare for this driver's first epoch: remove unpublished remains; by default do nothing."""
 
     @abstractmethod
     def write(self, frame: DataFrame, epoch: SparkEpoch) -> None:

@@ -17,18 +17,18 @@ from headgate.usercode.loading_errors import UserCodeLoadError
 from headgate.usercode.native.distributions import installed_in
 
 LOCAL_FOLDERS: Final = "SPARK_LOCAL_DIRS"
-"""Spark's variable with the executor's folders, which are removed with the executor."""
+"""Spark's environment variable with the executor's folders, which are removed with the executor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A job's user code unpacked on this machine, leased from the executor's cache."""
+    """A job's user code, unpacked on this machine in folders that are leased from the executor's cache."""
 
     places: tuple[tuple[Artifact, Path], ...]  # each artifact and its folder on the path, in order of search
     leases: tuple[Leased, ...]
 
     def paths(self, digests: Iterable[str] | None = None, without: Iterable[str] = ()) -> tuple[str, ...]:
-        """Return folders to search for modules: of artifacts in `digests` (None: all), not in `without`."""
+        """Return the folders to search for modules, of artifacts in `digests` (None: all), less `without`."""
         wanted = None if digests is None else frozenset(digests)
         unwanted = frozenset(without)
         return tuple(
@@ -39,7 +39,7 @@ class Arrived:
         )
 
     def release(self) -> None:
-        """Let the cache remove the folders, once no other task uses them."""
+        """End the leases: the cache may remove the folders once no other task uses them."""
         for lease in self.leases:
             lease.release()
 
@@ -51,7 +51,7 @@ def cache_of_executor() -> ArtifactCache:
 
 
 def arrived(code: ShippedCode, cache: ArtifactCache) -> Arrived:
-    """Lease a job's code on this machine, checked and unpacked unless cached; the caller releases it."""
+    """Lease a job's code, checked by hash and unpacked unless it is in `cache`; the caller releases it."""
     from pyspark import SparkFiles
 
     files = [Path(SparkFiles.get(name)) for name in code.files]

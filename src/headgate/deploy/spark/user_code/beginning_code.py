@@ -27,7 +27,7 @@ _log = logging.getLogger("headgate.usercode")
 def begun(
     context: SparkContext, config: Config, code: IsolatedCode, job: str, scope: ExitStack
 ) -> ShippedCode:
-    """Ship a job's code to Spark and return its description; as `scope` ends, the job is marked as ended."""
+    """Ship a job's code to Spark and return its description; when `scope` ends, the job counts as ended."""
     settings = UserCodeSettings.from_config(config)
     jobs = jobs_of(context)
     scope.callback(jobs.end, job)
@@ -40,7 +40,7 @@ def begun(
 def workers_with(
     code: ShippedCode, rows: RDDBarrier[int], context: SparkContext, body: Body[int, int]
 ) -> RDD[int]:
-    """Return a gang's tasks, one per row: each opens the job's code in its worker and runs `body` with it."""
+    """Return the RDD of a gang's tasks, one per row: each opens the job's code and runs `body` with it."""
     function = task_function(code, jobs_of(context).live(), body)
     return in_workers_of(rows.mapPartitions(function), code)
 
@@ -61,7 +61,7 @@ class OtherEnvironment:
 
 
 def in_workers_of(rdd: RDD[T], code: ShippedCode) -> RDD[T]:
-    """Change and return `rdd`, to run in workers that may hold the job's code; InternalError: wrapped before.
+    """Return `rdd`, changed to run in workers that may hold the job's code; InternalError: already wrapped.
 
     Spark keeps a pool of Python workers, with a daemon that forks them, for each set of environment variables
     that functions were wrapped with. One variable that names a job's packages by their content is therefore

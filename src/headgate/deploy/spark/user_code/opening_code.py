@@ -42,12 +42,12 @@ class OpenedAlone(SameInterpreter):
         self.job, self._fatal = code.job, code.limits.fatal
 
     def import_module(self, name: str) -> Any:
-        """Import a module as the job's code would; if memory runs out, exit or raise as `loading` does."""
+        """Import a module of the job; if memory runs out, end the process or raise UserCodeLoadError."""
         with loading(self.job, self._fatal):
             return importlib.import_module(name)
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call `function` with the job's code; if an import runs out of memory, do as `loading` does."""
+        """Call `function` with the job's code; if an import runs out of memory, do as `import_module`."""
         try:
             return super().call(function, *args)
         except Exception as error:
@@ -55,7 +55,7 @@ class OpenedAlone(SameInterpreter):
             raise
 
     def load(self, payload: bytes) -> Any:
-        """Return an object that the job's driver pickled; if memory runs out, do as `loading` does."""
+        """Return the object that the driver pickled; if memory runs out, do as :meth:`import_module`."""
         with loading(self.job, self._fatal):
             return super().load(payload)
 
@@ -69,12 +69,12 @@ class OpenedCode(NamespaceCode):
         self._fatal = code.limits.fatal
 
     def import_module(self, name: str) -> Any:
-        """Import a module as the job's code would; if memory runs out, exit or raise as `loading` does."""
+        """Import a module in the namespace; if memory runs out, exit or raise UserCodeLoadError."""
         with loading(self.namespace.name, self._fatal):
             return self.namespace.import_module(name)
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call `function` in the namespace; if an import runs out of memory, do as `loading` does."""
+        """Call `function` in the namespace; if an import runs out of memory, do as :meth:`import_module`."""
         try:
             return super().call(function, *args)
         except Exception as error:
@@ -82,14 +82,14 @@ class OpenedCode(NamespaceCode):
             raise
 
     def load(self, payload: bytes) -> Any:
-        """Return an object the driver pickled, of the namespace's classes; out of memory: as `loading`."""
+        """Return the object that the driver pickled; if memory runs out, do as :meth:`import_module`."""
         with loading(self.namespace.name, self._fatal):
             return super().load(payload)
 
 
 @contextmanager
 def loading(job: str, fatal: bool) -> Iterator[None]:
-    """If memory runs out in the block, end this process where `fatal`, else raise a UserCodeLoadError."""
+    """Run the block; if memory runs out, end this process (`fatal`) or raise UserCodeLoadError for `job`."""
     try:
         yield
     except Exception as error:
@@ -108,7 +108,7 @@ def _out_of_memory(error: Exception, job: str, fatal: bool) -> None:
 
 
 Body = Callable[[OpenedCode | OpenedAlone, Iterable[R]], Iterable[T]]
-"""The framework's part of a task: called with the opened code and the rows of its partition."""
+"""The framework's part of a task: called with the opened code and the partition's rows, returns new rows."""
 
 
 @dataclass(slots=True)
@@ -136,7 +136,7 @@ class Layers:
         return key in self._namespaces
 
     def of(self, code: ShippedCode, arrived: Arrived) -> Namespace | None:
-        """Return a job's layer, None: needs none. A new one is kept; NativeModuleConflictError: no room."""
+        """Return the job's layer, kept for later jobs; None: needs none; NativeModuleConflictError: full."""
         if not code.layer:
             return None
         if code.layer in self._namespaces:
@@ -170,7 +170,7 @@ class WorkerProcess:
         return self._loaders.jobs
 
     def lease(self, code: ShippedCode, live: LiveJobs) -> Lease:
-        """Lease a job's namespace for one task, after closing ended jobs'; may exit if too many leaked."""
+        """Lease a job's namespace for one task; first close ended jobs', and exit if too many have leaked."""
         self.leaked.release_s = code.limits.release_ms / 1000
         self._close_ended(live)
         if (full := self.leaked.exceeded(code.limits.leaks)) is not None:
@@ -183,7 +183,7 @@ class WorkerProcess:
         return self._loaders.lease(code.job, Artifacts(code.key, (), code.settings))
 
     def alone(self, code: ShippedCode) -> OpenedAlone:
-        """Put a job's code on this process's path, for good, and return it; only equal code may follow."""
+        """Put a job's code on this process's import path for good; return it. Only equal code may follow."""
         came = arrived(code, self._cache)
         stays = False
         try:
@@ -236,7 +236,7 @@ _process: WorkerProcess | None = None
 
 
 def this_process() -> WorkerProcess:
-    """Return the user code of this worker process; made at first use, so after the fork by Spark's daemon."""
+    """Return this worker process's user code; created at first use, so after the fork by Spark's daemon."""
     global _process
     if _process is None:
         _process = WorkerProcess(cache_of_executor())
@@ -245,7 +245,7 @@ def this_process() -> WorkerProcess:
 
 @contextmanager
 def opened(code: ShippedCode, live: LiveJobs) -> Iterator[OpenedCode | OpenedAlone]:
-    """Yield a job's user code for a task, in an isolated namespace or a process for jobs with equal code."""
+    """Yield a job's user code for one task: in an isolated namespace, or in a process for equal code only."""
     if code.environment is not None and code.environment.whole:
         yield this_process().alone(code)
         return
@@ -281,7 +281,7 @@ def task_function(
 
 
 def run_task(order: bytes, payload: bytes, rows: Iterable[R]) -> Iterator[T]:
-    """Run a task in the worker: open the job's code (of `order`), and yield the rows of the pickled body."""
+    """Run a task in a worker: open the job's code (in `order`), and yield what the pickled body returns."""
     # Both were written by the driver and handed over by Spark, which ships code the same way.
     code, live = pickle.loads(order)  # noqa: S301
     with opened(code, live) as user_code:

@@ -20,7 +20,7 @@ ENVIRONMENTS_MAX: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a worker process on leaked namespaces and layers, and whether memory exhaustion ends it."""
+    """Limits of a worker process: on leaked namespaces and layers; `fatal`: running out of memory ends it."""
 
     fatal: bool = True  # `classloader.fail-on-metaspace-oom-error`: exhaustion ends the process, not the task
     leaks: LoaderBounds = field(default_factory=LoaderBounds)  # how much of closed namespaces may stay
@@ -42,7 +42,7 @@ class UserCodeOptions:
 
 
 def options_of(settings: UserCodeSettings, namespaces: bool = True) -> UserCodeOptions:
-    """Return the options for Spark's workers from a job's settings; `namespaces`: if Python allows them."""
+    """Return the options for workers by a job's settings; `namespaces`: if this Python allows namespaces."""
     return UserCodeOptions(
         NamespaceSettings(settings.patterns, settings.resolve_order, check_leaked=settings.check_leaked),
         settings.native_modules,
@@ -58,7 +58,7 @@ def options_of(settings: UserCodeSettings, namespaces: bool = True) -> UserCodeO
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """A distribution of the job that replaces the framework's copy, in workers for jobs of equal packages."""
+    """A job's distribution that replaces the framework's: `entries` below `inside` of artifact `digest`."""
 
     name: str
     version: str
@@ -72,7 +72,7 @@ class Linked:
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnvironment:
-    """The packages of a job that run in Python workers apart, which only jobs of equal packages share."""
+    """A job's packages in Python workers that only jobs of equal packages share; `whole`: all its code."""
 
     key: str  # hash of what is linked: jobs with equal packages share workers
     linked: tuple[Linked, ...]
@@ -86,7 +86,7 @@ class ProcessEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class FrameworkPackage:
-    """A package that a job brings, but of which the framework's equal copy is used."""
+    """A package that a job brings, but of which the framework's equal copy (hash `contents`) is used."""
 
     name: str
     version: str

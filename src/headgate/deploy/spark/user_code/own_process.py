@@ -1,12 +1,10 @@
 """Prepares a worker for jobs of equal packages: compiled ones replace the framework's before any is loaded.
-
 They go between the standard library and the installed packages: a user's `json.py` must not win against
 Python's, and the framework's NumPy must not win against the job's. `PYTHONPATH` would put them first, and
 would run the user's `sitecustomize` in Spark's daemon. Only what clashes is linked into that folder, with
-what it needs; pure packages stay in their namespaces here, too.
-
-Of pure packages that the linked ones need, those that Spark's worker has loaded by then stay the framework's
-(`typing_extensions`, for instance): a module is in a process once, and they serve both.
+what it needs; pure packages stay in their namespaces here, too. Of pure packages that the linked ones need,
+those that Spark's worker has loaded by then stay the framework's (`typing_extensions`, for instance): a
+module is in a process once, and they serve both.
 """
 
 from __future__ import annotations
@@ -38,7 +36,9 @@ def enter(
     cache: ArtifactCache,
     settings: NamespaceSettings,
 ) -> bool:
-    """Put `environment`'s packages (None: none) on this worker's path; return whether it keeps `arrived`."""
+    """Put `environment`'s packages (None: none) on this worker's path; return whether it keeps `arrived`.
+    Raises NativeModuleConflictError if others come first or are loaded, InternalError in a wrong worker.
+    """
     named = os.environ.get(VARIABLE)
     if named != (None if environment is None else environment.key):
         raise InternalError(f"a task for packages {environment} came to a worker for {named}")

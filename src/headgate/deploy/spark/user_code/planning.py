@@ -53,7 +53,7 @@ Located = Sequence[tuple[Artifact, Path]]
 
 
 def planned(located: Located, options: UserCodeOptions, crowded: bool = False) -> UserCodePlan:
-    """Return where an unpacked bundle's packages run; `crowded`: ordinary workers take no further layer."""
+    """Return where an unpacked bundle's packages run; `crowded`: workers have no room for another layer."""
     job_packages, home, first = _job_packages(located)
     if not options.namespaces:
         return _whole(job_packages, home, located, options)
@@ -120,7 +120,7 @@ def _without_layer(found: NativePlan) -> NativePlan:
 
 @functools.cache
 def framework_packages() -> Mapping[str, Installed]:
-    """Return the installed distributions of this process, by name; looked up once."""
+    """Return the distributions installed for Headgate in this process, by name; looked up only once."""
     return installed_in(framework_path())
 
 
@@ -174,7 +174,7 @@ def _linked(one: Installed, home: Artifact) -> Linked:
 
 
 def check_supported(versions: Mapping[str, str], requirements: Iterable[str]) -> None:
-    """Raise UsageError for a job's package whose version is out of bounds of Headgate's `requirements`.
+    """Raise UsageError if a job brings a package in a version that Headgate's `requirements` exclude.
 
     Example:
         >>> check_supported({"typing-extensions": "4.12"}, ["typing_extensions>=4.12"])

@@ -26,7 +26,7 @@ STANDARD: Final = UserCodeOptions()
 
 
 class UserCodeJobs:
-    """The jobs with user code of one Spark application; all methods may be called from any thread."""
+    """The running jobs with user code of one Spark application; methods may be called from any thread."""
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context
@@ -39,9 +39,9 @@ class UserCodeJobs:
         self._plans: dict[tuple[str, UserCodeOptions, bool], UserCodePlan] = {}
 
     def begin(self, job: str, paths: Sequence[Path], options: UserCodeOptions = STANDARD) -> ShippedCode:
-        """Ship a job's code and return its description; the job counts as running until :meth:`end`. Raises
-        UsageError if it would need one set of packages too many, DifferentUserCodeError if it runs already
-        with other code.
+        """Ship a job's code and return its description; the job counts as running until :meth:`end`.
+        Raises UsageError if it would need one set of packages too many, DifferentUserCodeError if it runs
+        already with other code.
         """
         with self._one_at_a_time:
             bundle, files = made_from(paths, folder_of(self._context))
@@ -55,7 +55,7 @@ class UserCodeJobs:
             return dataclasses.replace(code, files=names)
 
     def live(self) -> LiveJobs:
-        """Return the set of running jobs, to be sent along with the next task."""
+        """Return the running jobs, to be sent along with the next task: workers learn thereby who ended."""
         with self._lock:
             begun = [(job, epoch) for job, (epoch, _) in self._begun.items()]
             return LiveJobs(self._epoch, tuple(sorted(begun)))  # equal sets are equal bytes
@@ -169,6 +169,6 @@ _lock: Final = threading.Lock()
 
 
 def jobs_of(context: SparkContext) -> UserCodeJobs:
-    """Return the jobs of a Spark application; always the same object for one application."""
+    """Return the jobs with user code of a Spark application; always the same object for one application."""
     with _lock:
         return _of_application.setdefault(context.applicationId, UserCodeJobs(context))

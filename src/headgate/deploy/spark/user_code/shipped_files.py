@@ -37,7 +37,7 @@ def shipped_name(name: str, digest: str) -> str:
 
 
 def ship_files(context: SparkContext, bundle: UserBundle, files: Sequence[Path]) -> tuple[str, ...]:
-    """Ship a bundle's files by Spark to every executor; return their names for `SparkFiles.get`."""
+    """Give a bundle's files to Spark for every executor, once each; return the names for `SparkFiles.get`."""
     names = tuple(shipped_name(one.name, one.digest) for one in bundle.artifacts)
     folder = folder_of(context)
     for name, file in zip(names, files, strict=True):

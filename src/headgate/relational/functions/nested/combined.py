@@ -1,4 +1,4 @@
-"""Arrays put together or changed: sets, joined and nested arrays, parts, elements put in, sequences."""
+"""Rules of arrays put together or changed: sets, joined and nested arrays, elements put in, sequences."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _members(one: Lists, other: Lists) -> tuple[Truth, Places]:
 
 
 def _chosen(inside: bool, result: pa.DataType, *values: pa.Array) -> pa.Array:
-    """Return the distinct elements of the first array that are, or are not, in the second one."""
+    """Return the distinct elements of the first array that are (`inside`), or are not, in the second one."""
     one, other = plain_zeros(lists_of(values[0])), lists_of(values[1])
     member, ranks = _members(one, other)
     absent = missing(*values)

@@ -1,4 +1,4 @@
-"""Arrays: made, measured, searched, ordered; elements put in, taken out and looked up."""
+"""Rules of arrays: made, measured, searched, ordered; elements removed and looked up."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _BOOL: Final = pa.bool_()
 def one_array(
     result: Callable[[pa.DataType], pa.DataType], *more: pa.DataType, ordered: bool = False
 ) -> Judge:
-    """Return a judge of functions of an array and some types; `result` gives the type of the result.
+    """Return a judge for functions of an array, then `more`; `result` makes their type of the array's.
 
     With `ordered`, the elements must not be nested.
     """
@@ -55,7 +55,7 @@ def one_array(
 
 
 def same(kind: pa.DataType) -> pa.DataType:
-    """Return the array's own type."""
+    """Return the type `kind` itself, as the result's type of functions that return the array's type."""
     return kind
 
 
@@ -250,7 +250,7 @@ def _get(_result: pa.DataType, values: pa.Array, places: pa.Array) -> pa.Array:
 
 
 def value_at_key(values: pa.Array, keys: pa.Array) -> pa.Array:
-    """Return for each row the value at a key of its map; null where there is none."""
+    """Return for each row the value that its map has for its key in `keys`; null where there is none."""
     lists = lists_of(values)
     ranks, wanted = ranks_of(pc.struct_field(lists.elements, "key"), keys)
     hits = np.flatnonzero((ranks == wanted[lists.rows]) & (ranks != NOTHING))

@@ -1,4 +1,4 @@
-"""Maps: made, joined, looked into. A key comes once, and is never null."""
+"""Rules of maps: made, joined, looked into. A key comes once, and is never null."""
 
 from __future__ import annotations
 

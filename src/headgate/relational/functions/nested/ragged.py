@@ -1,4 +1,4 @@
-"""Arrays of a column taken apart, into the elements of all rows and how many each has, and put together."""
+"""Arrays of a column as flat elements of all rows with each row's length, and put together again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headgate.relational.functions.kernels import Truth, missing
 
 Places = npt.NDArray[np.int64]
 NOTHING: Final = -1
-"""Stands for null among places and ranks."""
+"""Stands for null among indices and ranks."""
 
 
 class Lists(NamedTuple):
@@ -25,18 +25,18 @@ class Lists(NamedTuple):
 
     @property
     def starts(self) -> Places:
-        """For each row, the place of its first element."""
+        """For each row, the index of its first element among `elements`."""
         found: Places = np.cumsum(self.lengths) - self.lengths
         return found
 
     @property
     def rows(self) -> Places:
-        """For each element, its row."""
+        """For each element, the index of its row."""
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
     @property
     def places(self) -> Places:
-        """For each element, its place in its row, from 0."""
+        """For each element, its index within its row, from 0."""
         found: Places = np.arange(len(self.elements)) - self.starts[self.rows]
         return found
 
@@ -49,7 +49,7 @@ def plain_zeros(lists: Lists) -> Lists:
 
 
 def lists_of(values: pa.Array) -> Lists:
-    """Take apart a column of arrays, or of maps, whose elements are structs of `key` and `value`."""
+    """Return a column of arrays, or of maps, as `Lists`; elements of maps are structs of key and value."""
     if pa.types.is_map(values.type):
         kind = values.type
         entry = pa.struct([pa.field("key", kind.key_type), pa.field("value", kind.item_type)])
@@ -59,12 +59,12 @@ def lists_of(values: pa.Array) -> Lists:
 
 
 def list_array(elements: pa.Array, lengths: Places, absent: Truth, kind: pa.DataType) -> pa.Array:
-    """Put arrays together from the elements of all rows; the rows that are `absent` must have none."""
+    """Put arrays of type `kind` together from all rows' elements; rows that are `absent` must have none."""
     return pa.ListArray.from_arrays(_offsets(lengths), elements, type=kind, mask=pa.array(absent))
 
 
 def map_array(keys: pa.Array, items: pa.Array, lengths: Places, absent: Truth, kind: pa.DataType) -> pa.Array:
-    """Put maps together from the keys and values of all rows; the rows that are `absent` must have none."""
+    """Put maps of type `kind` together from all rows' entries; rows that are `absent` must have none."""
     return pa.MapArray.from_arrays(_offsets(lengths), keys, items, type=kind, mask=pa.array(absent))
 
 
@@ -73,20 +73,20 @@ def _offsets(lengths: Places) -> pa.Array:
 
 
 def kept(lists: Lists, keep: Truth, kind: pa.DataType) -> pa.Array:
-    """Return the arrays with only the elements to `keep`."""
+    """Return the arrays, of list type `kind`, with only the elements for which `keep` is true."""
     lengths = np.bincount(lists.rows[keep], minlength=len(lists.lengths)).astype(np.int64)
     return list_array(lists.elements.filter(pa.array(keep)), lengths, lists.absent, kind)
 
 
 def taken(pool: pa.Array, places: Places) -> pa.Array:
-    """Return the elements of a pool at some places; `NOTHING` gives null."""
+    """Return the elements of `pool` at some indices; `NOTHING` gives null."""
     return pool.take(pa.array(places, mask=places == NOTHING))
 
 
 def ranks_of(*arrays: pa.Array) -> list[Places]:
-    """Return numbers in place of values: equal or less where the values are so in Spark; null is `NOTHING`.
+    """Return for each array ranks of its values, comparable between all arrays; null is `NOTHING`.
 
-    All arrays are of one type that is not nested. NaN equals itself and is the largest, and 0.0 equals -0.0.
+    The arrays have one type, not a nested one. NaN equals itself and is the largest; 0.0 equals -0.0.
     """
     values = pa.concat_arrays(list(arrays))
     if pa.types.is_floating(values.type):
@@ -101,7 +101,7 @@ def ranks_of(*arrays: pa.Array) -> list[Places]:
 
 
 def firsts(rows: Places, ranks: Places) -> Truth:
-    """Return for each element whether it is the first of its value in its row."""
+    """Return for each element whether no element before it in its row has the same rank."""
     found = np.zeros(len(rows), np.bool_)
     if len(rows):
         size = int(ranks.max()) + 2

@@ -1,4 +1,4 @@
-"""Structs made of values: `struct`, `named_struct`, and arrays zipped into arrays of structs."""
+"""Rules of structs made of values: `struct`, `named_struct`, and arrays zipped into arrays of structs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _struct_of(names: Sequence[str], values: Sequence[Typed]) -> pa.DataType:
 
 
 def _name(value: Typed, other: str) -> str:
-    """Return the name of a column or of a struct's field, and the other one for what has no name."""
+    """Return the name of a column or of a struct's field; `other` for any other expression."""
     return value.name if isinstance(value, Column | Member) else other
 
 

@@ -1,4 +1,4 @@
-"""The part of Java's regular expressions that means the same elsewhere, translated for Arrow and Python.
+"""Translation of Java's regular expressions for Arrow and Python, as far as all three mean the same.
 
 Letters, classes, groups, alternatives, greedy and lazy quantifiers and anchors are taken; what differs
 between the three dialects, or was not compared, is refused while the plan is made.
@@ -28,8 +28,8 @@ class CommonPattern:
 
     Attributes:
         groups: how many groups it captures.
-        nullable: whether it may match a text of no letters.
-        literal: the text that is the only match, if the pattern is one; else None.
+        nullable: whether it may match an empty text.
+        literal: the text that is the only match, if there is just one; else None.
     """
 
     python: re.Pattern[str]
@@ -41,7 +41,7 @@ class CommonPattern:
 
 @lru_cache(256)
 def common_pattern(text: str) -> CommonPattern:
-    """Return the translation of a pattern.
+    """Return a pattern of Java translated for Python and for RE2, which is Arrow's engine.
 
     Raises:
         PlanError: it has something that is not taken; the message says what and where.
@@ -69,7 +69,7 @@ class _Part:
 
 
 class _Reader:
-    """Reads a pattern from left to right."""
+    """A parser of patterns from index `place` on, from left to right; PlanError for what is not taken."""
 
     def __init__(self, text: str, place: int) -> None:
         self.text, self.place, self.groups = text, place, 0
@@ -256,7 +256,7 @@ def replacement_parts(text: str, groups: int) -> list[str | int]:
     r"""Return a replacement of Java as texts and numbers of groups: `$1` is one, `\` takes a letter plainly.
 
     Raises:
-        PlanError: there is no such group, or it ends too early.
+        PlanError: there is no such group, or a `$` or `\` has nothing after it that it could mean.
     """
     parts: list[str | int] = []
     place = 0

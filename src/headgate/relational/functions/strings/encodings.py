@@ -1,4 +1,4 @@
-"""Texts as bytes and back: character sets, base64, URLs; and checks of digits."""
+"""Rules of texts as bytes and back (character sets, base64, URLs), and of checks of digits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts put together and measured."""
+"""Rules of functions that join texts, and that measure them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Letters of texts: capitals, order, codes, replacements letter by letter."""
+"""Rules of letters of texts: capitals, order, codes, replacements letter by letter."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SOUNDS: Final = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "01230127022455012623017
 
 
 def upper_or_lower(name: str, values: Values) -> Values:
-    """Return texts in capitals ("upper") or small letters ("lower"), by the full rules of Unicode."""
+    """Return texts in capitals (`name` "upper") or small letters ("lower"), by the full rules of Unicode."""
     if pc.all(pc.string_is_ascii(first_rows(values))).as_py() is not False:
         return pc.ascii_upper(values) if name == "upper" else pc.ascii_lower(values)
     # Arrow changes letters one by one: it knows neither a final sigma nor what becomes several letters.
@@ -35,7 +35,7 @@ def upper_or_lower(name: str, values: Values) -> Values:
 
 
 def with_polars(found: Signature, _arguments: Sequence[Typed]) -> Signature:
-    """Refuse a function that needs polars for letters beyond ASCII where it is not installed."""
+    """Return `found`; PlanError if polars, by which letters beyond ASCII change case, is not installed."""
     if importlib.util.find_spec("polars") is None:
         raise PlanError("capitals and small letters need polars; pip install 'headgate[columns]'")
     return found

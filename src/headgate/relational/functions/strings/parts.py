@@ -1,4 +1,4 @@
-"""Parts of texts and of bytes: substrings, ends cut off or filled up, pieces between delimiters."""
+"""Rules of parts of texts and bytes: substrings, ends cut off or filled up, pieces between delimiters."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Piece = TypeVar("Piece", str, bytes)
 
 
 def text_or_bytes(*others: pa.DataType, result: pa.DataType | None = None) -> Judge:
-    """Return a judge of functions of bytes or of anything else as text, and of the types `others`."""
+    """Return a judge for functions of bytes or text, then `others`; `result` None: as the first argument."""
     text = exactly((_TEXT, *others), result or _TEXT)
     raw = exactly((pa.binary(), *others), result or pa.binary())
     return lambda given: (raw if given and pa.types.is_binary(given[0]) else text)(given)

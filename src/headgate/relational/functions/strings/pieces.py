@@ -1,4 +1,4 @@
-"""Single pieces of texts that were split."""
+"""Single pieces of texts that were split, for `split_part`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headgate.relational.resolved import Values
 
 
 def piece_of(lists: Values, number: int) -> Values:
-    """Return of each list the piece with a number, from 1, or from the end below 0; "" where there is none.
+    """Return of each list the piece `number`, from 1, or from the end below 0; "" where there is none.
 
     Example:
         >>> piece_of(pa.array([["a", "b"], [], None]), -1).to_pylist()

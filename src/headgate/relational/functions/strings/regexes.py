@@ -1,4 +1,4 @@
-"""Functions of regular expressions, in the dialect that `dialect.py` takes; patterns are constants."""
+"""Rules of regular expressions, in the dialect that `dialect.py` takes; patterns are constants."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _pattern_of(arguments: Sequence[Typed]) -> CommonPattern | None:
 
 
 def _never_empty(found: Signature, arguments: Sequence[Typed]) -> Signature:
-    """Refuse a pattern with matches of no letters: Spark finds them within letters of two halves, too."""
+    """Raise PlanError for a pattern that matches an empty text: Spark finds that within surrogates, too."""
     pattern = _pattern_of(arguments)
     if pattern is not None and pattern.nullable:
         raise PlanError(f"the pattern {arguments[1]} matches an empty text, which is not taken here")

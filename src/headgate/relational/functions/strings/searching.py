@@ -1,4 +1,4 @@
-"""What texts contain: places and tests of parts, SQL's `like`, replaced parts, distances."""
+"""Rules of what texts contain: places and tests of parts, SQL's `like`, replaced parts, distances."""
 
 from __future__ import annotations
 
@@ -102,10 +102,10 @@ def _replaced(text: str, part: str, other: str) -> str:
 
 @lru_cache(1024)
 def like_pattern(pattern: str, escape: str) -> re.Pattern[str]:
-    """Return the regular expression of a pattern of SQL's `like`; `escape` is a letter that makes `%` plain.
+    """Return the regular expression of a pattern of SQL's `like`; after the letter `escape`, % is plain.
 
     Raises:
-        RowsFailed: the letter stands before another one, or at the end.
+        RowsFailed: the letter stands before another one than %, _ or itself, or at the end.
     """
     parts, letters = [], iter(pattern)
     for letter in letters:

@@ -1,4 +1,4 @@
-"""Numbers and texts written by a format: `format_number`, `format_string`."""
+"""Rules of numbers and texts written by a format: `format_number`, `format_string`."""
 
 from __future__ import annotations
 

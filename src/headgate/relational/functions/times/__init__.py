@@ -1,4 +1,4 @@
-"""The rules of functions of dates, timestamps and durations, a file for each subject.
+"""The rules of SQL functions of dates, timestamps and durations, a module for each subject.
 
 Nothing here asks for the present time, which differs between attempts of a job.
 """

@@ -1,4 +1,4 @@
-"""Dates by the calendar: days and months added, differences, beginnings of months, dates from fields."""
+"""Rules of dates: days and months added, differences, beginnings of months, dates from fields."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def _unit_second(found: Signature, arguments: Sequence[Typed]) -> Signature:
 
 
 def days_from_fields(year: Micros, month: Micros, day: Micros) -> tuple[Micros, npt.NDArray[np.bool_]]:
-    """Return days since 1970 for years, months and days from 1, and which of them are in the calendar."""
+    """Return days since 1970 for years, months and days (both from 1), and which of them do exist."""
     months = (year - 1970) * 12 + month - 1
     first = _first_day(months)
     size = _first_day(months + 1) - first

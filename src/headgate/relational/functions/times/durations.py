@@ -1,4 +1,4 @@
-"""Times moved by durations, and the durations between times: what `+` and `-` do beside numbers."""
+"""Rules of `+` and `-` for times and durations: times moved by durations, and durations between times."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DATE: Final = pa.date32()
 
 
 def moved_judge(sign: int) -> Judge:
-    """Return the judge of `+` (`sign` 1) or `-` (-1) where an argument is a time or a duration."""
+    """Return the judge of `+` (`sign` 1) or `-` (-1) for times and durations; it takes no numbers alone."""
 
     def judge(given: Types) -> Signature | None:
         if len(given) != 2:

@@ -1,4 +1,4 @@
-"""Timestamps as numbers and from numbers, moved by units, and between zones; durations from their parts."""
+"""Rules of timestamps: as numbers and from numbers, moved by units, between zones; durations from parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads texts by a pattern of dates and times, as strictly as Java: each field has its number of digits."""
+"""Texts read by a pattern of dates and times, as strictly as Java: each field has its number of digits."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ def _is_digits(part: Part | None) -> bool:
 
 
 def refuse_unreadable(pattern: str) -> None:
-    """Raise PlanError for a pattern that can be written, but not be read by."""
+    """Raise PlanError for a pattern by which no text can be read, though times may be written by it."""
     _expression(pattern)
 
 
 def micros_by_pattern(text: Values, pattern: str) -> Values:
-    """Return texts as microseconds of local times since 1970.
+    """Return texts, read by a pattern, as microseconds of local times since 1970.
 
     Raises:
         RowsFailed: a text does not fit the pattern, or is no date and time.

@@ -1,4 +1,4 @@
-"""Fields of dates and times: year, month, hour, names of days, `date_part`."""
+"""Rules of fields of dates and times: year, month, hour, names of days, `date_part`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dates and times written and read by a pattern: `date_format`, `to_timestamp` and the like."""
+"""Rules of times written and read by a pattern: `date_format`, `to_timestamp` and the like."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _year(number: Values, count: int) -> Values:
 
 
 def written(values: Values, pattern: str) -> Values:
-    """Return dates and times as texts by a pattern, in the session's zone."""
+    """Return dates and times as texts by a pattern, in the session's zone; PlanError if it is wrong."""
     times = local(values)
     parts = [_written(part, times) for part in parts_of(pattern)]
     empty = pa.scalar("")

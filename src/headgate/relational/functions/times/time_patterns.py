@@ -13,7 +13,7 @@ from headgate.common.errors import PlanError
 
 
 class Part(NamedTuple):
-    """A letter of a pattern and how often it comes; `letter` is "" where `text` stands for itself."""
+    """A letter of a pattern, and how often it stands there; `letter` is "" where `text` stands for itself."""
 
     letter: str
     times: int

@@ -1,7 +1,7 @@
-"""Texts as dates and times, as casts read them, and times as texts.
+"""Casts of texts to dates and times, and of these to texts.
 
-A year has four digits or more, what follows has one or two, and what is left out is the first there is.
-A fraction and a zone may stand after the seconds.
+A year has four digits or more, what follows has one or two, and what is left out is the first there is. A
+fraction and a zone may stand after the seconds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NO_ZONE: Final = 2**62
 
 
 def times_of(texts: Values, to: pa.DataType) -> Values:
-    """Return texts, without blanks around them, as dates or times; what is none becomes null."""
+    """Return texts, without blanks around them, as type `to`, a date or time; what is none becomes null."""
     plain = _PLAIN_DATE if pa.types.is_date(to) else _PLAIN_TIME
     if pc.all(first_rows(pc.match_substring_regex(texts, pattern=plain))).as_py():
         try:

@@ -68,7 +68,7 @@ def offset_us(zone: str) -> int | None:
 
 
 def local_in(values: Values, zone: str) -> Values:
-    """Return instants (`timestamp`) as local times (`timestamp_ntz`) of a zone."""
+    """Return instants (`timestamp`) as local times (`timestamp_ntz`) of a zone; RowsFailed: none such."""
     ahead = offset_us(zone)
     plain = pc.cast(values, LOCAL_TIMESTAMP)
     if ahead is not None:
@@ -82,7 +82,7 @@ def local_in(values: Values, zone: str) -> Values:
 
 
 def instants_of(values: Values, zone: str) -> Values:
-    """Return local times of a zone (`timestamp_ntz`) as instants (`timestamp`)."""
+    """Return local times (`timestamp_ntz`) of a zone as instants (`timestamp`); RowsFailed: no such zone."""
     ahead = offset_us(zone)
     if ahead is not None:
         return pc.cast(pc.subtract(values, pa.scalar(ahead, pa.duration("us"))), TIMESTAMP)

@@ -7,20 +7,18 @@ import socket
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from headgate.common.errors import ConfigError
 from headgate.common.process.children import hide
+from headgate.common.process.loopback import is_loopback
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
 from headgate.runtime.driver.endpoint.listening_sockets import ListeningSocket
 
-LOCALHOST: Final = "localhost"
-
 
 @dataclass(frozen=True, slots=True)
 class EndpointSettings:
-    """The address, port and TLS files of one job's HTTP endpoint, checked."""
+    """Address, port (0: a free one) and TLS files of a job's HTTP endpoint; `demanded`: the user set it."""
 
     bind: str
     port: int  # 0: the system chooses a free port
@@ -45,8 +43,8 @@ class EndpointSettings:
 
 
 def endpoint_settings(config: Config, by_default: bool) -> EndpointSettings | None:
-    """Return the endpoint's settings, or None if the job has none; `by_default` applies if the option is
-    unset. Raises ConfigError for a bad certificate, and for an address that other machines reach without TLS.
+    """Return the endpoint's settings, None if the job has none; `by_default` counts if the option is unset.
+    Raises ConfigError for a bad certificate, and for an address that other machines reach without TLS.
     """
     enabled = config.get(o.REST_ENABLED)
     if not (by_default if enabled is None else enabled):
@@ -70,7 +68,7 @@ def endpoint_settings(config: Config, by_default: bool) -> EndpointSettings | No
 
 
 def listening(settings: EndpointSettings) -> ListeningSocket:
-    """Return a socket that listens at the configured address; raise ConfigError if that is not possible."""
+    """Return a socket that listens at the configured address; ConfigError if the system refuses that."""
     family = socket.AF_INET6 if ":" in settings.bind else socket.AF_INET
     made = hide(ListeningSocket(family, socket.SOCK_STREAM))
     try:
@@ -84,20 +82,6 @@ def listening(settings: EndpointSettings) -> ListeningSocket:
             f"{o.REST_BIND_ADDRESS.key} and {o.REST_PORT.key} demand; choose another port, or 0"
         ) from None
     return made
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether `host` is a loopback address or "localhost", which only this machine can reach.
-
-    Example:
-        >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")
-        (True, True, True, False)
-    """
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        # Any other name may mean another address tomorrow.
-        return host == LOCALHOST
 
 
 def _is_any(host: str) -> bool:

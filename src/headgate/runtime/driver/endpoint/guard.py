@@ -16,14 +16,14 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headgate.runtime.driver.endpoint.endpoint_settings import LOCALHOST
+from headgate.common.process.loopback import LOCALHOST
 
 BODY_BYTES_MAX: Final = 64 * 1024
 BODY_WAIT_S: Final = 10.0
 
 
 class RefusedError(Exception):
-    """A check of the guard failed: the request is answered with the HTTP `status` and `text`."""
+    """Raised by a check of the guard: the request is answered with the HTTP `status` and `text`."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -31,7 +31,7 @@ class RefusedError(Exception):
 
 
 class Guard:
-    """ASGI middleware: refuses requests, such as those without the `secret`, and passes others to `inner`."""
+    """The endpoint's ASGI middleware: refuses bad requests and those without `secret`, else calls `inner`."""
 
     body_wait_s: float = BODY_WAIT_S  # how long a body may take to arrive
 
@@ -40,7 +40,7 @@ class Guard:
         self._names = frozenset({LOCALHOST, socket.gethostname().lower()})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check one request, then either refuse it or hand it to the inner application."""
+        """Check one request, then either refuse it (4xx, as JSON) or hand it to the inner application."""
         if scope["type"] != "http":
             return  # the server speaks nothing else; its start and end need no answer
         try:

@@ -44,7 +44,7 @@ class PatientProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
-        """Process received bytes, and stop the time limit once they complete the head of a request."""
+        """Process received bytes; once they complete a request's head, stop the time limit for it."""
         before = self.cycle
         super().handle_events()
         if self.cycle is not before and not self.cycle.response_complete:
@@ -68,7 +68,7 @@ class PatientProtocol(H11Protocol):
 
 
 class PatientServer(uvicorn.Server):
-    """A uvicorn server that regularly closes connections whose TLS handshake does not complete in time."""
+    """A uvicorn server that also closes connections of `clients` whose TLS handshake takes too long."""
 
     def __init__(self, config: uvicorn.Config, clients: Connections) -> None:
         super().__init__(config)
@@ -87,7 +87,7 @@ def server_of(
     settings: EndpointSettings,
     listening: ListeningSocket,
 ) -> uvicorn.Server:
-    """Return a job's HTTP server, not started, and set `listening.clients`; requests must show `secret`."""
+    """Return a job's HTTP server, not started, and set `listening.clients`; clients must send `secret`."""
     clients = listening.clients = Connections(CONNECTIONS_MAX, HEAD_WAIT_S)
     app = Guard(application(job, operations), secret, settings.scheme)
     config = uvicorn.Config(

@@ -24,8 +24,8 @@ Peer: TypeAlias = tuple[str | int, ...]  # address of the other end of a connect
 
 
 class Connections:
-    """The open connections of the endpoint, at most `most`; used by the endpoint's thread alone. `patience_s`
-    is the time until a connection has to be ready for its first request.
+    """The open connections of the endpoint, at most `most`; used by the endpoint's thread alone.
+    `patience_s`: how long a connection may take until it is ready for its first request (TLS included).
     """
 
     def __init__(self, most: int, patience_s: float) -> None:
@@ -34,7 +34,7 @@ class Connections:
         self._silent: dict[Peer, float] = {}
 
     def come(self, connection: socket.socket, peer: Peer) -> None:
-        """Register an accepted connection; at the limit close the longest silent one, else the new one."""
+        """Register an accepted connection; at the limit close the longest silent one, or else this one."""
         if len(self._all) >= self._most:
             # Without a silent one all are being answered, and the new one has to come again.
             for silent in list(self._silent)[:1]:
@@ -50,7 +50,7 @@ class Connections:
             self._silent[peer] = _NEVER
 
     def heard(self, peer: Peer) -> None:
-        """Record that a connection has sent a request: while it is being answered it is not silent."""
+        """Record that a connection has sent a request: until it is answered, the connection is not silent."""
         self._silent.pop(peer, None)
 
     def answered(self, peer: Peer) -> None:
@@ -77,7 +77,7 @@ class Connections:
 
 
 class ListeningSocket(socket.socket):
-    """A listening socket that registers accepted connections with `clients`, to be set before it accepts."""
+    """A listening socket that registers accepted connections with `clients`, which must be set before."""
 
     clients: Connections | None = None
 

@@ -22,7 +22,7 @@ Answer: TypeAlias = str | int | None  # URI of a checkpoint or savepoint, a para
 
 
 class Operation:
-    """One operation that a client requested: a "checkpoint", "savepoint", "stop", "cancel" or "rescale"."""
+    """One operation that a client requested: `what` is checkpoint, savepoint, stop, cancel or rescale."""
 
     def __init__(self, what: str) -> None:
         self.id, self.what = secrets.token_hex(8), what
@@ -32,21 +32,21 @@ class Operation:
 
     @property
     def expected(self) -> bool:
-        """Whether a client probably still fetches the outcome, so that the job's end waits for that."""
+        """Whether a client will probably fetch the outcome, so that the job's end should wait for that."""
         now = clock.monotonic()
         if self.fetched or (self.outcome.done() and now - self._came_s > FORGOTTEN_AFTER_S):
             return False
         return self.asked or now - self._began_s < FIRST_WITHIN_S
 
     def then(self, result: Answer, error: HeadgateError | None) -> None:
-        """Set the outcome, a result or an error; later calls do nothing."""
+        """Set the outcome, a result (URI, parallelism or state) or an error; only the first call counts."""
         if not self.outcome.done():
             self._came_s = clock.monotonic()
             self.outcome.set_result((result, error))
 
 
 class Operations:
-    """All operations of one job; started by the endpoint's thread, ended by the job master's thread."""
+    """All operations of one job, by id; the endpoint's thread starts them, the job master's ends them."""
 
     def __init__(self) -> None:
         self._known: dict[str, Operation] = {}
@@ -58,8 +58,8 @@ class Operations:
         return bool(self._known)
 
     def begin(self, what: str, ask: Callable[[Then], None]) -> Operation:
-        """Start an operation of kind `what`: call `ask` with the callback for its outcome. Return the
-        operation. Raises OperatingError while :data:`PENDING_MAX` operations are unfinished.
+        """Start an operation of kind `what` and return it; `ask` is called with the callback for its outcome.
+        Raises OperatingError while :data:`PENDING_MAX` (64) operations are unfinished.
         """
         made = Operation(what)
         with self._lock:
@@ -77,14 +77,14 @@ class Operations:
             return self._known.get(operation)
 
     def end(self, what: str, result: Answer) -> None:
-        """End all unfinished operations of kind `what` with `result`, as "cancel" ones at the job's end."""
+        """End all unfinished operations of kind `what` with `result`, such as "cancel" at the job's end."""
         with self._lock:
             ended = [each for each in self._known.values() if each.what == what]
         for each in ended:
             each.then(result, None)
 
     def all_fetched(self, wait_s: float) -> bool:
-        """Wait at most `wait_s` until no outcome is :attr:`expected` any more; return whether that is so."""
+        """Wait at most `wait_s` until no outcome is :attr:`expected`; return whether that was reached."""
         until = clock.monotonic() + wait_s
         while True:
             with self._lock:
@@ -100,7 +100,7 @@ class Operations:
 
 
 async def awaited(operation: Operation, wait_s: float) -> bool:
-    """Wait at most `wait_s` for an operation's outcome, and return whether it is there."""
+    """Wait at most `wait_s` for an operation's outcome; return whether it is there. The operation goes on."""
     if not operation.outcome.done():
         # The operation goes on, whatever becomes of this wait.
         await asyncio.wait([asyncio.wrap_future(operation.outcome)], timeout=wait_s)

@@ -20,14 +20,14 @@ class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Savepoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of a request to take a savepoint; the fields are those of `JobControl.savepoint`."""
+    """The body of a request for a savepoint below folder `target` (None: as configured), in `format`."""
 
     target: Target | None = None
     format: Format = "canonical"
 
 
 class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of a request to stop the job with a savepoint; the fields are those of `JobControl.stop`."""
+    """The body of a request to stop with a savepoint (see Savepoint); `drain`: fire all event-time timers."""
 
     target: Target | None = None
     format: Format = "canonical"
@@ -35,7 +35,7 @@ class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rescale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of a request to run the job at another parallelism, as in `JobControl.rescale`."""
+    """The body of a request to rescale; `from_last`: use the last checkpoint where none can be taken."""
 
     parallelism: Annotated[int, Meta(ge=1, le=PARALLELISM_MAX)]
     from_last: bool = False

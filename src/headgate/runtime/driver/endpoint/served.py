@@ -25,7 +25,7 @@ TEXT_MAX: Final = 10_000  # characters of a value that is shown as text
 
 @dataclass(frozen=True, slots=True)
 class ServedJob:
-    """A running job as the HTTP endpoint sees it: what it shows of the job, and how it controls the job."""
+    """A job as its HTTP endpoint sees it; `plan`, `records` return facts, `post` runs calls in its loop."""
 
     job_id: str
     name: str
@@ -90,7 +90,7 @@ def _operator(node: Node) -> dict[str, Json]:
 
 
 def shown_value(value: Any) -> dict[str, Json]:
-    """Return a value of keyed state for an answer: as JSON where JSON can represent it, and always as text.
+    """Return a value of keyed state as JSON: `value`, where JSON can represent it, and always `text`, a repr.
 
     Example:
         >>> shown_value({"a": 1})

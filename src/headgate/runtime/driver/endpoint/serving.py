@@ -28,7 +28,7 @@ _LOG: Final = logging.getLogger("headgate.endpoint")
 
 
 class Endpoint:
-    """The HTTP endpoint of one job. It listens once created, and answers requests after :meth:`begin`."""
+    """One job's HTTP endpoint: listens once created (else ConfigError), and answers after :meth:`begin`."""
 
     def __init__(self, settings: EndpointSettings) -> None:
         self._settings, self._socket = settings, listening(settings)
@@ -41,13 +41,13 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """The URL at which processes of this user reach the endpoint."""
+        """The URL at which processes on this machine (or, by its bind address, others) reach the endpoint."""
         return self._settings.reached_at(self._socket.getsockname()[1])
 
     def begin(self, job: ServedJob) -> None:
-        """Write address and secret into the job's file, by which this user's commands find the endpoint, and
-        answer requests about `job` from now on; remove old files. If the file cannot be written, raise
-        StorageError if the user set the endpoint on, else log it and go on without endpoint.
+        """Write the job's file, by which this user's commands find the endpoint; answer requests from now on.
+        The file has address and secret. If it cannot be written, raise StorageError if the user set the
+        endpoint on, else log it and go on without an endpoint. Remove old files, too.
         """
         try:
             forget_old()
@@ -62,7 +62,7 @@ class Endpoint:
         self._thread.start()
 
     def close(self, state: str | None = None) -> None:
-        """End the endpoint, after at most 2 s to fetch outcomes (of a cancel: `state`). Can be repeated."""
+        """Close the endpoint after at most 2 s, in which clients fetch outcomes; `state`: that of cancels."""
         if self._published is not None:
             self._operations.end("cancel", state)
             self._operations.all_fetched(OUTCOMES_WAIT_S)

@@ -1,5 +1,4 @@
 """Deploys a job's attempts, one after the other: sends plan and state to workers, and holds enumerators.
-
 When to deploy, and what to do after a failure, is decided by the job's state machine.
 """
 
@@ -26,7 +25,9 @@ from headgate.runtime.protocol import messages as m
 
 
 class Attempts:
-    """Deploys and ends the attempts (deployments) of one job; `planned`, the plan, may change between two."""
+    """The deployments (attempts) of one job, one after the other; used by its job master's loop.
+    `point` is the snapshot to restore, `marker` the token of a file that workers must see in the storage.
+    """
 
     def __init__(
         self,
@@ -52,25 +53,24 @@ class Attempts:
 
     @property
     def tasks(self) -> list[tuple[int, int]]:
-        """All subtasks of the plan, as (id of their chain's vertex, subtask's number)."""
+        """All subtasks of the plan, as (id of the vertex, which is a chain of operators; subtask's index)."""
         return [(v.id, s) for v in self.plan.vertices for s in range(v.parallelism)]
 
     @property
     def restored_totals(self) -> Mapping[str, tuple[int, int]]:
-        """By chain: records in and out up to the snapshot that the present or next attempt restores."""
+        """Records (in, out) by chain up to the snapshot that this attempt, or the next, restores."""
         return {} if self.point is None else self.point.checkpoint.totals
 
     def replan(self, planned: PlannedJob) -> None:
-        """Switch the next attempt to plan `planned`, at another parallelism; drop all workers' counters."""
+        """Run plan `planned`, at another parallelism, from the next attempt on; reset workers' counters."""
         self.planned, self.queries = planned, StateQueries(planned.plan)
         for member in self._members.members():
             member.counters = {}
 
     def begin(self, number: int, generation: int) -> Readers | None:
-        """Create the split enumerators of attempt `number` and send its deployment to all workers; an error
-        fails the attempt by an event and is not raised. `generation`: number of the leading driver. Return
-        the restored checkpoint's id and the subtasks that read in-flight records from its files; None after
-        an error, or if nothing is restored, or the checkpoint is another job's and not claimed.
+        """Create attempt `number`'s enumerators and send all workers its deployment, by driver `generation`.
+        An error fails the attempt, by an event. Return the restored checkpoint's id and the subtasks that
+        read its in-flight records; None: error, no snapshot, or another job's that is not claimed.
         """
         self.number, point = number, self.point
         checkpoint = None if point is None else point.checkpoint
@@ -102,7 +102,7 @@ class Attempts:
         return deployment.messages(self.plan, self.point)
 
     def assign_splits(self, slot: int, request: m.RequestSplits) -> None:
-        """Send the next splits to the reader in `slot`'s worker; an error of its source fails the attempt."""
+        """Answer a reader in `slot`'s worker with its next splits; a source's error fails the attempt."""
         member = self._members.get(slot)
         assert member is not None
         try:
@@ -112,8 +112,8 @@ class Attempts:
             self._outbox.attempt_failed(request.attempt, error)
 
     def ask(self, phase: JobState, uid: str, state: str, key: Hashable, reply_to: ReplyTo[Any]) -> None:
-        """Send a query for an operator's (`uid`) state under `key` to the key's worker; refuse it unless the
-        job (`phase`) is running. `reply_to` is called once, with the value or the error.
+        """Send a query for the value under `key` in state `state` of operator `uid` to the key's worker.
+        `reply_to` is called once, with the value or the error: OperatingError unless `phase` is RUNNING.
         """
         try:
             if phase is not JobState.RUNNING:
@@ -130,7 +130,7 @@ class Attempts:
             member.link.send(message)
 
     def end(self) -> None:
-        """Close the enumerators of the attempt, which has ended, and fail its pending state queries."""
+        """Close the enumerators of the attempt, which has ended; answer pending queries with an error."""
         self.queries.end(self.number)
         enumerators, self.sources = self.sources, Enumerators({})
         for error in enumerators.close():

@@ -15,7 +15,7 @@ from headgate.runtime.master.attempt.members import Member
 _SLOT: Final = re.compile(r"\b(?:slot|worker) (\d+)\b")
 ENDED_WHERE: Final = "where it ended, innermost first:"  # heading of the stack of a lost worker
 UNEXPLAINED_END: Final = ": killed by a signal, out of memory, or stopped by itself"
-"""End of a launcher's reason when it saw a process end without a cause; the black box may have the cause."""
+"""End of a launcher's reason if a process ended for an unknown cause, which its black box may have."""
 
 _FATAL: Final[Mapping[str, str]] = {
     "Fatal Python error: Aborted": "SIGABRT",
@@ -31,9 +31,9 @@ WORDS_WAIT_S: Final = 1.5  # how long a lost process that still lives may take t
 def death_text(
     slot: int, member: Member | None, reason: str, gang: str | None, remains: Remains, oom: bool
 ) -> str:
-    """Return one text with all that is known about the death of a slot's worker: `reason`, why it was
-    declared lost; `gang`, the launcher's reason; `remains`, its last words; `oom`, whether the kernel killed
-    some process of this container, not necessarily the worker, for want of memory.
+    """Return one text, for the job's error, with all that is known about the death of `slot`'s worker.
+    `reason`: why it counts as lost; `gang`: the launcher's reason; `remains`: its black box; `oom`: whether
+    the kernel killed a process of this container for want of memory.
     """
     who = f"the worker of slot {slot}"
     if member is not None:
@@ -59,13 +59,13 @@ def death_text(
 
 
 def slot_named(reason: str) -> int | None:
-    """Return the slot that the launcher's text `reason` mentions ("slot 3", "worker 3"), or None."""
+    """Return the slot that the launcher's text `reason` mentions ("slot 3", "worker 3"), None without one."""
     found = _SLOT.search(reason)
     return None if found is None else int(found[1])
 
 
 def await_words(member: Member) -> None:
-    """Wait, at most 1.5 s, until a worker of this host has died or has written why it exits (black box)."""
+    """Wait, at most 1.5 s, until a worker on this host has died or recorded in its black box why it exits."""
     pid, box = member.register.pid, member.register.box
     if not box or member.register.host != platform.node():
         return
@@ -75,7 +75,7 @@ def await_words(member: Member) -> None:
 
 
 def remains_left(member: Member | None) -> Remains:
-    """Read and delete the black box of a worker of this host, dead or not; else return its last stacks."""
+    """Read and delete a worker's black box, if on this host; else return its last reported stalls, if any."""
     if member is None:
         return Remains()
     if member.register.box and member.register.host == platform.node():

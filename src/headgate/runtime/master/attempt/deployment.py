@@ -14,12 +14,12 @@ from headgate.restore.point import RestorePoint
 from headgate.runtime.protocol import messages as m
 
 Readers: TypeAlias = tuple[int, set[tuple[int, int]]]
-"""A checkpoint, and the subtasks (vertex, subtask) that read in-flight records from its files."""
+"""Id of a checkpoint, and the subtasks (vertex id, index) that read in-flight records from its files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """The parts of a deployment that are the same for all workers of an attempt."""
+    """What every worker of an attempt is told: `peers` are data addresses by slot, `program` is pickled."""
 
     attempt: int
     generation: int
@@ -30,7 +30,7 @@ class Deployment:
     ignore_unclaimed: bool = False  # drop restored state that the program no longer declares
 
     def messages(self, plan: PhysicalPlan, point: RestorePoint | None) -> dict[int, m.Deploy]:
-        """Return each slot's message, with its share of the state in `point`; UsageError if that misfits."""
+        """Return each slot's message, with its share of the state in `point`; UsageError if it misfits."""
         checkpoint = None if point is None else point.checkpoint
         restored: Restored = []
         if checkpoint is not None:
@@ -58,7 +58,7 @@ class Deployment:
 
 
 def readers_of(messages: Iterable[m.Deploy]) -> set[tuple[int, int]]:
-    """Return the subtasks (vertex, subtask) that will read in-flight records from the checkpoint's files."""
+    """Return the subtasks (vertex id, index) that `messages` order to read in-flight records from files."""
     return {
         (vertex, subtask)
         for message in messages

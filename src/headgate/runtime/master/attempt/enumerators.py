@@ -24,9 +24,9 @@ class Enumerators:
 
     @classmethod
     def of(cls, plan: PhysicalPlan, restored: Mapping[str, Any], job: str, attempt: int) -> Enumerators:
-        """Create the enumerators of the plan's sources, from their states in `restored` (by source uid).
+        """Create the enumerators of the plan's sources, each from its state in `restored` (by source uid).
 
-        If one cannot be created, those before it are closed, as nobody else knows them.
+        An error of one is raised as the user's, after the enumerators created before it were closed.
         """
         by_vertex: dict[int, tuple[OperatorContext, SplitEnumerator]] = {}
         made = cls(by_vertex)
@@ -44,7 +44,7 @@ class Enumerators:
         return made
 
     def next_splits(self, vertex: int, subtask: int) -> list[tuple[str, Any]] | None:
-        """Take the next splits for a reader, as (id, position); []: none yet, None: none ever again."""
+        """Return new splits, (id, position), for a reader of source `vertex`; []: none yet; None: no more."""
         if vertex not in self._by_vertex:
             raise InternalError(f"vertex {vertex} asked for splits but has no source")
         place, enumerator = self._by_vertex[vertex]
@@ -53,7 +53,7 @@ class Enumerators:
         return None if splits is None else [(split.id, split.position) for split in splits]
 
     def ready(self) -> bool:
-        """Return whether all enumerators can be snapshotted now; else the checkpoint waits."""
+        """Return whether all enumerators can be snapshotted now; while not, the checkpoint waits."""
         for place, enumerator in self._by_vertex.values():
             with blamed(place, "in ready_to_snapshot()"):
                 if not enumerator.ready_to_snapshot():
@@ -86,7 +86,7 @@ class Enumerators:
                     enumerator.checkpoint_aborted(checkpoint)
 
     def reports(self) -> dict[str, SourceReport]:
-        """Return the progress that sources report of themselves, by uid, for those that report one."""
+        """Return the progress (epoch, rate, ...) that sources report, by uid; others are left out."""
         found = {place.uid: enumerator.report() for place, enumerator in self._by_vertex.values()}
         return {uid: report for uid, report in found.items() if report is not None}
 

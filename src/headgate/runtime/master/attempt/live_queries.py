@@ -38,7 +38,7 @@ class _Keyed(NamedTuple):
 
 
 class StateQueries:
-    """The pending queries (reads of a key's live value) of one job, until the workers have answered them."""
+    """The pending queries of one job, each for a key's live value, until answered or the attempt's end."""
 
     def __init__(self, plan: PhysicalPlan) -> None:
         self._plan, self._operators = plan, dict[str, _Keyed]()
@@ -48,9 +48,9 @@ class StateQueries:
     def ask(
         self, attempt: int, uid: str, state: str, key: Hashable, reply_to: ReplyTo[Any]
     ) -> tuple[int, m.QueryState]:
-        """Register a query for `key` in keyed state `state` of operator `uid`; return the slot to ask and the
-        message. `reply_to` is called once, by :meth:`answered` or :meth:`end`. Raises UsageError for an
-        unknown operator or state or a wrong type of key, OperatingError if too many queries are pending.
+        """Register a query for `key` in state `state` of operator `uid`; return the slot and message to send.
+        `reply_to` is called once, by :meth:`answered` or :meth:`end`. Raises UsageError for an unknown
+        operator or state or a wrong type of key, OperatingError if 100 queries are pending already.
         """
         operator = self._operator(uid)
         descriptor = operator.states.get(state)
@@ -83,7 +83,7 @@ class StateQueries:
             question.reply_to(value, None)
 
     def end(self, attempt: int) -> None:
-        """Reply to all pending queries of attempts up to `attempt`, which have ended: OperatingError."""
+        """Fail the pending queries of attempts up to number `attempt`, which have ended: OperatingError."""
         for number in [number for number, asked in self._pending.items() if asked.attempt <= attempt]:
             question = self._pending.pop(number)
             reason = (

@@ -13,7 +13,7 @@ from headgate.runtime.protocol import messages as m
 
 @dataclass(slots=True)
 class Member:
-    """The job master's view of one worker process: its registration, connection and last heartbeat."""
+    """A worker process as the job master knows it; `number` is its connection's id, from `Members.came`."""
 
     register: m.Register
     link: Link
@@ -25,16 +25,16 @@ class Member:
     ended: str = ""  # how its control connection ended, once it has
 
     def begin_attempt(self) -> None:
-        """Reset counters and stalled calls, because a new deployment is being sent to this worker."""
+        """Forget counters and stalled calls of user code, as a new deployment is sent to this worker."""
         self.counters, self.standstills = {}, []
 
     def add_counters(self, counters: Sequence[m.Counters]) -> None:
-        """Store new running totals of some of the worker's subtasks."""
+        """Replace the running totals (records, busy time, ...) of the subtasks that `counters` has."""
         self.counters.update({(entry.vertex, entry.subtask): entry for entry in counters})
 
 
 class Members:
-    """The worker processes of the current gang, by slot."""
+    """The worker processes of the current gang, by slot; used by the job master's loop."""
 
     def __init__(self) -> None:
         self.gang = 0  # its number; 0 before the first
@@ -54,19 +54,19 @@ class Members:
             member.link.close()
 
     def came(self, register: m.Register, link: Link) -> int:
-        """Store a worker that asks to register; return an id for :meth:`admit` or :meth:`close_link`."""
+        """Keep a worker that asks to register; return its connection's id, for `admit` or `close_link`."""
         number = next(self._ids)
         self._waiting[number] = register, link
         return number
 
     def admit(self, number: int) -> Member:
-        """Make the worker with this id, from :meth:`came`, the member of its slot, and return it."""
+        """Make the worker with this connection id, from :meth:`came`, the member of its slot; return it."""
         register, link = self._waiting.pop(number)
         member = self._members[register.slot] = Member(register, link, number)
         return member
 
     def close_link(self, number: int) -> None:
-        """Close the connection with this id from :meth:`came`; an admitted worker moves to `lost`."""
+        """Close the connection with this id, from :meth:`came`; its worker, if admitted, moves to `lost`."""
         if number in self._waiting:
             self._waiting.pop(number)[1].close()
             return
@@ -80,11 +80,11 @@ class Members:
         return self._members.get(slot)
 
     def slot_of(self, link: Link) -> int | None:
-        """Return the slot of the worker at the other end of connection `link`; None: it is no member's."""
+        """Return the slot of the member that is connected by `link`; None if no member is."""
         return next((slot for slot, member in self._members.items() if member.link is link), None)
 
     def members(self) -> list[Member]:
-        """Return all workers, ordered by slot."""
+        """Return all registered workers that are not lost, ordered by slot."""
         return [self._members[slot] for slot in sorted(self._members)]
 
     def counters(self) -> list[m.Counters]:

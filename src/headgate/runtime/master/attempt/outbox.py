@@ -11,17 +11,17 @@ from headgate.runtime.master.attempt.repeated_failures import fingerprint_of
 
 
 class Outbox:
-    """Events for the job's state machine, in order; used by the job master's loop only."""
+    """A queue of events for the job's state machine, oldest first; used by the job master's loop only."""
 
     def __init__(self) -> None:
         self._events: deque[v.Event] = deque()
 
     def put(self, event: v.Event) -> None:
-        """Append an event for the state machine, which handles it at the end of the loop's present turn."""
+        """Append an event for the state machine, which gets it at the end of the loop's present turn."""
         self._events.append(event)
 
     def attempt_failed(self, attempt: int, error: Exception) -> None:
-        """Append the event that an attempt has failed with `error`."""
+        """Append the event that attempt number `attempt` has failed with `error`."""
         self.put(v.AttemptFailed(attempt, failure_of(error)))
 
     def take(self) -> v.Event | None:
@@ -30,7 +30,7 @@ class Outbox:
 
 
 def failure_of(error: Exception) -> Failure:
-    """Return `error` for the state machine: whether a restart may help, and a key that equal errors share."""
+    """Return `error` as a Failure for the state machine: whether a restart may help, and its fingerprint."""
     if not isinstance(error, HeadgateError):
         error = JobFailedError(f"{type(error).__name__}: {error}")
     return Failure(error, restart_may_help(error), fingerprint_of(error))

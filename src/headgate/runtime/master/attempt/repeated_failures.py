@@ -25,7 +25,7 @@ _NUMBERS: Final = re.compile(r"\d+")
 def fingerprint_of(error: HeadgateError) -> Fingerprint | None:
     """Return a key shared by equal failures; None for failures that cannot be compared (a killed worker).
 
-    Numbers in the text, such as a checkpoint's id, are replaced, because they differ each time.
+    Numbers in the text, such as a checkpoint's id, become "N", because they differ each time.
 
     Example:
         >>> error = UserFunctionError("operator 'map' (uid 'm')", "7", "...", 1, "ValueError", "job.py:7")
@@ -49,7 +49,7 @@ def fingerprint_of(error: HeadgateError) -> Fingerprint | None:
 
 
 def repeating_failure(same: SameFailure, action: SameFailureAction) -> RepeatingFailure:
-    """Return the report of a repeating failure; `action`: whether the job ends with it, or goes on trying."""
+    """Return the report to users that failure `same` repeats; `action`: whether the job ends or tries on."""
     mark, since = same.fingerprint, f"checkpoint {same.since}" if same.since is not None else "the beginning"
     where = f"{mark.operator} raised {mark.kind}" if mark.operator else mark.kind
     line = f" at {mark.line}" if mark.line else ""

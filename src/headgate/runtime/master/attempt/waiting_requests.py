@@ -11,7 +11,7 @@ from headgate.common.errors import HeadgateError
 A = TypeVar("A")
 
 ReplyTo: TypeAlias = Callable[[A | None, HeadgateError | None], None]
-"""Called with the answer and None, or with None and the error."""
+"""Callback of a request: called once, with (answer, None) or with (None, error)."""
 
 
 class Tickets(Generic[A]):
@@ -36,7 +36,7 @@ class Tickets(Generic[A]):
         return number
 
     def reply(self, ticket: int, answer: A | None, error: HeadgateError | None = None) -> None:
-        """Reply to the request of `ticket`, with `answer` or else `error`."""
+        """Call the `reply_to` of request `ticket` with `answer` or else `error`, and forget the request."""
         reply_to = self._waiting.pop(ticket, None)
         if reply_to is not None:
             reply_to(answer, error)

@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 class BackgroundWork:
-    """Runs pieces of work one after the other in the background; results go to the job master's loop."""
+    """Runs pieces of work in the background, in order; their results come back to the job master's loop."""
 
     def __init__(
         self, ports: MasterPorts, attempts: Attempts, outbox: Outbox, history: CheckpointHistory
@@ -26,7 +26,7 @@ class BackgroundWork:
         self.running = 0  # pieces of work whose result the loop has not got yet
 
     def submit(self, work: Callable[[], R], done: Callable[[R, BaseException | None], None]) -> None:
-        """Run `work` in the background, then `done` in the loop: with result and None, or with the error."""
+        """Run `work` in the background, then call `done(result, error)` in the loop; error None: success."""
 
         def returned(result: R, error: BaseException | None) -> None:
             self._ports.post(lambda: finished(result, error))
@@ -44,8 +44,8 @@ class BackgroundWork:
         done: Callable[[R], None],
         failed: Callable[[Exception], None] | None = None,
     ) -> None:
-        """Run `work` in the background, then `done(result)` in the loop. An error is given to `failed` or,
-        without that, fails the attempt; FencedError (another driver leads) ends the job here.
+        """Run `work` in the background, then call `done(result)` in the job master's loop.
+        An error is given to `failed` or, without that, fails the attempt; FencedError stops this job master.
         """
 
         def returned(result: R, error: BaseException | None) -> None:
@@ -63,6 +63,6 @@ class BackgroundWork:
         self.submit(work, returned)
 
     def fenced(self, error: FencedError) -> None:
-        """Report to the job's state machine that another job master has taken over the job."""
+        """Stop writing the job's history; report to its state machine that another job master took over."""
         self._history.fenced()
         self._outbox.put(v.Fenced(failure_of(error)))

@@ -16,7 +16,7 @@ from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState, S
 
 
 class CheckpointContents:
-    """Assembles the metadata of each checkpoint of one job: states, record counts, lineage of its output."""
+    """Builds the metadata of each checkpoint of one job; `plan` and `totals` are set before each attempt."""
 
     def __init__(self, job: JobId, job_name: str, generation: int, plan: PhysicalPlan) -> None:
         self.plan = plan
@@ -31,9 +31,9 @@ class CheckpointContents:
         order: SavepointOrder | None,
         lineage: Lineage,
     ) -> CheckpointMetadata:
-        """Return the complete metadata of the checkpoint in `effect`, triggered at `trigger_ms` (wall clock).
-        `enumerators`: their states by source uid; `order`: the request of a savepoint, None for a checkpoint;
-        `lineage`: the jobs whose output this one continues.
+        """Return the metadata to store for the checkpoint in `effect`, whose subtasks all have acknowledged.
+        `trigger_ms`: wall clock; `enumerators`: their states by source uid; `order`: of a savepoint, else
+        None; `lineage`: which jobs' output this job's continues.
         """
         operators, parallelism = self._operators(effect.snapshots)
         return CheckpointMetadata(
@@ -100,9 +100,9 @@ class _Counted(Protocol):
 def add_totals(
     plan: PhysicalPlan, base: Mapping[str, tuple[int, int]], counted: Iterable[_Counted]
 ) -> dict[str, tuple[int, int]]:
-    """Return records in and out per chain: `base`, up to the restored snapshot, plus those of `counted`,
-    since. Another parallelism may chain operators differently. The input of a new chain is then known if an
-    old chain began with the same operator, its output if an old chain ended with the same.
+    """Return records (in, out) per chain: `base`, up to the restored snapshot, plus those `counted` since.
+    Another parallelism may chain operators differently: a new chain then has the base input of an old one
+    that began with the same operator, and the base output of an old one that ended with the same.
     """
     totals = dict(base)
     heads = {name.partition(_JOINT)[0]: each for name, each in base.items()}

@@ -20,7 +20,7 @@ _LOG: Final = logging.getLogger("headgate.checkpoints")
 
 
 class CheckpointIds:
-    """Reserves ids for coming checkpoints; without a log (the job takes no checkpoints) it does nothing."""
+    """Reserves checkpoint ids in the log, so that no two drivers use one; without a log it does nothing."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class CheckpointIds:
         self._reserving = False
 
     def require(self, checkpoint: int) -> None:
-        """Raise OperatingError unless id `checkpoint` is reserved; reserve more in the background in time."""
+        """Raise OperatingError unless id `checkpoint` is reserved; in time reserve more in the background."""
         if self._service is None or self._permit is None:
             return
         if self._end is None:

@@ -52,7 +52,7 @@ _LOG: Final = logging.getLogger("headgate.checkpoints")
 
 
 class CheckpointMaster:
-    """Takes the checkpoints and savepoints of one job; the I/O around the checkpoint coordinator."""
+    """Takes one job's checkpoints and savepoints, as its coordinator decides; `service` None: no log."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class CheckpointMaster:
 
     @property
     def generation(self) -> int:
-        """The generation (number of the driver that leads the job); always 1 without checkpoints."""
+        """The number of the driver that leads the job, counted from 1; always 1 without checkpoints."""
         return 1 if self._permit is None else self._permit.generation
 
     @property
@@ -107,7 +107,7 @@ class CheckpointMaster:
     # -- what happens to the job -----------------------------------------------------------------
 
     def start(self, attempt: int) -> None:
-        """Begin the checkpoints of an attempt whose subtasks all run; take back output if that is due."""
+        """Begin checkpoints of a running attempt; first remove output newer than its snapshot, if pending."""
         self._sources.clear()
         self._savepoints.forget_kept()
         self._contents.totals = self._attempts.restored_totals
@@ -125,13 +125,13 @@ class CheckpointMaster:
         self.history.replanned(plan)
 
     def restoring(self, readers: Readers | None) -> None:
-        """Keep the restored checkpoint while `readers` (id, subtasks) read its records; None: no change."""
+        """Keep the restored checkpoint until its `readers` (id, subtasks) have read it; None: no change."""
         if readers is not None:
             checkpoint, self._readers = readers
             self.coordinator.hold(CheckpointId(checkpoint) if self._readers else None)
 
     def recovered(self, vertex: int, subtask: int) -> None:
-        """Record that a subtask read its in-flight records; once all have, the checkpoint may be deleted."""
+        """Record that a subtask read its in-flight records; after the last the checkpoint may be deleted."""
         self._readers.discard((vertex, subtask))
         if not self._readers:
             self.coordinator.hold(None)
@@ -141,8 +141,8 @@ class CheckpointMaster:
         self._perform(self.coordinator.suspend())
 
     def settle(self) -> v.StorageChanged | None:
-        """Give finished deletions and users' requests to the coordinator. Return an event if the storage
-        became quiet, busy or busy with storing a checkpoint since the last call, else None.
+        """Pass finished deletions and users' requests on to the checkpoint coordinator.
+        Return an event if the storage became quiet, busy or busy storing since the last call, else None.
         """
         for fence in self._cleaning.take_ended():
             self._perform(self.coordinator.cleaning_ended(self._clock.monotonic_ms()))
@@ -160,7 +160,7 @@ class CheckpointMaster:
         return v.StorageChanged(storage)
 
     def tick(self) -> None:
-        """Do what is due: trigger checkpoints, abort too old ones, retry deletions, ask the enumerators."""
+        """Do what is due: trigger and abort checkpoints, retry deletions, ask sources, write the history."""
         self._perform(self.coordinator.tick(self._clock.monotonic_ms()))
         self._attend_sources()
         self._cleaning.tick()
@@ -178,7 +178,7 @@ class CheckpointMaster:
         self._perform(self.coordinator.request(e.RequestKind.FINAL, self._clock.monotonic_ms()))
 
     def acknowledged(self, message: m.Acknowledge) -> None:
-        """Process a subtask's acknowledgement: its part of a checkpoint is durable."""
+        """Process a subtask's acknowledgement of its durable part of a checkpoint; the last completes it."""
         now = self._clock.monotonic_ms()
         attempt, checkpoint = AttemptId(message.attempt), CheckpointId(message.checkpoint)
         result, effects = self.coordinator.acknowledge(attempt, checkpoint, message.snapshot, now)
@@ -188,7 +188,7 @@ class CheckpointMaster:
         self._perform(effects)
 
     def declined(self, message: m.Decline) -> None:
-        """Abort a checkpoint that a subtask cannot join; align later ones if records cannot be in flight."""
+        """Abort the checkpoint that a subtask declined; align later ones if its channels cannot be stored."""
         reason = CheckpointFailureReason[message.reason]
         if reason is CheckpointFailureReason.CHANNEL_STATE_SHARED_STREAM_EXCEPTION:
             self._align_from_now_on(message.detail)
@@ -222,7 +222,7 @@ class CheckpointMaster:
         self._committers.interrupt()
 
     def end(self, end: JobEnd) -> None:
-        """Keep or delete checkpoints by how the job ended; refuse requests. InternalError during a store."""
+        """Keep or delete checkpoints as `end` demands, refuse requests; InternalError while one is stored."""
         self._perform(self.coordinator.end(end))
         self.requests.end(end.value)
         self._cleaning.close()
@@ -260,9 +260,9 @@ class CheckpointMaster:
                     _LOG.warning("task %s spoke of checkpoint %d, which is long over", task, checkpoint)
 
     def _run_hooks(self, effect: e.RunHooks) -> Sequence[e.Effect[SubtaskSnapshot]]:
-        """Snapshot the enumerators, before any subtask is triggered. The triggers follow in the same turn of
-        the loop, so no split is handed out in between: it would be in the checkpoint twice, with the
-        enumerator and with a reader.
+        """Snapshot the enumerators, before any subtask is triggered; return the coordinator's next effects.
+        The triggers follow in the same turn of the loop, so no split is handed out in between: it would be in
+        the checkpoint twice, with the enumerator and with a reader.
         """
         self.history.begun(effect)
         return self._snapshot_sources(effect.checkpoint, self._clock.monotonic_ms())

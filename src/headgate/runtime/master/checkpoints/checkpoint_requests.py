@@ -19,7 +19,7 @@ from headgate.runtime.master.checkpoints.running_savepoints import SavepointRequ
 
 
 class CheckpointRequests:
-    """Pending requests for checkpoints and savepoints, with their replies; for the job master's loop."""
+    """Users' requests for checkpoints and savepoints, until answered; used by the job master's loop."""
 
     def __init__(
         self, job: JobId, service: CheckpointService | None, savepoints: Savepoints, outbox: Outbox
@@ -29,11 +29,11 @@ class CheckpointRequests:
         self._stops, self._rescales = set[int](), dict[int, int]()
 
     def checkpoint(self, reply_to: ReplyTo[str]) -> None:
-        """Request a checkpoint; `reply_to` gets its URI once its output is committed, or an error."""
+        """Request a checkpoint; `reply_to` gets its URI once its output is committed, or the error."""
         self._want_checkpoint(self._tickets.issue(reply_to))
 
     def for_rescale(self, rescale: int) -> None:
-        """Request a checkpoint for the rescale with ticket `rescale`; the event `Saved` has its outcome."""
+        """Request a checkpoint for the rescale with ticket `rescale`; event `Saved` reports its outcome."""
         ticket = self._tickets.issue()
         self._rescales[ticket] = rescale
         self._want_checkpoint(ticket)
@@ -46,7 +46,7 @@ class CheckpointRequests:
             self._wanted.append((e.RequestKind.MANUAL, ticket))
 
     def savepoint(self, request: SavepointRequest, reply_to: ReplyTo[str]) -> None:
-        """Request a savepoint, or a stop with one; `reply_to` gets its URI, or an error."""
+        """Request a savepoint, or a stop with one; `reply_to` gets its URI once complete, or the error."""
         ticket = self._tickets.issue(reply_to)
         if request.stop:
             self._stops.add(ticket)
@@ -80,7 +80,7 @@ class CheckpointRequests:
         self._reply(effect.ticket, error)
 
     def uri(self, checkpoint: CheckpointId) -> str:
-        """Return the URI from which a checkpoint, or a pending savepoint, can be restored."""
+        """Return the URI by which a completed checkpoint, or a savepoint not yet ended, can be restored."""
         folder = self._savepoints.folder(checkpoint)
         if folder is not None:
             return folder.uri
@@ -88,7 +88,7 @@ class CheckpointRequests:
         return self._service.disk.describe(checkpoint_folder(self._job, checkpoint))
 
     def end(self, end: str) -> None:
-        """Refuse all pending requests: the job has ended; `end`: how, for the error's text ("failed")."""
+        """Refuse pending requests, as the job has ended; `end` is how, for the error's text ("failed")."""
         self._tickets.refuse_all(OperatingError(f"the job is {end}, so nothing more is done for it"))
 
     def _reply(self, ticket: int, error: OperatingError | ConfigError | None, uri: str | None = None) -> None:

@@ -36,7 +36,7 @@ _CHOICES: Final = (
 
 
 class Committers:
-    """One committer per two-phase sink. For the background thread only (but :meth:`interrupt`).
+    """The committers of a job's two-phase sinks. For the background thread only (but :meth:`interrupt`).
 
     `older` is the user's choice for output that was committed after the restored snapshot: refuse the
     restore, take that output back, or begin a new lineage. The first :meth:`recommit` decides the lineage of
@@ -113,9 +113,9 @@ class Committers:
                 committer.check_restore(self._context(uid, lineage), committables_of(restored, uid), own)
 
     def go_back(self, restored: CheckpointMetadata) -> None:
-        """Prepare the restore of an older snapshot, the newer ones being damaged, according to the user's
-        choice. The lineage stays the same, so with `new-lineage` output committed since stays next to the new
-        output. Raises UsageError if the choice is to refuse and there is such output.
+        """Prepare the restore of an older snapshot, newer ones being damaged, by the user's choice, `older`.
+        The lineage stays: by `new-lineage` output committed since stays next to new output. Raises UsageError
+        if the choice is to refuse and there is output newer than `restored`, or a sink cannot take it back.
         """
         lineage = lineage_of(self._job, restored)
         history = Lineage(lineage.id, (*lineage.forks, fork_of(restored)))
@@ -126,9 +126,9 @@ class Committers:
     ) -> list[str]:
         """Check whether sinks committed output of checkpoints that the job's log does not list (any more).
 
-        If so, the log has lost entries, and the user's choice applies as in :meth:`go_back`; UsageError if it
-        is to refuse, or to take back with nothing restored. `perhaps`: such checkpoints that are in the
-        storage. Return the uids of sinks that cannot say what they committed.
+        If so, the log has lost entries: the user's choice applies as in :meth:`go_back`, and UsageError is
+        raised if it is to refuse, or to take back with nothing restored. `perhaps`: checkpoints that are in
+        the storage and not in the log. Return the uids of sinks that do not know what they committed.
         """
         lineage = lineage_of(self._job, restored)
         # Of what this job has committed only what it restores is history.
@@ -163,7 +163,7 @@ class Committers:
         )
 
     def commit(self, operators: Operators) -> None:
-        """Publish the output in `operators` (states by uid), or again; OperatingError if :attr:`owes`."""
+        """Publish the output prepared in `operators` (states by uid), or again; OperatingError if `owes`."""
         self.require_settled()
         for uid, committer in self._by_uid.items():
             committables = _committables(operators.get(uid, ()))
@@ -172,13 +172,13 @@ class Committers:
                     committer.commit(committables)
 
     def finish(self) -> None:
-        """Tell the sinks that all input is read and all output published."""
+        """Notify the sinks that the job's input is read to its end, and all output is published."""
         for uid, committer in self._by_uid.items():
             with self._blamed(uid, "in finish()"):
                 committer.finish()
 
     def hold(self, savepoint: CheckpointMetadata) -> None:
-        """Have sinks keep unpublished output to which `savepoint` refers; called before it completes."""
+        """Have sinks keep `savepoint`'s unpublished output for its restore; called before it completes."""
         for uid, committer in self._by_uid.items():
             committables = committables_of(savepoint, uid)
             if committables:
@@ -186,7 +186,7 @@ class Committers:
                     committer.hold(committables, fork_of(savepoint))
 
     def release(self, savepoint: CheckpointMetadata) -> None:
-        """Have sinks no longer hold output for a failed savepoint; errors are logged, as that is harmless."""
+        """Have sinks stop holding output for a failed savepoint; errors, which do no harm, are logged."""
         for uid, committer in self._by_uid.items():
             committables = committables_of(savepoint, uid)
             if committables:

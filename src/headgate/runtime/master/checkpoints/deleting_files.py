@@ -29,7 +29,7 @@ class _Deletion:
 
 
 class Cleaning:
-    """Pending deletions of files and their retries; used by the job master's loop."""
+    """Deletions of files that wait, run or are to be retried (4 attempts); used by the job master's loop."""
 
     def __init__(
         self, background: Background, post: Callable[[Callable[[], None]], None], clock: Clock
@@ -44,7 +44,7 @@ class Cleaning:
         self._try(_Deletion(what, work, self._clock.monotonic_ms()))
 
     def tick(self) -> None:
-        """Retry the deletions that are due."""
+        """Retry the failed deletions whose pause (1 s at first, then doubled) is over."""
         now = self._clock.monotonic_ms()
         due = [deletion for deletion in self._waiting if deletion.due_ms <= now]
         self._waiting = [deletion for deletion in self._waiting if deletion.due_ms > now]
@@ -56,16 +56,16 @@ class Cleaning:
         return min((deletion.due_ms for deletion in self._waiting), default=None)
 
     def take_ended(self) -> list[FencedError | None]:
-        """Return, per deletion ended since the last call: None, or FencedError if another driver leads."""
+        """Return, per deletion ended since the last call, None, or FencedError if another driver leads."""
         ended, self._ended = self._ended, []
         return ended
 
     def close(self) -> None:
-        """End the waits for retries, as the job has ended: those deletions are given up, with a warning."""
+        """End the waits for retries, as the job has ended: the retries that are left come at once."""
         self._closed = True
         waiting, self._waiting = self._waiting, []
         for deletion in waiting:
-            self._give_up(deletion, "the job ended first")
+            self._try(deletion)
 
     def _try(self, deletion: _Deletion) -> None:
         def done(_: None, error: BaseException | None) -> None:
@@ -91,7 +91,10 @@ class Cleaning:
         if error is None:
             self._ended.append(None)
         elif isinstance(error, FencedError):
-            self.close()
+            self._closed = True
+            waiting, self._waiting = self._waiting, []
+            for other in waiting:
+                self._give_up(other, "another driver leads the job")
             self._ended.append(error)
         elif deletion.attempt >= ATTEMPTS_MAX or self._closed:
             self._give_up(deletion, str(error))

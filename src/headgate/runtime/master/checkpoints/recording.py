@@ -33,7 +33,7 @@ _LOG: Final = logging.getLogger("headgate.checkpoints")
 
 
 class CheckpointHistory:
-    """The records (times, sizes, failures) of one job's checkpoints; without `file` in memory only."""
+    """The records (times, sizes, failures) of one job's latest checkpoints; without `file` in memory only."""
 
     def __init__(
         self, plan: PhysicalPlan, file: HistoryFile | None, clock: Clock, background: Background
@@ -49,13 +49,13 @@ class CheckpointHistory:
 
     @property
     def records(self) -> tuple[CheckpointRecord, ...]:
-        """All kept records, oldest first; those of pending checkpoints as they stand now."""
+        """All records kept, by checkpoint id; those of pending checkpoints as they stand at this moment."""
         now = self._clock.monotonic_ms()
         records = self._ended | {number: entry.record(now) for number, entry in self._open.items()}
         return tuple(records[number] for number in sorted(records))
 
     def deployed(self, tasks: Iterable[tuple[int, int]]) -> None:
-        """Note that an attempt begins: each of `tasks` (vertex, subtask) must acknowledge its checkpoints."""
+        """Record that an attempt runs: all `tasks` (vertex id, subtask) must acknowledge its checkpoints."""
         self._tasks = tuple(sorted(tasks))
         self._began_ms.clear()
 
@@ -84,7 +84,7 @@ class CheckpointHistory:
             self._note()
 
     def stuck(self, slot: int, still_ms: int) -> None:
-        """Record in all pending checkpoints that the loop of `slot`'s worker stood still for `still_ms`."""
+        """Record in all pending checkpoints that the loop of worker `slot` stood still for `still_ms`."""
         for entry in self._open.values():
             entry.stuck[slot] = max(still_ms, entry.stuck.get(slot, 0))
             self._note()
@@ -116,8 +116,8 @@ class CheckpointHistory:
         self._file = None
 
     def write_if_due(self) -> None:
-        """Write new records to the file, at most once a second; only every 5 s while that could delay one
-        that is pending for less than 1 s, or stored and not yet committed.
+        """Write new records to the file in the background, at most once a second.
+        While that could delay a checkpoint (younger than 1 s, or not yet committed), at most every 5 s.
         """
         now = self._clock.monotonic_ms()
         if not self._changed or now - self._written_at_ms < WRITE_EVERY_MS:
@@ -127,7 +127,7 @@ class CheckpointHistory:
             self.write()
 
     def write(self) -> None:
-        """Write the records in the background, if there are new ones."""
+        """Write the records to the file in the background now, if there are new ones and there is a file."""
         file = self._file
         if file is None or not self._changed:
             return
@@ -183,7 +183,7 @@ def topology_of(plan: PhysicalPlan) -> Topology:
 
 
 def record_of(snapshot: SubtaskSnapshot, latency_ms: int) -> SubtaskRecord:
-    """Return a subtask's record for diagnosis, from its acknowledgement `latency_ms` after the begin."""
+    """Return a subtask's record for diagnosis; it acknowledged `latency_ms` after the checkpoint's begin."""
     return SubtaskRecord(
         vertex=snapshot.vertex,
         subtask=snapshot.subtask,

@@ -29,7 +29,7 @@ def request_error(failed: RequestFailed) -> OperatingError:
 
 
 def checkpoints_failed(effect: FailJob) -> StorageError:
-    """Return the error that fails an attempt after too many failed checkpoints, or after a failed stop."""
+    """Return the error by which the attempt fails after too many failed checkpoints, or one of a stop."""
     which = "a checkpoint" if effect.checkpoint is None else f"checkpoint {effect.checkpoint}"
     detail = f": {effect.detail}" if effect.detail else ""
     if effect.stopping:

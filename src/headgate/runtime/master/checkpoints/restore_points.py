@@ -23,7 +23,7 @@ from headgate.state.snapshots import CheckpointMetadata
 
 
 class RestorePoints:
-    """Finds the restore points of one job and commits their output again; used by the job master's loop.
+    """Finds the snapshot to restore and commits its output again; `fall_back`: an older one, if damaged.
     `latest` is the newest checkpoint, or savepoint of a stop, that this driver completed; None before one.
     """
 
@@ -45,7 +45,7 @@ class RestorePoints:
 
     def find(self) -> None:
         """Find the newest restore point in the log; event PointFound, PointFailed or Fenced has the outcome.
-        This settles whether a checkpoint of uncertain completion is complete: it is if the log lists it.
+        The log decides whether a checkpoint whose completion was uncertain is complete.
         """
         service = self._service
 
@@ -57,7 +57,7 @@ class RestorePoints:
         self._work.run(work, lambda point: self._outbox.put(v.PointFound(point)), self.failed)
 
     def explain(self, error: DamagedFileError, point: RestorePoint, attempt: int) -> None:
-        """Fail `attempt`, to which `point` proved damaged, with an error that offers older snapshots."""
+        """Fail `attempt`, whose restore found `point` damaged, with an error that names older snapshots."""
         service, disks = self._service, self._ports.disks
         self._work.run(
             lambda: offered(error, point, service, disks),
@@ -67,8 +67,8 @@ class RestorePoints:
         )
 
     def commit(self, point: RestorePoint | None) -> None:
-        """Have sinks commit the output of `point` again and drop other pending output (None: all of it), and
-        delete files that no checkpoint needs. The event PointCommitted, PointFailed or Fenced follows.
+        """Have sinks commit the output of `point` again, and drop all other pending output.
+        Delete files that no checkpoint needs, too. The event PointCommitted, PointFailed or Fenced follows.
         """
         checkpoint = None if point is None else point.checkpoint
 
@@ -91,7 +91,7 @@ class RestorePoints:
         self._work.run(work, lambda _: self._outbox.put(v.PointCommitted()), self.failed)
 
     def failed(self, error: Exception) -> None:
-        """Report by an event that the restore point could not be found or committed."""
+        """Report by event PointFailed that the restore point could not be found, or not committed."""
         self._outbox.put(v.PointFailed(failure_of(error)))
 
     def _require_nothing_newer(
@@ -108,7 +108,7 @@ class RestorePoints:
             )
 
     def settle_owed(self) -> None:
-        """Take back (remove) output newer than the restored snapshot, then commit the snapshot's; blocks."""
+        """Remove output newer than the restored snapshot, then commit the snapshot's; blocks; repeatable."""
         self.require_leadership()
         self._committers.settle()
 
@@ -124,6 +124,6 @@ class RestorePoints:
         return still_logged(sorted(forks - {own.job}), disks)
 
     def require_leadership(self) -> None:
-        """Raise FencedError if another driver may lead the job. Called before each commit."""
+        """Raise FencedError if another driver leads, StorageError if unknown. Called before each commit."""
         if self._ports.require_leadership is not None:
             self._ports.require_leadership()

@@ -29,7 +29,7 @@ _LOG: Final = logging.getLogger("headgate.checkpoints")
 
 @dataclass(frozen=True, slots=True)
 class SavepointRequest:
-    """A user's request for a savepoint, or for a stop with a savepoint."""
+    """A user's request for a savepoint below `target` (None: as configured); `stop`: then end the job."""
 
     target: str | None = None  # URI of the directory that gets the savepoint's folder; None: as configured
     format: str = "canonical"  # or "native"
@@ -54,8 +54,8 @@ class _Savepoint:
 
 
 class Savepoints:
-    """The pending savepoints of one job, by ticket of their request and later by checkpoint id. `own` is the
-    URI of the job's checkpoint folder, where unknown files are deleted: no place for savepoints.
+    """The pending savepoints of one job, by ticket of their request and later by checkpoint id.
+    `own` is the URI of the job's checkpoint folder, where unknown files are deleted: no place for savepoints.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Savepoints:
         return prepared
 
     def begun(self, checkpoint: int, ticket: int | None) -> SavepointOrder | None:
-        """Give `ticket`'s savepoint the id `checkpoint`; return what its barriers say. None: it is none."""
+        """Give `ticket`'s savepoint its checkpoint id; return the order for its barriers, None: none such."""
         savepoint = None if ticket is None else self._expected.pop(ticket, None)
         if savepoint is None:
             return None
@@ -117,7 +117,7 @@ class Savepoints:
         return None if savepoint is None else savepoint.folder
 
     def order(self, checkpoint: int) -> SavepointOrder | None:
-        """Return what a savepoint's barriers say: target, format, stop, drain; None: it is a checkpoint."""
+        """Return the order in a savepoint's barriers (target, format, stop, drain); None for a checkpoint."""
         savepoint = self._open.get(checkpoint)
         return None if savepoint is None else savepoint.order
 
@@ -127,7 +127,7 @@ class Savepoints:
         return None if savepoint is None or not savepoint.kept else savepoint.folder
 
     def keep(self, checkpoint: int) -> None:
-        """Mark a savepoint as (possibly) complete: from now on none of its files is deleted."""
+        """Mark a savepoint as complete, or possibly complete: from now on none of its files is deleted."""
         if checkpoint in self._open:
             self._open[checkpoint].kept = True
 
@@ -136,7 +136,7 @@ class Savepoints:
         self._open = {number: each for number, each in self._open.items() if not each.kept}
 
     def ended(self, checkpoint: int) -> None:
-        """Forget a savepoint that has ended; if :meth:`keep` was not called, it failed: delete its files."""
+        """Forget savepoint `checkpoint`; unless marked by :meth:`keep` it failed: delete its files."""
         savepoint = self._open.pop(checkpoint, None)
         if savepoint is None or savepoint.kept:
             return
@@ -146,7 +146,7 @@ class Savepoints:
         self._remove(savepoint.folder)
 
     def late(self, checkpoint: int) -> None:
-        """Delete the files of savepoint `checkpoint` again if it failed: a subtask wrote some late."""
+        """Delete the files of failed savepoint `checkpoint` again, as a subtask wrote some afterwards."""
         folder = self._failed.get(checkpoint)
         if folder is not None:
             self._remove(folder)

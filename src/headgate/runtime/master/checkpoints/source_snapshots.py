@@ -13,7 +13,7 @@ RETRY_MS: Final = 20  # pause before enumerators that were not ready are asked a
 
 @dataclass(slots=True)
 class Begun:
-    """A pending checkpoint: when it began, and the snapshots of its enumerators by source uid."""
+    """A pending checkpoint: begin (`began_ms`, monotonic), trigger time, enumerators' state by source uid."""
 
     began_ms: int  # monotonic
     enumerators: dict[str, Any]
@@ -21,7 +21,7 @@ class Begun:
 
 
 class SourceSnapshots:
-    """Snapshots the enumerators for checkpoints; at most one checkpoint waits for enumerators to be ready."""
+    """The enumerators' snapshots of pending checkpoints; at most one waits for enumerators to be ready."""
 
     def __init__(self, attempts: Attempts, outbox: Outbox) -> None:
         self._attempts, self._outbox = attempts, outbox
@@ -29,7 +29,7 @@ class SourceSnapshots:
         self.waiting: tuple[int, int] | None = None  # checkpoint that waits for enumerators, began_ms
 
     def take(self, checkpoint: int, began_ms: int) -> bool:
-        """Snapshot the enumerators; False: not ready, call again. `began_ms`: monotonic, of `checkpoint`."""
+        """Snapshot the enumerators for a checkpoint begun at `began_ms`; False: not ready, call again."""
         self.waiting = None
         if not self._attempts.sources.ready():
             self.waiting = (checkpoint, began_ms)
@@ -38,11 +38,11 @@ class SourceSnapshots:
         return True
 
     def of(self, checkpoint: int) -> Begun:
-        """Return the begin of a pending checkpoint and its snapshots; KeyError if none were taken."""
+        """Return the begin and enumerators' snapshots of a pending checkpoint; KeyError if not taken."""
         return self._begun[checkpoint]
 
     def ended(self, checkpoint: int, *, complete: bool) -> Begun | None:
-        """Tell enumerators of a checkpoint's end; errors fail the attempt. Drop and return its snapshots."""
+        """Notify enumerators of a checkpoint's end (errors fail the attempt); remove and return its Begun."""
         if self.waiting is not None and self.waiting[0] == checkpoint:
             self.waiting = None
         try:

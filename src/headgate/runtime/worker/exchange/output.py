@@ -30,8 +30,8 @@ from headgate.runtime.worker.operators.wrong_use import keys_blamed
 FRAME_ROWS = 8_192
 FRAME_ROWS_OF_COLUMNS = 32_768
 FRAME_BYTES = 512 * 1024
-"""A frame is sent once it has so many rows or bytes; smaller ones wait for the flush timeout. Columns cost
-their receiver as much for few rows as for many.
+"""A frame is sent once it has so many rows or bytes; smaller ones wait for the flush timeout.
+Columns may have more rows, as they cost their receiver as much for few rows as for many.
 """
 FRAME_BYTES_MAX = 4 * 1024 * 1024
 """Larger frames are split: credit counts frames, and receivers refuse frames far above this size."""
@@ -95,8 +95,8 @@ class OutputChannel:
         self._pass_on(event)
 
     def overtake(self, barrier: Barrier) -> list[Batch | Event]:
-        """Send an unaligned barrier before all queued elements, which stay queued; return those of them
-        that the checkpoint has to store: records, watermarks and idleness.
+        """Send an unaligned barrier before all queued elements, which stay queued.
+        Return those of them that the checkpoint has to store: records, watermarks and idleness.
         """
         overtaken = [*_storable(self._waiting), *self._fragments]
         self._lane.deliver(barrier)
@@ -107,8 +107,8 @@ class OutputChannel:
         return self._place_of(checkpoint) is not None
 
     def release_barrier(self, checkpoint: int) -> list[Batch | Event]:
-        """Send the queued barrier of `checkpoint` now, unaligned, as it timed out; return the records,
-        watermarks and idleness that it overtook, [] if it is not queued.
+        """Send the queued barrier of `checkpoint` now, unaligned, as it timed out.
+        Return the records, watermarks and idleness that it overtook; [] if it is not queued.
         """
         place = self._place_of(checkpoint)
         if place is None:
@@ -125,7 +125,7 @@ class OutputChannel:
         return next((at for at, e in places if isinstance(e, Barrier) and e.checkpoint == checkpoint), None)
 
     def grant(self, frames: int) -> None:
-        """Add credit for `frames` frames that the receiver has processed, and send what waited for it."""
+        """Add credit for `frames` frames that the receiver has processed; send what waited for credit."""
         self.credit.grant(frames)
         while self._waiting and self._may_pass(self._waiting[0]):
             self._send(self._waiting.popleft())
@@ -152,7 +152,7 @@ def _storable(elements: Iterable[Batch | Event]) -> list[Batch | Event]:
 
 
 def merge(fragments: Sequence[Batch]) -> list[Batch]:
-    """Return the records of `fragments` (not empty) in order, a batch per run of one form (rows, schema)."""
+    """Return the records of `fragments` (not empty) in order, a batch for each run of equal form (schema)."""
     runs: list[list[Batch]] = [[fragments[0]]]
     for batch in fragments[1:]:
         if _mergeable(runs[-1][-1], batch):
@@ -188,8 +188,8 @@ def _joined(run: list[Batch]) -> Batch:
 
 @dataclass(frozen=True, slots=True)
 class EdgeEnds:
-    """The identity of an exchange in checkpoints: uids of its two operators, which outlive changes of the
-    plan.
+    """The identity of an exchange in checkpoints: uids of its two operators, which outlive a changed plan.
+    `tag` is its side output, None the main one; `lineage` counts exchanges between the same ends, from 0.
     """
 
     edge: EdgeId  # the exchange's number in the present plan
@@ -201,7 +201,7 @@ class EdgeEnds:
 
 @dataclass(frozen=True, slots=True)
 class Overtaken:
-    """The batches and events for one receiving subtask that an unaligned barrier overtook, to be stored."""
+    """The batches and events for subtask `receiver` of an exchange that an unaligned barrier overtook."""
 
     ends: EdgeEnds
     receiver: int
@@ -270,7 +270,7 @@ class OutputEdge:
 
 
 class Outputs:
-    """All exchanges that a subtask sends to; gives watermarks, barriers and other events to each channel."""
+    """All exchanges that a subtask sends to; passes watermarks, barriers and other events to each channel."""
 
     def __init__(self, buffer_timeout_ms: int) -> None:
         self.edges: list[OutputEdge] = []
@@ -346,7 +346,7 @@ class Outputs:
         return any(channel.holds_barrier(checkpoint) for _, _, channel in self._overtakable())
 
     def release_barrier(self, checkpoint: int) -> list[Overtaken]:
-        """Send a timed-out checkpoint's waiting barriers now, as unaligned; return what they overtook."""
+        """Send a timed-out checkpoint's waiting barriers now, unaligned; return elements they overtook."""
         return [
             Overtaken(ends, receiver, channel.release_barrier(checkpoint))
             for ends, receiver, channel in self._overtakable()
@@ -359,7 +359,7 @@ class Outputs:
                     yield edge.ends, receiver, channel
 
     def cancel(self, marker: CancelMarker) -> None:
-        """Tell all receivers that a checkpoint was aborted, so that they do not wait for its barrier."""
+        """Send `marker` to all receivers: a checkpoint was aborted, so they must not wait for its barrier."""
         self._broadcast(marker)
 
     def note_step(self, now_ms: int) -> None:
@@ -395,7 +395,7 @@ class Outputs:
 
 
 class EdgeReceiver:
-    """The end of a chain, or of one side output: counts records and gives them to the exchanges behind it."""
+    """The end of a chain, or of one side output: counts records and passes them to the output's exchanges."""
 
     def __init__(self, outputs: Outputs, edges: Sequence[OutputEdge], main: bool) -> None:
         self._outputs, self._edges, self._main = outputs, edges, main
@@ -407,16 +407,16 @@ class EdgeReceiver:
             edge.process(batch)
 
     def watermark(self, timestamp: int) -> None:
-        """Pass a watermark on if this is the main output, which does so for the side outputs, too."""
+        """Pass a watermark on if this is the main output, whose watermarks count for side outputs, too."""
         if self._main:
             self._outputs.watermark(timestamp)
 
     def idle(self) -> None:
-        """Pass on, if this is the main output, that no records come for now."""
+        """Pass idleness (no records come for now) on if this is the main output."""
         if self._main:
             self._outputs.idle()
 
     def end_of_data(self) -> None:
-        """Pass on, if this is the main output, that no record follows."""
+        """Pass the end of data (no record follows) on if this is the main output."""
         if self._main:
             self._outputs.end_of_data()

@@ -18,7 +18,7 @@ from headgate.runtime.transport.data_plane_contract import DataPlane
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """The operators at a channel's ends, for messages, and the limit of its frames."""
+    """The operators at a channel's ends, for messages, and the bytes of its largest frame."""
 
     sender: str  # the operator that emits, as messages name it
     receiver: str  # the operator that receives

@@ -31,7 +31,7 @@ from headgate.state.snapshots import (
 )
 
 AHEAD_BYTES: Final = 64 * 1024 * 1024
-"""How much one subtask reads at the start of an attempt; other parts are read when they are needed."""
+"""Most bytes that one subtask reads at the start of an attempt; the rest is read when it is processed."""
 
 
 def prefetched(
@@ -64,8 +64,8 @@ class PartReader:
         check_records(stream.record_type, self.codec_of(stream), where)
 
     def elements(self, stream: InFlightStream, part: InFlightPart) -> list[tuple[Element, KeyGroups | None]]:
-        """Return the batches and events of one stored part, each with its records' key groups (None: not
-        keyed). Raises StorageError if the part is damaged.
+        """Return the batches and events of one stored part, each with its records' key groups (or None).
+        None: it is an event, or not keyed. Raises StorageError if the part is damaged.
         """
         try:
             found = decode_elements(self.read(part.handle), self.codec_of(stream))
@@ -94,9 +94,9 @@ class _Place(NamedTuple):
 
 
 class RecoveredChannel:
-    """The in-flight records of one former channel that this subtask has to process, at one level: a
-    checkpoint taken while restored records were waiting stored the live channels' records as the next level.
-    `shares` are of the channel's input side, its output side, or both.
+    """The in-flight records of one former channel, at one level, that this subtask has to process.
+    A checkpoint taken while restored records were waiting stored the live channels' records as the next
+    level. `shares` are of the channel's input side, its output side, or both.
     """
 
     def __init__(self, shares: Sequence[InFlightShare], reader: PartReader) -> None:
@@ -110,7 +110,7 @@ class RecoveredChannel:
         self._queue: deque[Element] = deque()
 
     def take(self) -> Element | None:
-        """Take this subtask's next batch or event and return it; None after the last. May read a part."""
+        """Take and return this subtask's next batch or event, None at the end; StorageError: bad part."""
         while not self._queue:
             loaded = self._load(self._next)
             if loaded is None:
@@ -132,7 +132,7 @@ class RecoveredChannel:
         return rest
 
     def has_records(self) -> bool:
-        """Return whether any records follow, be they this subtask's or of another one's share."""
+        """Return whether any records of the channel follow, for this subtask or for another one."""
         at = self._next
         later = [part for share in self._shares[at.share + 1 :] for part in share.stream.parts]
         unread = [*self._shares[at.share].stream.parts[at.part :], *later]
@@ -163,7 +163,7 @@ class RecoveredChannel:
 
 
 def _mine(share: InFlightShare, batch: Batch, groups: KeyGroups | None, number: int) -> list[Element]:
-    """Return what the share takes of its batch `number`, then the batch's last watermark if that lacks it."""
+    """Return what `share` takes of its batch `number`, and the batch's last watermark if that is left out."""
     kept: Batch | None = batch
     if share.of > 1:
         kept = batch if number % share.of == share.turn else None

@@ -36,7 +36,10 @@ class TooMuchInFlightError(OperatingError):
 
 @dataclass(frozen=True, slots=True)
 class StreamKey:
-    """The identity of an in-flight stream (the records of one channel); fields are as in `InFlightStream`."""
+    """The identity of an in-flight stream (one channel's records); `sender` and `receiver` are uids.
+    Records of a lower `level` are older. `from_output`: they were in the sender's queue. `lineage` tells
+    streams of equal ends apart; `former`: senders were renumbered.
+    """
 
     receiver: str
     sender: str
@@ -54,7 +57,7 @@ class StreamKey:
 
 @dataclass(frozen=True, slots=True)
 class CaptureLimits:
-    """Limits of captured in-flight records, in bytes."""
+    """Limits in bytes: captured records are stored in parts of `part_bytes`; above `total_bytes` it fails."""
 
     part_bytes: int = 4 * 1024 * 1024  # captured elements are stored once they exceed this
     total_bytes: int = 1024 * 1024 * 1024  # the checkpoint fails when it would store more than this
@@ -101,9 +104,8 @@ class _Spill:
 
 class InFlightCapture:
     """Captures and stores the in-flight records of one subtask for one checkpoint.
-
     The public methods are for the loop's thread; `store`, `delete`, `finished` and the functions that
-    `groups_of` returns are called in the background thread.
+    `groups_of` returns are called in the background thread. `finished` gets the streams or an error, once.
     """
 
     def __init__(
@@ -144,8 +146,8 @@ class InFlightCapture:
         self._begin(key, watermark, idle)
 
     def add(self, key: StreamKey, element: Batch | Event) -> None:
-        """Capture a batch (not copied: see :meth:`unstored`) or event, in order; ignored after a failure. A
-        stream that was not begun begins here, at the event time at which the level below it ends.
+        """Capture a batch (not copied: see :meth:`unstored`) or event of stream `key`, in order.
+        A stream that was not begun begins where the level below it ends. Does nothing after a failure.
         """
         if not self._takes(key):
             return
@@ -180,9 +182,7 @@ class InFlightCapture:
         self._spill(last=True)
 
     def cancel(self) -> None:
-        """Stop storing, delete what was stored, and report nothing, because the checkpoint was aborted. Once
-        the streams were reported this does nothing: their files belong to the receiver of the report.
-        """
+        """Delete stored parts and report nothing: the checkpoint was aborted. No effect after the report."""
         with self._lock:
             if self._state is _State.DONE or self._reported:
                 return

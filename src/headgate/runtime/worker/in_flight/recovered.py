@@ -52,12 +52,12 @@ class RecoveredInput:
         self._exhausted = not self._operators
 
     def poll(self) -> tuple[int, Batch | None, int] | None:
-        """Return the next batch: the receiving operator's place in the chain, records, and watermark after
-        them (`WATERMARK_MIN` if the operator is not the chain's head).
-
+        """Return the next batch as (receiving operator's place in the chain, records, watermark after them).
         Records None: only the watermark moved. It is for the head of the chain, which passes it on, and does
-        not move while operators after it have in-flight records. Returns None at the end. Raises
-        StorageError: a part cannot be read; UsageError: the records' class has changed.
+        not move while operators after it have in-flight records. For other operators it is `WATERMARK_MIN`.
+
+        Returns None at the end. Raises StorageError: a part cannot be read; UsageError: the records' class
+        has changed.
         """
         while not self._exhausted:
             operator = self._operators[self._at]
@@ -74,10 +74,9 @@ class RecoveredInput:
         return None
 
     def remainder(self, partly: Batch | None = None) -> list[Remainder]:
-        """Return the streams not yet processed, to be stored again in a checkpoint taken now; polling
-        continues. Streams without records are included, since their watermark holds event time back. Batches
-        are copies of those that :meth:`poll` will return. `partly` is the unprocessed rest of the current
-        batch.
+        """Return the streams that are not processed yet, for a checkpoint to store again; polling continues.
+        Streams without records are included, since their watermark holds event time back. Batches are copies
+        of those that :meth:`poll` will return. `partly` is the unprocessed rest of the current batch.
         """
         found: list[Remainder] = []
         for operator in self._operators[self._at :]:
@@ -86,8 +85,8 @@ class RecoveredInput:
         return found
 
     def levels(self) -> int:
-        """Return how many levels :meth:`remainder` has, which is the level for the live channels' records:
-        they come after all of these.
+        """Return the level at which a checkpoint taken now stores the live channels' records.
+        It is how many levels of restored ones :meth:`remainder` has for the head; lower levels come first.
         """
         head = self._head()
         return 0 if head is None else head.levels()

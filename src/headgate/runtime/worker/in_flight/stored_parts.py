@@ -44,7 +44,7 @@ VERSION: Final = 1
 
 
 class NotStorableError(UsageError):
-    """An in-flight record, or a batch of mixed classes, could be stored by pickle only."""
+    """An in-flight record, or a batch of mixed classes, could be stored by pickle only, which is refused."""
 
 
 class StoredKind(IntEnum):
@@ -78,9 +78,9 @@ def encode_elements(
     groups_of: GroupsOf | None,  # for a keyed exchange
     where: str = "in flight",  # sending and receiving operator, for messages
 ) -> tuple[list[Part], int]:
-    """Return the bytes of one stored part, in pieces, and how many records it holds. `groups_of` returns the
-    key groups of a batch's records (None: not keyed); `where` names the operators at the ends, for messages.
-    Raises NotStorableError: only pickle could store a record; InternalError: an element is not storable.
+    """Return the bytes of one stored part, in pieces, and how many records it holds.
+    `groups_of` returns the key groups of a batch's records (None: not keyed); `where` names both operators in
+    messages. Raises NotStorableError: only pickle could store a record; InternalError: another kind of event.
     """
     parts: list[Part] = [_PART.pack(VERSION, 0, 0, len(elements))]
     records = 0

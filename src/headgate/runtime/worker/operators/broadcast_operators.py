@@ -1,7 +1,5 @@
 """Operators with a broadcast input: a second input whose records every subtask receives.
-
-Each input has batches of its own. In a keyed operator the batches of both inputs are processed in runs
-between timers; while timers fire in slices, neither input is read.
+Each input has its own batches. While a keyed operator fires due timers in slices, it reads neither input.
 """
 
 from __future__ import annotations
@@ -44,11 +42,11 @@ class BroadcastProcessOperator(ProcessOperator):
         self._process_broadcast = function.process_broadcast
 
     def entry(self, side: Side) -> Callable[[Batch], int]:
-        """Return the method that processes batches of input `side`: `broadcast_some` or `process_some`."""
+        """Return the method for batches of input `side`; it returns how many records it has processed."""
         return self.broadcast_some if side is Side.BROADCAST else self.process_some
 
     def broadcast_some(self, batch: Batch) -> int:
-        """Process all records of a batch of the broadcast input; return how many."""
+        """Call `process_broadcast` for all records of a batch, and emit its outputs; return how many."""
         with self._state.broadcast_side():
             self._call(batch, self._process_broadcast)
         return len(batch)
@@ -72,22 +70,24 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         self._broadcast_ctx = BroadcastSideContext(self._side, context.clock, context.label, self)
 
     def open(self) -> None:
-        """Restore state and timers, call the function's `open`, share the timers with the broadcast input."""
+        """Restore state and timers, call the function's `open`; `process_broadcast` gets the same timers."""
         super().open()
         self._keyed_sides = KeyedSides(self._function, self._backend.handles)
         timers = self._broadcast_ctx.timers
         timers.event, timers.processing = self._timers.event, self._timers.processing
 
     def entry(self, side: Side) -> Callable[[Batch], int]:
-        """Return the method that processes batches of input `side`: `broadcast_some` or `process_some`."""
+        """Return the method for batches of input `side`; it returns how many records it has processed."""
         return self.broadcast_some if side is Side.BROADCAST else self.process_some
 
     def broadcast_some(self, batch: Batch) -> int:
-        """Process records from the front of a broadcast batch, until timers need a slice; return how many."""
+        """Process a broadcast batch, or only its first records if due timers need longer; return how many."""
         return self._run(batch, _BroadcastRun)
 
     def apply_to_all_keys(self, state: S, function: Callable[[Hashable, S], Iterable[R] | None]) -> list[R]:
-        """Call `function(key, state)` for all keys of this subtask that `state` has; return all outputs."""
+        """Call `function(key, state)` for each key of this subtask in `state`; return the outputs of all.
+        TypeError: `state` is no keyed state, or `function` returns a single record or calls this again.
+        """
         outputs: list[R] = []
         ctx = self._broadcast_ctx
         with self._keyed_sides.every_key(state) as name:
@@ -133,7 +133,7 @@ class BroadcastSideContext(KeyContext):
 
     @property
     def key(self) -> Hashable:
-        """The key for which `apply_to_all_keys` calls its function; raises RuntimeError elsewhere."""
+        """The key for which `apply_to_all_keys` calls its function now; RuntimeError out of such a call."""
         if self._current is _NO_KEY:
             refuse_keyless("the key (also of a timer)")
         return self._current
@@ -143,12 +143,12 @@ class BroadcastSideContext(KeyContext):
         self._current = key
 
     def apply_to_all_keys(self, state: S, function: Callable[[Hashable, S], Iterable[R] | None]) -> list[R]:
-        """Call `function(key, state)` for all keys of this subtask that `state` has; return all outputs."""
+        """Call `function(key, state)` for each key of this subtask in `state`; return the outputs of all."""
         return self._operator.apply_to_all_keys(state, function)
 
 
 class _BroadcastRun:
-    """Calls `process_broadcast` for a range of the records of one batch."""
+    """Callable for a broadcast batch: processes records `start` to `stop` - 1, returns the next index."""
 
     __slots__ = ("_marks", "_operator", "_origins", "_out", "_rows", "_times")
 

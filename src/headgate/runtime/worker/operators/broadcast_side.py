@@ -29,7 +29,7 @@ S = TypeVar("S")
 
 @contextmanager
 def _exchanged(function: RichFunction, inside: Mapping[str, S], after: Mapping[str, H]) -> Iterator[None]:
-    """Give a function the state handles `inside` for the `with` block, and the handles `after` then."""
+    """Set states, by name, as attributes of a function: `inside` for the `with` block, `after` at its end."""
     give_handles(function, inside)
     try:
         yield
@@ -38,7 +38,7 @@ def _exchanged(function: RichFunction, inside: Mapping[str, S], after: Mapping[s
 
 
 class TwoSidedState(FunctionState):
-    """Operator state; broadcast state is read-only for the function except in :meth:`broadcast_side`."""
+    """Operator state of a function, whose broadcast state is read-only except in :meth:`broadcast_side`."""
 
     def __init__(self, context: OperatorContext, function: RichFunction) -> None:
         super().__init__(context, function)
@@ -54,20 +54,20 @@ class TwoSidedState(FunctionState):
 
 
 class KeyedSides:
-    """Refuses a function's keyed state while its broadcast input, which has no key, is processed."""
+    """Refuses the keyed states of a function (`handles`, by name) while its broadcast input is processed."""
 
     def __init__(self, function: RichFunction, handles: Mapping[str, S]) -> None:
         self._function, self._handles = function, handles
         self._guards = {name: KeylessState(name) for name in handles}
 
     def broadcast_side(self) -> AbstractContextManager[None]:
-        """Refuse the use of keyed state in the `with` block, which processes the broadcast input."""
+        """Make any use of keyed state a RuntimeError in the `with` block, which processes broadcast input."""
         return _exchanged(self._function, self._guards, self._handles)
 
     @contextmanager
     def every_key(self, state: S) -> Iterator[str]:
         """Allow keyed state again in the `with` block, which visits all keys; yield the name of `state`.
-        Raises TypeError if `state` is not one of the function's keyed states, or within such a block.
+        Raises TypeError if `state` is none of the function's keyed states, or inside such a `with` block.
         """
         name = next((name for name, guard in self._guards.items() if guard is state), None)
         if name is None:
@@ -131,7 +131,7 @@ class ReadOnlyBroadcastState(Generic[K, V]):
 
 
 class KeylessState:
-    """Takes the place of keyed state where there is no key: its use raises RuntimeError, or TypeError."""
+    """Stands for a keyed state while there is no key: its use raises RuntimeError, of operators TypeError."""
 
     __slots__ = ("_name",)
 
@@ -146,7 +146,7 @@ class KeylessState:
 
 
 def refuse_keyless(what: str) -> NoReturn:
-    """Raise RuntimeError, because `what` was used where there is no key."""
+    """Raise the RuntimeError that says: `what` was used in process_broadcast(), where there is no key."""
     raise _keyless(what)
 
 

@@ -22,9 +22,9 @@ from headgate.state.snapshots import OperatorSubtaskState
 
 
 class FunctionState:
-    """The operator state that a user function declares; the function gets the state as attributes.
+    """The operator state that a user function declares: restored, and set as the function's attributes.
 
-    Raises StorageError: the restored state is damaged; UsageError: it does not fit the declaration.
+    `handles`: the states by name. StorageError: restored state is damaged; UsageError: it does not fit.
     """
 
     def __init__(self, context: OperatorContext, function: RichFunction) -> None:
@@ -38,7 +38,7 @@ class FunctionState:
         give_handles(function, self.handles)
 
     def snapshot(self, rest: PendingState | None) -> PendingState | None:
-        """Return the snapshot of operator state and `rest`, which is released on failure; None: no state."""
+        """Return a snapshot of operator state and of `rest`, which an error releases; None: no state."""
         if not self.handles:
             return rest
         others = ReadyState(OperatorSubtaskState(self._uid)) if rest is None else rest

@@ -28,7 +28,7 @@ _KIND = {MapNode: MAP, FilterNode: FILTER, FlatMapNode: FLAT_MAP}
 
 
 class FusedOperator(Operator):
-    """Runs a sequence of stateless functions (map, filter, flat_map) on each record of a batch."""
+    """Runs the functions of map, filter and flat_map `nodes` on each record; `contexts` has one per node."""
 
     def __init__(self, contexts: Sequence[OperatorContext], nodes: Sequence[FusedNode]) -> None:
         super().__init__(contexts[-1])
@@ -39,7 +39,7 @@ class FusedOperator(Operator):
         self._keeps_positions = all(kind == MAP for kind in self._kinds)
 
     def process(self, batch: Batch) -> None:
-        """Run the functions on all records of a batch, and pass the outputs on."""
+        """Run the functions on all records of a batch, and pass on the outputs with their event times."""
         timed = batch.timestamps is not None or batch.watermarks is not None
         columnar_filter = self._only_filters and isinstance(batch, ArrowBatch)
         indexed = columnar_filter or (timed and not self._keeps_positions)
@@ -71,7 +71,7 @@ class FusedOperator(Operator):
         return out, origins
 
     def context_of_call(self, inner: Sequence[FrameType]) -> OperatorContext:
-        """Return the context of the function that the loop calls, by the line of its frame (in `inner`)."""
+        """Return the context of the fused function that is running, by the loop's frame among `inner`."""
         for frame in reversed(inner):
             for indexed in (False, True):
                 if frame.f_code.co_filename == _file_name(self._kinds, indexed):
@@ -106,7 +106,7 @@ def _file_name(kinds: tuple[str, ...], indexed: bool) -> str:
 
 
 def _source(kinds: tuple[str, ...], indexed: bool) -> tuple[str, dict[int, tuple[int, str]]]:
-    """Return the loop's source, and for each line that calls a function its operator and record variable."""
+    """Return the loop's source, and by line number of a call: index of the function, name of its argument."""
     names = ", ".join(f"f{i}" for i in range(len(kinds)))
     lines = ["def loop(rows, add, mark, functions):", f"    {names}, = functions"]
     lines += ["    i = -1", "    for r0 in rows:", "        i += 1"] if indexed else ["    for r0 in rows:"]
@@ -131,7 +131,7 @@ def _source(kinds: tuple[str, ...], indexed: bool) -> tuple[str, dict[int, tuple
 
 @lru_cache(maxsize=256)
 def compile_loop(kinds: tuple[str, ...], indexed: bool) -> Callable[..., None]:
-    """Return the loop for operators of these kinds; `indexed`: it also notes each output's input index."""
+    """Return the loop for these kinds of functions; `indexed`: it also marks each output's input index."""
     text, _ = _source(kinds, indexed)
     name = _file_name(kinds, indexed)
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
@@ -142,5 +142,5 @@ def compile_loop(kinds: tuple[str, ...], indexed: bool) -> Callable[..., None]:
 
 @lru_cache(maxsize=256)
 def line_owner(kinds: tuple[str, ...], indexed: bool) -> dict[int, tuple[int, str]]:
-    """Return, by line of the generated loop, which function it calls (by place) and its input's variable."""
+    """Return, by line number in the loop, the index of the function called there, and its argument's name."""
     return _source(kinds, indexed)[1]

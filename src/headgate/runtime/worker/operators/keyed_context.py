@@ -47,7 +47,7 @@ class Timers:
         self.event.register(timestamp, self._ctx.key)
 
     def _note_untimed(self, timestamp: int | None) -> None:
-        """Warn once that event-time timers fire only at the end of this stream; TypeError: no `timestamp`."""
+        """Warn once that timers of a stream without event time fire at its end; TypeError: no `timestamp`."""
         if timestamp is None:
             raise TypeError(f"a timer is registered for None: {NO_EVENT_TIME}")
         if self.untimed:
@@ -74,7 +74,9 @@ class Timers:
 
 
 class KeyContext:
-    """The context that a keyed function gets with each record and timer: key, timestamp, timers."""
+    """The context that a keyed function gets with each record and timer.
+    `timestamp` is in ms, None without event time; `time_domain` is "processing" only for timers of that time.
+    """
 
     __slots__ = ("_side", "key", "time_domain", "timers", "timestamp")
 
@@ -86,7 +88,7 @@ class KeyContext:
         self._side = side
 
     def side_output(self, tag: OutputTag, value: R) -> None:
-        """Emit `value` to the side output `tag`, with the event time that a main output would have here."""
+        """Emit `value` to side output `tag`, with a main output's event time; TypeError: no `OutputTag`."""
         time, mark = self.timestamp, self.timers.current_watermark
         if self.time_domain == "processing":
             time = mark if mark > WATERMARK_MIN else None
@@ -112,11 +114,9 @@ class KeyedOutput(Generic[R]):
 
 
 class Slice:
-    """Limits the time for which timers fire in one step to `target_ms`; None is no limit.
-
-    The clock is read after 1, then 2, 4, 8 more timers and so on: an expensive timer ends the slice at once,
-    and cheap ones do not pay for the clock. The caller decrements `left` for each timer, and calls
-    :meth:`over` at 0.
+    """Limits the time for which timers fire in one step to `target_ms` of the wall clock; None is no limit.
+    The clock is read after 1, then 2, 4, 8, 16, 16 ... more timers: an expensive one ends the slice at once,
+    and cheap ones do not pay. The caller decrements `left` for each timer, and calls :meth:`over` at 0.
     """
 
     __slots__ = ("_clock", "_ends", "_granted", "_stride", "left")
@@ -128,7 +128,7 @@ class Slice:
 
     @property
     def fired(self) -> int:
-        """How many timers have fired."""
+        """How many timers have fired in this slice."""
         return self._granted - self.left
 
     def over(self) -> bool:

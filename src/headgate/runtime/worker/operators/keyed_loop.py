@@ -2,10 +2,8 @@
 
 Per record it sets the key, loads value states of immutable values into their handles, calls the user's
 function, and stores changed values. Timestamps, watermarks, row views and origins of outputs are left out
-where they are not needed.
-
-Columnar input is read through one row view that moves along the batch. If the user's function keeps the view,
-its reference count shows that, and the next record gets a new one.
+where they are not needed. Columnar input is read through one row view that moves along the batch. If the
+user's function keeps the view, its reference count shows that, and the next record gets a new one.
 """
 
 from __future__ import annotations
@@ -18,7 +16,9 @@ from functools import lru_cache
 
 @dataclass(frozen=True, slots=True)
 class LoopShape:
-    """The features that a generated loop needs; loops of one shape share their code."""
+    """The features that a generated loop needs; loops of one shape share their code.
+    `eager` states (a number) are loaded and stored per record, `bound` ones only set to the record's key.
+    """
 
     eager: int  # how many value states are loaded before and stored after each record
     bound: int  # how many other states only have to be set to the key
@@ -30,8 +30,8 @@ class LoopShape:
 
 
 def loop_source(shape: LoopShape) -> str:
-    """Return the source of the loop. It processes `rows` (records or columns) from `start` to before `stop`,
-    unless a timer interrupts, and returns the index after the last record that it processed.
+    """Return the Python source of the loop, a function that calls the user's function for each record.
+    It takes records `start` to before `stop`; it returns the index after the last one that it has processed.
     """
     lines = [
         "def loop(start, stop, keys, rows, times, marks, ctx, timers, queue, process, out,",
@@ -80,7 +80,7 @@ def loop_source(shape: LoopShape) -> str:
 
 @lru_cache(maxsize=256)
 def compile_keyed_loop(shape: LoopShape) -> Callable[..., int]:
-    """Return the compiled loop for `shape`."""
+    """Return the function compiled from :func:`loop_source` for `shape`, from a cache if there is one."""
     text = loop_source(shape)
     name = f"<headgate keyed loop {shape}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)

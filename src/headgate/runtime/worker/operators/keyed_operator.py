@@ -1,10 +1,8 @@
 """The keyed operator: runs a user function with state and timers per key, in exact event time.
 
 A batch is processed in runs. A run ends where a timer is due by the watermark that each record carries, so
-timers fire between the same two records whatever the size of the batches.
-
-Due timers fire in slices. Between two slices the operator is *busy*: it accepts no input, but a barrier may
-pass, and a restored operator continues firing where the snapshot was taken.
+timers fire between the same two records whatever the size of the batches. They fire in slices. Between two
+slices the operator is *busy*: it takes no input, but barriers pass, and a restored operator fires the rest.
 """
 
 from __future__ import annotations
@@ -64,7 +62,7 @@ END_TIMERS_MAX = 1_000_000
 
 
 class KeyedProcessOperator(Operator):
-    """Runs a `KeyedProcessFunction` (`api.functions`) with its keyed state, timers and operator state."""
+    """Runs a `KeyedProcessFunction` with keyed state, timers, operator state; `keys`: declared key type."""
 
     _state_type: type[FunctionState] = FunctionState
 
@@ -135,7 +133,7 @@ class KeyedProcessOperator(Operator):
             self.next.watermark(firing.target)
 
     def process(self, batch: Batch) -> None:
-        """Process all records of a batch, and fire all timers that become due."""
+        """Process all records of a batch, and fire all timers that become due, however long it takes."""
         rest = batch
         while (done := self.process_some(rest)) < len(rest):
             rest = rest.slice(done, len(rest))
@@ -143,7 +141,7 @@ class KeyedProcessOperator(Operator):
         self._fire_all()
 
     def process_some(self, batch: Batch) -> int:
-        """Process records from the front of a batch, until timers need more than a slice; return how many."""
+        """Process records from the front, until due timers need more than a slice; return how many."""
         return self._run(batch, KeyedRun)
 
     def _run(self, batch: Batch, kind: RunKind) -> int:
@@ -161,7 +159,7 @@ class KeyedProcessOperator(Operator):
         return done
 
     def watermark(self, timestamp: int) -> None:
-        """Fire the timers due at `timestamp`, then pass it on; :meth:`go_on` does what takes longer."""
+        """Fire timers due at `timestamp` for a slice, then pass it on; :meth:`go_on` does what is left."""
         self._refuse_while_busy("a watermark")
         if timestamp <= self._mark:
             self.next.watermark(timestamp)
@@ -170,12 +168,12 @@ class KeyedProcessOperator(Operator):
         self.go_on()
 
     def idle(self) -> None:
-        """Pass on that the input sends no records for now."""
+        """Pass on that the input sends no records for now; InternalError: the operator is busy."""
         self._refuse_while_busy("idleness")
         self.next.idle()
 
     def end_of_data(self) -> None:
-        """Pass on that no record follows."""
+        """Pass on that no record follows; InternalError: the operator is busy."""
         self._refuse_while_busy("the end of the data")
         self.next.end_of_data()
 
@@ -228,12 +226,12 @@ class KeyedProcessOperator(Operator):
         self._backend.settle()
 
     def measured(self) -> Mapping[str, int]:
-        """Return how many timers have fired and are registered."""
+        """Return metrics by series: how many timers have fired and are registered, by time domain."""
         return self._counts.measured()
 
     def may_build_on(self, checkpoint: int | None) -> None:
-        """Let the next snapshot refer to files of `checkpoint` (0: none is complete yet). None: the next
-        snapshot is a savepoint, which shares no files.
+        """Let the next snapshot refer to files of the complete `checkpoint`; 0: there is none yet.
+        None: the next snapshot is a savepoint, which shares no files.
         """
         self._completed = checkpoint
 
@@ -246,7 +244,9 @@ class KeyedProcessOperator(Operator):
         return self._own.snapshot(keyed)
 
     def peek(self, state: str, key: Hashable) -> StoredValue | None:
-        """Return the present value of keyed state `state` under `key`, for a live query; None: no value."""
+        """Return the encoded value of keyed state `state` under `key`, for a live query; None: no value.
+        InternalError: the key is not in the key groups of this subtask.
+        """
         first, last = self._backend.groups
         if not first <= key_group(key, self.context.max_parallelism) <= last:
             raise InternalError(
@@ -256,11 +256,11 @@ class KeyedProcessOperator(Operator):
         return self._backend.peek(state, key)
 
     def state_types(self) -> StateTypes:
-        """Return the descriptions of the serializers of keyed and operator state, by state."""
+        """Return the descriptions of the serializers of keyed and operator state, by name of the state."""
         return self._backend.state_types() | self._own.state_types()
 
     def close(self) -> None:
-        """Close the function and the state backend."""
+        """Close the function, then the state backend; before :meth:`open`, the function only."""
         if not self._opened:
             self._function.close()
             return
@@ -292,7 +292,7 @@ class KeyedProcessOperator(Operator):
             self.go_on()
 
     def _run_timed(self, batch: Batch, out: KeyedOutput, kind: RunKind, time: Slice) -> int:
-        """Process records from the front and timers between them, for a slice of timers; return how many."""
+        """Process records, and fire timers between them, until the slice `time` ends; return how many."""
         assert batch.watermarks is not None
         assert batch.timestamps is not None
         # After a rescale a reader may restart at an earlier event time than was reached here.
@@ -316,7 +316,7 @@ class KeyedProcessOperator(Operator):
         return count
 
     def _run_end(self, marks: Int64s, position: int) -> int:
-        """Return the index of the first record from `position` on before which a known timer must fire."""
+        """Return the index after `position` of the first record that a timer must precede, else the end."""
         due = self._timers.event.next_time
         if due is None or marks[-1] < due:
             return len(marks)
@@ -337,7 +337,7 @@ class KeyedProcessOperator(Operator):
         return firing
 
     def _fire_slice(self, firing: Firing, out: KeyedOutput, time: Slice) -> bool:
-        """Fire timers due at the target, in order, for a slice; True if all have and it is reached."""
+        """Fire the due timers of `firing`, in order, until the slice ends; return True if all have fired."""
         queue, target = self._timers.event, firing.target
         while True:
             for timestamp, key in firing.due:
@@ -393,7 +393,7 @@ class KeyedProcessOperator(Operator):
 
 
 class KeyedRun:
-    """The generated loop bound to one batch, to be called for ranges of its records."""
+    """Callable for a batch: processes records `start` to `stop` - 1 by the loop, returns the next index."""
 
     __slots__ = ("_arguments", "_at", "_loop", "_operator", "_out", "_rest", "_row_class", "_rows")
 
@@ -415,8 +415,7 @@ class KeyedRun:
         self._loop = compile_keyed_loop(shape)
         self._at = [0]
         keys = keys_blamed(operator.context, batch, operator._key, lambda: batch.keys(operator._key))
-        # All keys of a column are of one type.
-        one_type = columnar and not callable(operator._key)
+        one_type = columnar and not callable(operator._key)  # all keys of a column are
         if operator._key_types.look(keys[:1] if one_type else keys):
             # With a single subtask no partitioner has checked the keys before.
             refuse_keys(operator.context, operator._key, batch.rows())

@@ -30,8 +30,8 @@ def open_backend(
     groups: tuple[int, int],  # first and last key group (inclusive)
     event_time: Callable[[], int],  # returns the current watermark, for time to live in event time
 ) -> KeyedBackend:
-    """Return the state backend of one operator subtask, with its restored state. `descriptors`: the declared
-    states by name; `groups`: first and last key group, inclusive; `event_time` returns the watermark.
+    """Return the state backend of one operator subtask, with its restored state; log what is skipped of it.
+    `descriptors`: the declared states by name; `groups`: first and last key group; `event_time`: watermark.
     """
     claims = Claims(with_stamps(descriptors)) if context.ignore_unclaimed else None
     backend = filled_backend(context, descriptors, groups, event_time, claims)
@@ -50,7 +50,7 @@ def filled_backend(
     event_time: Callable[[], int],
     claims: Claims | None,
 ) -> KeyedBackend:
-    """Return the restored state backend, as :func:`open_backend`; `claims`: the states to read, None: all."""
+    """Return the restored backend of `descriptors` for key `groups`; `claims`: states to read, None: all."""
     backends: StateBackends = context.backends or HeapBackends()
     backend = backends.open(with_stamps(descriptors), groups, context.max_parallelism)
     if any(descriptor.ttl is not None for descriptor in descriptors.values()):
@@ -66,9 +66,7 @@ def filled_backend(
 
 
 def earlier_state(disk: Any, keyed: KeyedStateHandle, claims: Claims | None = None) -> EarlierState:
-    """Return one earlier subtask's stored state, not read yet; `claims`: only declared states, None: all.
-    `disk` is a `common.ports.Disk`, or None if all state is inline.
-    """
+    """Return one earlier subtask's stored state, read from `disk` later; `claims`: states read, None: all."""
     return EarlierState(DiskFiles(disk), keyed, None if disk is None else disk.describe(), claims)
 
 
@@ -90,7 +88,9 @@ def split_handles(backend: KeyedBackend) -> tuple[list[EagerHandle], list[StateH
 
 @dataclass(frozen=True, slots=True)
 class PendingKeyedState:
-    """A keyed operator's snapshot whose synchronous part is done, to be stored in the background."""
+    """A keyed operator's snapshot whose synchronous part is done, to be stored in the background.
+    `firing_to`: the watermark up to which timers were still firing, None: none; `key_types`: None: unknown.
+    """
 
     uid: str
     pending: PendingSnapshot
@@ -99,7 +99,7 @@ class PendingKeyedState:
     key_types: list[Plain] | None = None
 
     def finish(self, files: StateFiles) -> OperatorSubtaskState:
-        """Serialize the state and store it in `files`, as tables if it takes them; return the handles."""
+        """Serialize and store the state in `files`, in a canonical savepoint as tables; return handles."""
         if isinstance(files, TableFiles):
             keyed = self.pending.store_with(files.new_tables(self.uid))
         else:

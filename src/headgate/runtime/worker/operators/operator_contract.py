@@ -39,7 +39,7 @@ class Receiver(Protocol):
         """Process the records of a batch."""
 
     def watermark(self, timestamp: int) -> None:
-        """Advance event time: no record at or before `timestamp` follows."""
+        """Advance event time: no record at or before `timestamp` (ms) follows."""
 
     def idle(self) -> None:
         """Note that no record comes for now, so that event time must not wait for this input."""
@@ -60,7 +60,7 @@ class PendingState(Protocol):
     """An operator's snapshot whose synchronous part is done, to be stored in the background."""
 
     def finish(self, files: StateFiles) -> OperatorSubtaskState:
-        """Serialize the state and store it; called once, in the background."""
+        """Serialize the state, store it and return its handles; called at most once, in the background."""
 
     def release(self) -> None:
         """Release the snapshot's local files and old values, after :meth:`finish` or instead of it."""
@@ -68,12 +68,12 @@ class PendingState(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReadyState:
-    """A :class:`PendingState` that has nothing to store: its state goes into the acknowledgement."""
+    """A :class:`PendingState` that has nothing to store: `state` goes into the acknowledgement as it is."""
 
     state: OperatorSubtaskState
 
     def finish(self, files: StateFiles) -> OperatorSubtaskState:
-        """Return the state."""
+        """Return `state`; nothing is written to `files`."""
         return self.state
 
     def release(self) -> None:
@@ -93,15 +93,15 @@ class Operator:
         """Prepare the operator and restore its state, before any input."""
 
     def context_of_call(self, inner: Sequence[FrameType]) -> OperatorContext:
-        """Return the context of the operator whose code is being called, as several may run as one. `inner`
-        are the frames of the call inside this operator, innermost first.
+        """Return the context of the operator whose code is being called; fused operators are one `Operator`.
+        `inner` are the frames of the call inside this operator, innermost first.
         """
         return self.context
 
     @property
     def busy(self) -> bool:
-        """Whether due timers have not fired yet: :meth:`go_on` has to be called before any new input. New
-        input is records, a watermark, idleness and the end of the data; a snapshot may be taken. Only the
+        """Whether due timers have not fired yet, so that :meth:`go_on` must be called before any new input.
+        New input is records, a watermark, idleness and the end of the data; a snapshot may be taken. Only the
         head of a chain can be busy, possibly right after :meth:`open`.
         """
         return False
@@ -114,25 +114,25 @@ class Operator:
         self.next.process(batch)
 
     def process_some(self, batch: Batch) -> int:
-        """Process records from the front of a batch, and return how many. Fewer than all are processed only
-        if the operator became :attr:`busy` before the next record: the caller keeps the rest until
-        :meth:`go_on` has finished.
+        """Process records from the front of a batch, and return how many.
+        Fewer than all are processed only if the operator became :attr:`busy` before the next record: the
+        caller keeps the rest until :meth:`go_on` has finished.
         """
         self.process(batch)
         return len(batch)
 
     def entry(self, side: Side) -> Callable[[Batch], int]:
-        """Return the method that processes a batch of input `side` and returns how many records it took."""
+        """Return the method that processes a batch of input `side`, and returns how many records it took."""
         if side is not Side.MAIN:
             raise InternalError(f"{self.context.label} has no {side} side; please report this")
         return self.process_some
 
     def watermark(self, timestamp: int) -> None:
-        """Advance event time: no record at or before `timestamp` (ms) follows. Pass that on."""
+        """Advance event time: no record at or before `timestamp` (ms) follows. Pass the watermark on."""
         self.next.watermark(timestamp)
 
     def idle(self) -> None:
-        """Note that no record comes for now, and pass that on."""
+        """Note that no record comes for now, so event time must not wait for this input; pass that on."""
         self.next.idle()
 
     def end_of_data(self) -> None:
@@ -147,8 +147,8 @@ class Operator:
         """Fire timers that are due at `now_ms` (wall clock), for a slice at most; others stay due."""
 
     def measured(self) -> Mapping[str, int]:
-        """Return the operator's own metrics by series (`metrics.metric_table`). The heartbeat's thread calls
-        this, perhaps before :meth:`open`.
+        """Return the operator's own metrics by name of the series (`metrics.metric_table`).
+        The heartbeat's thread calls this, perhaps before :meth:`open`.
         """
         return {}
 
@@ -161,8 +161,8 @@ class Operator:
         return {}
 
     def peek(self, state: str, key: Hashable) -> StoredValue | None:
-        """Return the present value of keyed state `state` under `key`, for a live query; None: no value.
-        Called between two steps; has no effects.
+        """Return the encoded present value of keyed state `state` under `key`, for a query; None: no value.
+        Called between two steps; has no effects. InternalError: the operator has no keyed state.
         """
         raise InternalError(f"{self.context.label} has no keyed state {state!r}; please report this")
 
@@ -175,8 +175,8 @@ class Operator:
         """Do about a millisecond of work that can wait for times without input."""
 
     def may_build_on(self, checkpoint: int | None) -> None:
-        """Let the next snapshot refer to files of `checkpoint`, which is complete; 0: there is none. None:
-        the next snapshot is a savepoint, which shares no files, neither now nor with later ones.
+        """Let the next snapshot refer to files of `checkpoint`, which is complete; 0: there is none.
+        None: the next snapshot is a savepoint, which shares no files, neither now nor with later ones.
         """
 
     def checkpoint_complete(self, checkpoint: int) -> None:
@@ -212,5 +212,5 @@ def operator_called(frames: Iterable[FrameType]) -> OperatorContext | None:
 
 
 def give_handles(function: RichFunction, handles: Mapping[str, H]) -> None:
-    """Set the states as attributes of a user function; the declarations refuse a plain assignment."""
+    """Set states, by name, as attributes of a user function; its declarations refuse a plain assignment."""
     vars(function).update(handles)

@@ -20,15 +20,15 @@ _TABLES = ("DataFrame", "LazyFrame", "RecordBatch", "Table")
 
 def checked_outputs(result: Iterable[R], giver: str = "process()") -> Iterable[R]:
     """Return `result`, which user code (`giver`) returned, after a check that it is a series of outputs.
-    Raises TypeError if it is a coroutine, or looks like one record that was returned instead of yielded.
+    TypeError: it is not iterable, a coroutine, or looks like one record that was returned instead of yielded.
     """
     checked_kind(result, giver)
     return result
 
 
 def checked_kind(result: object, giver: str = "process()") -> type | None:
-    """Return the class of `result` if all its instances are valid; None: it is valid, the next may not be.
-    Raises TypeError as :func:`checked_outputs` does.
+    """Return the class of `result` if every instance of it is a series of outputs; None: only this one is.
+    TypeError: it is not iterable, a coroutine, or looks like one record that was returned, not yielded.
     """
     kind: type = result.__class__
     if kind is tuple and not result:
@@ -69,7 +69,7 @@ class SideBuffer(Generic[R]):
         self._records: dict[str, tuple[list[R], list[int | None], list[int | None]]] = {}
 
     def add(self, tag: OutputTag, value: R, timestamp: int | None, watermark: int | None) -> None:
-        """Add a record to side output `tag`, with its event time; TypeError if `tag` is no `OutputTag`."""
+        """Add a record to side output `tag`, with event time or None; TypeError: `tag` is no `OutputTag`."""
         if not isinstance(tag, OutputTag):
             raise TypeError(
                 f"side_output() got {shortened(repr(tag), 80)} of type {type(tag).__name__} as its tag; "

@@ -56,7 +56,7 @@ class SourceOperator(Operator):
             self.reader.add_splits(splits)
 
     def poll(self, max_records: int) -> Batch | PollStatus:
-        """Return about `max_records` new records or the reader's status; emit bad ones to a side output."""
+        """Return about `max_records` records or the reader's status; undecodable ones go to a side output."""
         with blamed(self.context, "in poll()"):
             polled = self._polled(max_records)
         if self.reader.bad_records:
@@ -97,7 +97,7 @@ class SourceOperator(Operator):
             self.reader.no_more_splits()
 
     def splits(self) -> list[str]:
-        """Return the ids of the assigned splits that are not read to their end."""
+        """Return the ids of assigned splits that are not read to their end; before :meth:`open` none."""
         return [split.id for split in self._left()] if self._opened else []
 
     @property
@@ -110,7 +110,7 @@ class SourceOperator(Operator):
             return self.reader.snapshot()
 
     def measured(self) -> Mapping[str, int]:
-        """Return how many bad records the reader has skipped; before there is a reader, none."""
+        """Return the metric of how many bad records the reader has skipped; 0 before there is a reader."""
         return {_SKIPPED: self.reader.skipped if self._opened else 0}
 
     def snapshot(self, checkpoint: int) -> PendingState | None:

@@ -1,4 +1,4 @@
-"""The operator of windows of rows: a keyed one whose outputs have the event time that their window gives."""
+"""The operator of windows over single records: a keyed operator whose results have their window's time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headgate.runtime.worker.operators.operator_contract import PendingState
 
 
 class RowWindowsOperator(KeyedProcessOperator):
-    """Runs a `WindowFunction` (`api.windows`), which emits pairs of event time and result.
+    """Runs a `WindowFunction`, which emits pairs of event time (None: that of the input) and result.
 
     After an unaligned checkpoint and a change of the parallelism it may take over key groups of several
     former subtasks, and begins at the lowest of their watermarks. For a group that was further, records count

@@ -36,7 +36,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class KeyTypes:
-    """The types of keys that one subtask of a keyed operator has seen."""
+    """The types of keys that a subtask of a keyed operator has seen; `declared`: those allowed, None: any."""
 
     __slots__ = ("_context", "_declared", "_found", "_has_state", "_known", "_seen", "_usual")
 
@@ -48,7 +48,7 @@ class KeyTypes:
         self._known, self._has_state = True, False
 
     def look(self, keys: Sequence[Hashable]) -> bool:
-        """Record types of `keys`; True: one is new, so check all `keys`. UsageError: one is undeclared."""
+        """Record types of `keys`; True: one is new, so check all. Raises UsageError if one is undeclared."""
         if self._usual is not None and all_of_shape(keys, self._usual):
             return False
         shapes = shapes_of(keys)
@@ -86,9 +86,9 @@ class KeyTypes:
         )  # fmt: skip
 
     def restore(self, backend: KeyedBackend, states: Iterable[str]) -> None:
-        """Take the types from the snapshots and, if one has none, from the keys in `backend`, which must have
-        been restored; `states` are the declared ones. Raises UsageError if a key that is read from `backend`
-        is not of the declared type.
+        """Take the types from the restored snapshots and, if one does not have them, from keys in `backend`.
+        `backend` must have been restored; `states`: names of the declared states. Raises UsageError if a key
+        read from `backend` is not of the declared type.
         """
         states = list(states)
         self._has_state = bool(states)

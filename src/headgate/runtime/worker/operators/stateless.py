@@ -39,7 +39,7 @@ class SelectOperator(Operator):
         self._columns = columns
 
     def process(self, batch: Batch) -> None:
-        """Pass on the batch with the selected columns only."""
+        """Pass on the batch with the selected columns only; UsageError: a record lacks one."""
         if isinstance(batch, ArrowBatch):
             for name in self._columns:
                 batch.field(name)
@@ -53,7 +53,7 @@ class SelectOperator(Operator):
 
 
 class ProcessContext:
-    """The context that a process function without keys gets with each record."""
+    """The context of a process function without keys: timestamp and watermark of its record (None: none)."""
 
     __slots__ = ("_side", "timestamp", "watermark")
 
@@ -86,7 +86,7 @@ class ProcessOperator(Operator):
         self._function.open(self.context)
 
     def process(self, batch: Batch) -> None:
-        """Call the function for each record of a batch, and emit its outputs."""
+        """Call the function for each record of a batch, and emit its outputs; errors name the record."""
         self._call(batch, self._function.process)
 
     def _call(self, batch: Batch, call: Callable[[R, ProcessContext], Iterable[R] | None]) -> None:
@@ -116,15 +116,15 @@ class ProcessOperator(Operator):
         self._side.emit(self)
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Take the synchronous part of the operator state's snapshot; None if there is none."""
+        """Take the synchronous part of the operator state's snapshot; None if no state is declared."""
         return self._state.snapshot(None)
 
     def state_types(self) -> StateTypes:
-        """Return the descriptions of the serializers of operator state, by state."""
+        """Return the descriptions of the serializers of operator state, by name of the state."""
         return self._state.state_types()
 
     def close(self) -> None:
-        """Close the function."""
+        """Call the function's `close`."""
         self._function.close()
 
 
@@ -143,7 +143,7 @@ class SinkOperator(Operator):
         self._unconfirmed: list[tuple[int, list[Plain]]] = []
 
     def open(self) -> None:
-        """Create the writer, with its restored state."""
+        """Create the sink's writer, with the writer state of the restored snapshot."""
         where = self.context
         restored = [entry for state in where.restored for entry in state.list_state.get("writer", [])]
         tell = where.tell and functools.partial(where.tell, where.uid, where.subtask)
@@ -153,7 +153,7 @@ class SinkOperator(Operator):
         self._write, self._columns = self._writer.write, self._writer.accepts_columns
 
     def process(self, batch: Batch) -> None:
-        """Write the records of a batch, then pass it on to where records are counted."""
+        """Write the records of a batch by the writer, then pass the batch on to where records are counted."""
         self._process.end_if_child()  # a forked child must not write its parent's records again
         with blamed(self.context, "in write()"):
             if self._columns and isinstance(batch, ArrowBatch):
@@ -183,6 +183,6 @@ class SinkOperator(Operator):
         self._unconfirmed = [entry for entry in self._unconfirmed if entry[0] > checkpoint]
 
     def close(self) -> None:
-        """Close the writer."""
+        """Close the sink's writer, if there is one."""
         if self._writer is not None:
             self._writer.close()

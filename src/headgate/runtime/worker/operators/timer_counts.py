@@ -1,7 +1,7 @@
 """Counts the timers of a keyed operator, for its metrics.
 
 Registering a timer is on the path of a record, so nothing is counted there: fired timers are counted slice by
-slice, and registered ones once after each look of the heartbeat.
+slice, and registered ones once after each time that the heartbeat has read the metrics.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _PENDING_WALL: Final = table.TIMERS_PENDING.at("processing")
 
 
 class TimerCounts:
-    """The numbers of fired and of registered timers; the loop counts, another thread may read.
+    """The numbers of fired and of registered timers of a keyed operator, for its metrics.
 
-    The loop calls :meth:`count` while it is :attr:`wanted`: after a batch, or when it has nothing to do.
+    Its loop calls :meth:`count` while :attr:`wanted` is True: after a batch, or when it has nothing to do.
     """
 
     __slots__ = ("_fired", "_fired_wall", "_pending", "_timers", "wanted")
@@ -33,17 +33,17 @@ class TimerCounts:
         self.wanted = True  # whether the registered timers may be others than they were
 
     def add(self, fired: int, fired_wall: int = 0) -> None:
-        """Add timers of event time and of processing time that have fired."""
+        """Add numbers of timers that have fired, in event time and in processing time, to the totals."""
         self._fired += fired
         self._fired_wall += fired_wall
 
     def count(self) -> None:
-        """Count the registered timers."""
+        """Count the registered timers (an estimate if they are many), and set :attr:`wanted` to False."""
         self.wanted = False
         self._pending = self._timers.event.about(), self._timers.processing.about()
 
     def measured(self) -> Mapping[str, int]:
-        """Return the metrics by series, and have the registered timers counted for the next time."""
+        """Return the metrics by series, and have registered timers counted anew, for the next call."""
         self.wanted = True
         pending, pending_wall = self._pending
         return {

@@ -43,7 +43,7 @@ class TimestampsOperator(Operator):
         self.has_splits = True  # whether the reader has something to read; set by the subtask
 
     def open(self) -> None:
-        """Restore the event time: the lowest of the stored splits, or, without any, of the former readers."""
+        """Restore the event time: the lowest of the stored splits; without any, of the former subtasks."""
         marks = [s.watermark for s in self.context.restored if s.watermark is not None]
         self._greatest = min((mark for mark in marks if mark != WATERMARK_MIN), default=WATERMARK_MIN)
         of_splits = marks_of(entry for s in self.context.restored for entry in s.list_state.get(MARKS, []))
@@ -52,7 +52,7 @@ class TimestampsOperator(Operator):
         self._note_activity()
 
     def process(self, batch: Batch) -> None:
-        """Assign timestamps and watermarks to a batch, and pass it on, then the new watermark."""
+        """Pass a batch on with timestamps and watermarks, then its watermark; UsageError: bad timestamp."""
         times = self._timestamps(batch)
         refuse_unlikely(self.context, batch, times, self._strategy.timestamp)
         start, bound = self._of_split(times)
@@ -114,7 +114,7 @@ class TimestampsOperator(Operator):
         )
 
     def _of_split(self, times: Int64s) -> tuple[int, int | None]:
-        """Return the event time before a batch in its split and a bound by others, if any; note `times`."""
+        """Return the event time before a batch in its split, and a bound by unread splits; note `times`."""
         splits = None if self.source is None else self.source.restored
         if splits is None or not splits.unread:
             return self._greatest, None

@@ -24,7 +24,7 @@ YEAR_9999: Final = 253_370_764_800_000
 def refuse_unlikely(
     context: OperatorContext, batch: Batch, times: Int64s, name: str | Callable[..., int]
 ) -> None:
-    """Raise UsageError if an event time (ms) is in the year 9999 or later, as taken from `name`."""
+    """Raise UsageError if one of `times` (ms), taken from `name`, is in the year 9999 or later."""
     if times.max() < YEAR_9999:
         return
     place = int(np.argmax(times >= YEAR_9999))
@@ -36,7 +36,7 @@ def refuse_unlikely(
 
 
 def missing_time(context: OperatorContext, batch: ArrowBatch, column: pa.Array, name: str) -> UsageError:
-    """Return the error of a column of event time that has nulls."""
+    """Return the error for `column`, event time with nulls, which shows the first record without a time."""
     place = column.is_null().to_numpy(zero_copy_only=False).argmax()
     return UsageError(
         f"{context.label}: column {name!r} has {column.null_count} records without a timestamp, the first "

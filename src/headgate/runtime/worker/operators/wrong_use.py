@@ -39,8 +39,8 @@ def with_event_time_hint(error: BaseException, timestamp: int | None) -> BaseExc
 
 
 def keys_blamed(context: OperatorContext, batch: Batch, selector: KeySelector, compute: Callable[[], T]) -> T:
-    """Return what `compute` returns, which reads the keys of `batch`; if it raises, the error names the
-    record. Raises UsageError if a result of the selector cannot be a key; UserFunctionError if the selector
+    """Return the result of `compute`, which reads the keys of `batch`; if it raises, name the record.
+    Raises UsageError if a result of the selector cannot be a key; UserFunctionError if the selector
     raised.
     """
     try:
@@ -65,7 +65,7 @@ def keys_blamed(context: OperatorContext, batch: Batch, selector: KeySelector, c
 
 
 def refuse_keys(context: OperatorContext, selector: KeySelector, records: Iterable[R]) -> None:
-    """Raise UsageError, with selector and record, if what the selector gives for a record cannot be a key."""
+    """Raise UsageError, with selector and record, if the selector's result for a record cannot be a key."""
     for record in records:
         key = field_getter(selector, record)(record)
         try:
@@ -94,9 +94,9 @@ def _name_of(selector: KeySelector) -> str:
 def without_key(
     context: OperatorContext, function: RichFunction, handles: Mapping[str, Live], method: str
 ) -> Iterator[None]:
-    """Refuse the use of a function's keyed states in the `with` block, which calls its `method`, as there is
-    no key. A state, or its method, that the program stored meanwhile works afterwards. A refusal that the
-    function catches, or that ends another thread, is raised at the end.
+    """Refuse (PlanError) the use of a function's keyed states in the `with` block, which calls its `method`.
+    `method` is "open" or "close"; `handles` are the states by name. References that the function has kept
+    work afterwards. A refusal that was caught, or raised in another thread, is raised again at the end.
     """
     gate = _Gate(context, method)
     give_handles(function, {name: _KeyedStateToBe(gate, name, handle) for name, handle in handles.items()})
@@ -122,7 +122,7 @@ _WHY: Final = {
 
 
 class _Gate:
-    """The switch that refuses keyed states while there is no key."""
+    """Refuses keyed states while `open` is False; `refusal` is the first PlanError that it has raised."""
 
     def __init__(self, context: OperatorContext, method: str) -> None:
         self._label, self._method, self.open = context.label, method, False

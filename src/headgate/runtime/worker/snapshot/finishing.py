@@ -34,7 +34,7 @@ Key = tuple[SubtaskId, int]
 
 @dataclass(slots=True)
 class _Running:
-    """A snapshot that is being written; None stands for parts that are not durable yet.
+    """A snapshot that is being written; `snapshot` and `streams` are None as long as they are not durable.
 
     The subtask's capture keeps a reference to this, so nothing large may be stored here: the taken snapshot,
     which holds copies of tables, belongs to the background job that writes it.
@@ -50,7 +50,7 @@ class _Running:
 
 
 class AttemptReports:
-    """Reports events of the subtasks of one attempt in this worker to the job master; used by the loop."""
+    """Sends reports of one attempt's subtasks in this worker to the job master; used by the loop only."""
 
     def __init__(self, attempt: int, link: Link, probe: Probe) -> None:
         self.attempt, self.link, self.probe = attempt, link, probe
@@ -67,7 +67,7 @@ class AttemptReports:
             self.probe.reached("ack.after")
 
     def could_not_finish(self, subtask: SubtaskId, checkpoint: int, error: BaseException) -> None:
-        """Decline `checkpoint`, of which a snapshot failed with `error`, unless it was aborted already."""
+        """Decline `checkpoint`, as its snapshot failed with `error`, unless it was aborted already."""
         if self._is_awaited(subtask, checkpoint):
             unfit = isinstance(error, NotStorableError)
             reason = "CHANNEL_STATE_SHARED_STREAM_EXCEPTION" if unfit else "CHECKPOINT_ASYNC_EXCEPTION"
@@ -75,11 +75,11 @@ class AttemptReports:
             self.link.send(m.Decline(self.attempt, checkpoint, *subtask, reason, detail))
 
     def _is_awaited(self, subtask: SubtaskId, checkpoint: int) -> bool:
-        """Mark the writing of a snapshot as finished; return whether the job master still waits for it."""
+        """Mark the writing of a snapshot as ended, once; return whether the job master still waits for it."""
         return not self.over and self.checkpoints[subtask].finished(checkpoint)
 
     def checkpoint_declined(self, subtask: SubtaskId, checkpoint: int, reason: str) -> None:
-        """Decline `checkpoint`, for which a subtask takes no snapshot, with the reason's name."""
+        """Decline `checkpoint`, of which the subtask takes no snapshot, with the name of the `reason`."""
         self.link.send(m.Decline(self.attempt, checkpoint, *subtask, reason, ""))
 
     def recovered(self, subtask: SubtaskId) -> None:
@@ -96,7 +96,7 @@ class AttemptReports:
 
 
 class Finishing:
-    """Writes the snapshots of one worker's attempt in the background."""
+    """Writes the snapshots of one worker's attempt in the background, and reports each outcome."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Finishing:
         return running.capture
 
     def begin(self, taken: TakenSnapshot) -> None:
-        """Write a taken snapshot in the background, then acknowledge or decline its checkpoint."""
+        """Write a taken snapshot in the background; acknowledge it, or decline its checkpoint on error."""
         key = (taken.subtask, taken.checkpoint)
         running = self._running.setdefault(key, _Running(taken.checkpoint))
         running.metrics, running.savepoint = taken.metrics, taken.savepoint
@@ -161,8 +161,8 @@ class Finishing:
             self._abandon(running)
 
     def close(self) -> None:
-        """End with the attempt: report nothing more, and delete snapshots that are still being written. The
-        job master's sweep of files may run before the last byte is written.
+        """End with the attempt: report nothing more, and delete snapshots that are still being written.
+        They are deleted once written, because the job master may look for unused files before that.
         """
         self._closed = True
         for running in self._running.values():
@@ -240,7 +240,7 @@ class Finishing:
 
 
 class AttemptServices(NamedTuple):
-    """The clock, the reports and the writing of snapshots that subtasks of one attempt in a worker share."""
+    """The clock, reports and writing of snapshots, shared by all subtasks of an attempt in a worker."""
 
     clock: Clock
     reports: AttemptReports

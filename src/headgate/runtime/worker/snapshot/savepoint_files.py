@@ -28,7 +28,7 @@ CANONICAL = "canonical"
 
 
 class WrittenFiles(ABC):
-    """Base of implementations of `state.backend.StateFiles`: counts written and shared files."""
+    """Base of implementations of `state.backend.StateFiles`; counts files and bytes written and shared."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -42,25 +42,25 @@ class WrittenFiles(ABC):
         self.written += length
 
     def write(self, uid: str, parts: Iterable[Part]) -> StateHandle:
-        """Store bytes of operator `uid`, inline in the handle if they are few; return the handle."""
+        """Store bytes of operator `uid` durably, or in the returned handle if they are few."""
         return self.write_sections(uid, [parts], inline=True)[0]
 
     @abstractmethod
     def write_sections(
         self, uid: str, sections: Sequence[Iterable[Part]], *, inline: bool
     ) -> list[StateHandle]:
-        """Store sections durably, or in their handles if `inline` and small together; return one for each."""
+        """Store sections durably, or in handles if `inline` and small together; return a handle for each."""
 
 
 def remove_files(disk: Disk, names: Iterable[str]) -> None:
-    """Delete files to which no snapshot will refer; on failure they are left to a later sweep."""
+    """Delete files that no snapshot will refer to; files that cannot be deleted are left to a later sweep."""
     for name in names:
         with suppress(StorageError, OSError):
             disk.delete(name)
 
 
 class SavepointFiles(WrittenFiles):
-    """Writes a subtask's state into a savepoint's folder, `disk`, in native format (the state backend's own).
+    """Writes a subtask's state into a savepoint's folder, `disk`, in the state backend's own (native) format.
     Sections of up to `inline_size_max` bytes may be kept in the acknowledgement. Nothing is shared.
     """
 
@@ -90,8 +90,8 @@ class SavepointFiles(WrittenFiles):
 
 
 class CanonicalFiles(SavepointFiles):
-    """Writes a subtask's state into a savepoint's folder in canonical format: keyed state as tables, which
-    every state backend can restore.
+    """Writes a subtask's state into a savepoint's folder in canonical format.
+    That is keyed state as tables, which every state backend can restore.
     """
 
     def new_tables(self, uid: str) -> NewWriter:
@@ -110,6 +110,6 @@ class CanonicalFiles(SavepointFiles):
 def savepoint_files(
     disk: Disk, order: SavepointOrder, subtask: SubtaskId, inline_size_max: int
 ) -> SavepointFiles:
-    """Return the files of a savepoint, in the format that its `order` (the user's request) asks for."""
+    """Return the writer of a savepoint's files of `subtask` in folder `disk`, in the format of `order`."""
     kind = CanonicalFiles if order.format == CANONICAL else SavepointFiles
     return kind(disk, subtask, inline_size_max)

@@ -25,16 +25,14 @@ from headgate.runtime.worker.snapshot.snapshot_writer import BarrierMetrics, Tak
 TakeInputs = Callable[[InFlightCapture], None]
 
 LAG_BYTES = 16 * 1024 * 1024
-"""Captured bytes, beyond those in flight at the barrier, that wait for storage before the subtask pauses."""
+"""Most captured bytes, beyond those in flight at the barrier, that may wait for storage without a pause."""
 
 LAG_POLL_MS = 5
 """How often a paused subtask checks whether the storage has caught up."""
 
 
 def waits_until(barrier: Barrier, clock: Clock) -> int:
-    """Return when a waiting aligned barrier, which must have a timeout, becomes unaligned (monotonic ms): the
-    timeout after its trigger, whose distance from now is read from the wall clock once.
-    """
+    """Return when (monotonic ms) a waiting aligned barrier, which must have a timeout, becomes unaligned."""
     assert barrier.timeout_ms is not None
     age_ms = clock.now_ms() - barrier.trigger_ms
     return clock.monotonic_ms() + barrier.timeout_ms - age_ms
@@ -43,7 +41,9 @@ def waits_until(barrier: Barrier, clock: Clock) -> int:
 def stream_of(
     ends: EdgeEnds, sender: int, receiver: int, level: int = 0, from_output: bool = False
 ) -> StreamKey:
-    """Return the key of an in-flight stream of exchange `ends`; parameters are as in `InFlightStream`."""
+    """Return the key of the in-flight stream of one channel of `ends`, from subtask `sender` to `receiver`.
+    Records of a lower `level` are older. `from_output`: they were found in the sender's queue.
+    """
     return StreamKey(ends.receiver, ends.sender, ends.tag, sender, receiver, level, from_output, ends.lineage)
 
 
@@ -83,11 +83,11 @@ class SnapshotTaker:
         finished: bool,
         take_inputs: TakeInputs | None = None,
     ) -> None:
-        """Emit the barrier, then take the synchronous part of every operator's snapshot; of an aborted
-        checkpoint emit only a cancel marker, and decline an older one that still captures. `metrics` are of
-        the barrier's way here; `records` (in and out) and `finished` (all input is processed) of now.
-        `take_inputs` is to begin the capture of inputs, which :meth:`inputs_complete` ends; None: no inputs
-        are captured.
+        """Emit the barrier, take the synchronous part of the operators' snapshots, and have them written.
+        Of an aborted checkpoint emit only a cancel marker, of an outdated one nothing; decline an older one
+        that still captures. `metrics` are of the barrier's way to here, `records` how many were processed and
+        emitted, `finished` if all input was processed. `take_inputs` begins the capture of input records,
+        which :meth:`inputs_complete` ends; None: none are captured.
         """
         verdict = self.machine.admit(barrier.checkpoint)
         if verdict is Verdict.CANCEL:
@@ -120,13 +120,13 @@ class SnapshotTaker:
         self._seal_if_complete()
 
     def inputs_complete(self, checkpoint: int) -> None:
-        """End the capture of input records for `checkpoint`: the barriers of all inputs have arrived."""
+        """End the capture of input records for `checkpoint`, as the barriers of all inputs have arrived."""
         if checkpoint == self._checkpoint:
             self._close_inputs()
             self._seal_if_complete()
 
     def poll_held_barrier(self, now_ms: int) -> bool:
-        """Let a barrier that waits in the outputs overtake if it has timed out; True: it has left by now."""
+        """Let a barrier that waits in the outputs overtake if it timed out; return whether it has left."""
         held = self._held
         if held is None:
             return False
@@ -154,15 +154,15 @@ class SnapshotTaker:
         return capture is not None and capture.bytes_waiting > self._waiting_max
 
     def aborted(self, checkpoint: int) -> None:
-        """Drop the snapshot for `checkpoint`, which was aborted, or refuse to take it if it comes later."""
+        """Drop the snapshot for `checkpoint`, which was aborted; if its barrier comes later, take none."""
         verdict = self.machine.aborted(checkpoint)
         self._drop_capture(checkpoint)
         if verdict.cancel_running:
             self._finishing.abandon(self._subtask, checkpoint)
 
     def decline(self, checkpoint: int, reason: str) -> None:
-        """Abort `checkpoint` for this subtask, for `reason` (the name of a `CheckpointFailureReason`), and
-        report that to the job master and to all receivers.
+        """Abort `checkpoint` for this subtask, and report that to the job master and all receivers.
+        `reason` is the name of a `CheckpointFailureReason`.
         """
         self.aborted(checkpoint)
         self._outputs.cancel(CancelMarker(checkpoint))

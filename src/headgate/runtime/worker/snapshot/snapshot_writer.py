@@ -29,7 +29,7 @@ from headgate.state.stored.local_files import FileParts
 
 @dataclass(slots=True)
 class BarrierMetrics:
-    """Durations and sizes of a barrier's way through a subtask; final once the snapshot is complete."""
+    """Durations and sizes of a barrier's way through one subtask; final once its snapshot is complete."""
 
     start_delay_ms: float  # from the trigger to its first arrival
     alignment_ms: float  # from the first barrier to the last
@@ -40,7 +40,9 @@ class BarrierMetrics:
 
 @dataclass(frozen=True, slots=True)
 class TakenSnapshot:
-    """A subtask's snapshot whose synchronous part is done, to be stored in the background."""
+    """A subtask's snapshot whose synchronous part is done, to be stored in the background.
+    `records`: processed and emitted so far; `sync_ms`: time that the loop was blocked; `state_types`: by uid.
+    """
 
     subtask: SubtaskId
     checkpoint: int
@@ -55,8 +57,8 @@ class TakenSnapshot:
 
 
 class SnapshotWriter:
-    """Stores the snapshots of one worker; used by the background thread only. `disk` is the checkpoint
-    storage; None: checkpoints are off or in the driver's memory, and all state stays in acknowledgements.
+    """Stores the snapshots of one worker; used by the background thread only.
+    With `disk` None (checkpoints are off, or in the driver's memory) all state stays in acknowledgements.
     """
 
     def __init__(
@@ -71,8 +73,8 @@ class SnapshotWriter:
         self._fence, self._disks = fence, disks
 
     def finish(self, taken: TakenSnapshot, clock: Clock) -> SubtaskSnapshot:
-        """Serialize and store a snapshot, and release it in any case; on any error delete what was written.
-        Raises StorageError if the storage fails; the checkpoint is then declined and the job goes on.
+        """Serialize and store a snapshot; return its acknowledgement, with the duration by `clock`.
+        Always releases the snapshot. On any error, such as StorageError, deletes what it has written.
         """
         began = clock.precise_ms()
         try:
@@ -115,8 +117,8 @@ class SnapshotWriter:
         inline: bool = True,  # whether small sections may stay in the acknowledgement
     ) -> list[StateHandle]:
         """Store sections of bytes, all in one file or all inline in their handles; return a handle for each.
-        `number` tells the files of one subtask's checkpoint apart; with `inline`, small sections stay in the
-        handles. Each section's parts are read once and in order. Raises StorageError if the storage fails.
+        `number` tells a subtask's files of one checkpoint apart. With `inline`, small sections stay in
+        handles. Raises StorageError: the storage fails or, without a disk, the state is too large.
         """
         limit = self._memory_max if self._disk is None else self._inline_max if inline else -1
         rest, small = little_of(limit, sections)
@@ -133,14 +135,14 @@ class SnapshotWriter:
     def store_sections(
         self, subtask: SubtaskId, checkpoint: int, number: int, sections: Sequence[Sequence[Piece]]
     ) -> list[StateHandle]:
-        """Store sections of in-flight records inline or in the subtask's file `number`; return handles."""
+        """Store sections of in-flight records, inline or in the subtask's file `number`; return handles."""
         plain = [[memoryview(part) for part in parts] for parts in sections]
         return self.store(subtask, checkpoint, f"f{number}", plain)
 
     def may_share(self, handle: StateHandle, root: str | None) -> bool:
-        """Return whether a new checkpoint may refer to the bytes of `handle`, stored by an earlier one in
-        storage `root` (None: in this one). Only files of this job on this storage qualify: other files may
-        be deleted by their owners.
+        """Return whether a new checkpoint may refer to bytes that an earlier one stored at `handle`.
+        `root` is the URI of their storage, None for this writer's. Files must be of this job and on this
+        storage: other files may be deleted by their owners.
         """
         if self._disk is None or isinstance(handle, Inline):
             return True
@@ -148,16 +150,16 @@ class SnapshotWriter:
         return of_this_job and root in (None, self._disk.describe())
 
     def shared(self, checkpoint: int, handle: FileRange) -> None:
-        """Note that `checkpoint` refers to a file stored earlier, so that its local copy is kept."""
+        """Note that `checkpoint` refers to the earlier file of `handle`, whose local copy is then kept."""
         if isinstance(self._disk, BackedUpDisk):
             self._disk.copies.refer(checkpoint, handle.file)
 
     def discard(
         self, checkpoint: int, handles: Iterable[StateHandle], savepoint: SavepointOrder | None = None
     ) -> None:
-        """Delete the files of `handles`, written for a checkpoint or (with its order) a savepoint that will
-        not be complete. Files shared with other checkpoints stay. A file that cannot be deleted is left to
-        the next sweep.
+        """Delete files of `handles`, written for a checkpoint or savepoint that will not be complete.
+        `savepoint` is the order of the savepoint, None for a checkpoint. Files shared with other checkpoints
+        stay. A file that cannot be deleted is left to the next sweep of unused files.
         """
         names = list(dict.fromkeys(handle.file for handle in handles if isinstance(handle, FileRange)))
         if savepoint is not None:
@@ -167,9 +169,7 @@ class SnapshotWriter:
             remove_files(self._disk, [name for name in names if checkpoint_of(name, job) == checkpoint])
 
     def delete(self, handle: StateHandle) -> None:
-        """Delete the file of a handle, with all its sections, because no checkpoint will refer to it. Raises
-        StorageError if that fails; a sweep will delete it.
-        """
+        """Delete the file of `handle`, which no checkpoint will refer to; StorageError if that fails."""
         if self._disk is not None and isinstance(handle, FileRange):
             self._disk.delete(handle.file)
 

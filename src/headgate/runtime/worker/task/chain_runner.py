@@ -37,7 +37,7 @@ class SubtaskThread(Background, Protocol):
     """A thread that belongs to one subtask, for its blocking user code."""
 
     def call(self, work: Callable[[], T]) -> T:
-        """Run `work` in the thread and wait for its result; only while nothing else runs there."""
+        """Run `work` in the thread, wait, return its result; allowed only while nothing else runs there."""
 
     def leave(self) -> None:
         """End the thread once all submitted work is done; does not wait for that."""
@@ -72,7 +72,7 @@ class UserThread(BackgroundThread):
 
 
 class ChainRunner:
-    """Calls a chain's operators for its subtask, in the loop; :class:`OnThread` calls them in a thread."""
+    """Calls a chain's operators in the loop, in measured steps; :class:`OnThread` calls them in a thread."""
 
     # id of a thread other than the loop's that is in a call, and since when (ms)
     calling: tuple[int, float] | None = None
@@ -93,7 +93,7 @@ class ChainRunner:
         action()
 
     def settle(self) -> bool:
-        """Process work that ended in another thread; True if some had (here: never). Raises its error."""
+        """Process ended work of another thread, and raise its error; return whether any had (here: never)."""
         return False
 
     def call(self, work: Callable[[], T]) -> T:
@@ -101,7 +101,7 @@ class ChainRunner:
         return work()
 
     def end(self, close: Callable[[], None]) -> None:
-        """Call `close` and end the runner; raise its error, or log it if pending work delays the call."""
+        """Call `close`, end the runner; raise the error of `close`, or log it if pending work delayed it."""
         close()
 
     def called_from_loop(self, operators: Sequence[Operator]) -> Sequence[Operator]:
@@ -148,8 +148,8 @@ class _Collecting:
 
 class OnThread(ChainRunner):
     """Calls the chain in a thread of the subtask's own, slice by slice, at first with one record each.
-
-    User code that hangs is left behind when the runner ends: nothing is closed while a call uses it.
+    The loop gets the output from `collected`, by callbacks that `post` queues for it. User code that hangs
+    keeps its thread when the runner ends: nothing is closed while a call uses it.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class OnThread(ChainRunner):
         budget.records = 1
 
     def run(self, work: Work, then: Callable[[int], None]) -> None:
-        """Submit `work` to the thread; `then` is called when :meth:`settle` processes its end."""
+        """Submit `work` to the thread; :meth:`settle` calls `then` with the number of records at its end."""
         self.away, self._then, self._began = True, then, self._budget.times.begin()
         self._thread().submit(lambda: self._measured(work), self._done)
 
@@ -182,7 +182,7 @@ class OnThread(ChainRunner):
             action()
 
     def settle(self) -> bool:
-        """Process ended work: raise its error, or pass its output on and do what waited. False: no work."""
+        """Process ended work: raise its error, or pass on its output and do waiting actions. False: none."""
         if self._outcome is None:
             return False
         began = self._clock.precise_ms()

@@ -87,7 +87,7 @@ class GateTask(Task):
             channel.admit()
 
     def deliver(self, channel: int, element: Batch | Event) -> None:
-        """Put a batch or event that arrived on input channel number `channel` into the gate."""
+        """Put a batch or event of input channel number `channel` into the gate; InternalError: no credit."""
         if isinstance(element, _BATCHES):
             self.channels[channel].credit.received()
         if self._times.idle or (self._reading is None and not self._has_more()):
@@ -98,7 +98,7 @@ class GateTask(Task):
         return self._gate.available or self._runner.away or self.head.busy
 
     def _poll_barriers(self) -> bool:
-        """Process barriers, which wait neither for credit nor for due timers."""
+        """Process barriers, without waiting for credit or due timers; return whether there were any."""
         worked = super()._poll_barriers()
         self._pass_captured()
         due = self._gate.next_timeout()
@@ -223,7 +223,7 @@ class GateTask(Task):
         self._pass_captured()
 
     def _begin(self, channel: int, batch: Batch) -> None:
-        """Begin a batch from a channel; all channels' event time decides whether its records are late."""
+        """Begin a batch from a channel; event time over all channels decides if its records are late."""
         if self.snapshots.unstored(batch):
             batch = own(batch)
         watermark = None

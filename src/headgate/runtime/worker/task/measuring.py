@@ -31,7 +31,7 @@ _WATERMARK_OUT: Final = table.WATERMARK.at("output")
 
 
 class Wanted:
-    """The series of metrics that the job master wants of each subtask, in its order; see `Deploy`.
+    """The series of metrics that the job master wants of each subtask, in the order in which it wants them.
 
     Raises ProtocolError if one is not in the table of metrics.
     """
@@ -49,7 +49,7 @@ class Wanted:
 
 
 class Measuring:
-    """Collects the metrics of one subtask from what keeps them."""
+    """Collects the metrics of one subtask from its operators, its outputs and the shares of its time."""
 
     def __init__(
         self,
@@ -63,8 +63,8 @@ class Measuring:
         self._operators, self._outputs, self._times = operators, outputs, times
 
     def counters(self, records_in: int, watermark: int) -> Counters:
-        """Return the metrics in the wanted order, given those that the subtask itself keeps: how many records
-        it has processed, and the event time of its input. What no operator here measures is 0.
+        """Return the subtask's metrics in the wanted order; what no operator here measures is 0.
+        `records_in` is how many records it has processed, `watermark` the event time of its input (ms).
         """
         numbers, histograms = self._numbers(records_in, watermark), {_STEPS: self._times.steps.sparse()}
         return Counters(

@@ -41,7 +41,7 @@ class SourceTask(Task):
         self.aligned: TimestampsOperator | None = None
 
     def open(self) -> None:
-        """Open the operators; with restored splits, or at its end, a reader need not defer barriers."""
+        """Open the operators; a reader that has splits, or is finished, need not defer barriers."""
         super().open()
         self._answered = self._finished or not self.head.needs_split
 
@@ -92,7 +92,7 @@ class SourceTask(Task):
         self._trigger_deferred()
 
     def end(self) -> None:
-        """Begin to end the input, as the base class does, and take deferred snapshots."""
+        """Begin to end the input, as :meth:`Task.end` does, and take deferred snapshots."""
         super().end()
         self._learned_its_input()
 
@@ -104,13 +104,13 @@ class SourceTask(Task):
         return earliest(due, self._resume_at)
 
     def next_processing_time(self) -> int | None:
-        """Return when the first processing-time timer is due (wall clock, ms); None: none may fire now, as
-        after a savepoint that stops the job.
+        """Return when the first processing-time timer is due (wall clock, ms); None: none may fire now.
+        After a savepoint that stops the job none may.
         """
         return None if self._stopped else super().next_processing_time()
 
     def splits_assigned(self, splits: list[Split] | None) -> None:
-        """Take deferred snapshots, then give the reader its splits: [] for none now, None for never again."""
+        """Take deferred snapshots, then give the reader `splits`: [] for none now, None for never again."""
         # Before the splits are added: in a deferred checkpoint the enumerator still holds them.
         self._learned_its_input()
         if splits is None:
@@ -128,10 +128,10 @@ class SourceTask(Task):
             self.outputs.note_step(self.clock.monotonic_ms())
 
     def trigger(self, barrier: Barrier) -> None:
-        """Emit the barrier of a checkpoint that was triggered, and take the snapshot, now or deferred. A
-        reader that does not know yet whether it will read anything waits for that, so that a barrier is never
-        the first element of its channels. Restored records come before a barrier that does not overtake them.
-        A deferred barrier is replaced by a newer one, unless it is a savepoint's.
+        """Emit the barrier of a triggered checkpoint and take the snapshot, now or deferred.
+        A reader that does not know yet whether it will read anything waits for that, so that a barrier is
+        never the first element of its channels. Restored records come before a barrier that does not overtake
+        them. A deferred barrier is replaced by a newer one, unless it is a savepoint's.
         """
         if self._stopped:
             return

@@ -19,7 +19,7 @@ RECORDS_MAX = 32_768
 RECORDS_FIRST = 256
 _SMOOTHING = 0.3
 _FAR_TOO_LONG = 10
-"""Times the desired duration."""
+"""A step of more than so many times the desired duration shortens the next ones by itself."""
 _TELLING = 1.4
 """Ratio of the sizes of two steps from which the fixed cost of a step can be estimated."""
 _ALIKE_MAX = 16
@@ -27,7 +27,7 @@ _ALIKE_MAX = 16
 
 
 class StepBudget:
-    """Measures the steps of a subtask, and chooses how many records the next step takes."""
+    """Measures a subtask's steps; chooses `records`, how many the next takes, to last about `target_ms`."""
 
     __slots__ = ("_alike", "_before", "_cost", "_fixed", "_last", "_step", "_target", "records", "times")
 
@@ -43,14 +43,14 @@ class StepBudget:
         self._alike = 0
 
     def step(self) -> Step:
-        """Return a context manager to measure a step, whose block sets its `records`. Steps follow one after
-        the other, so the same object measures all of them.
+        """Return a context manager that measures one step; its block sets `records`, the number processed.
+        Steps follow one after the other, so the same object measures all of them.
         """
         self._step.records = 0
         return self._step
 
     def took(self, records: int, elapsed_ms: float) -> None:
-        """Learn from a step of `records` in `elapsed_ms`, and choose the size of the next one."""
+        """Learn from a step of `records` (0: not at all) in `elapsed_ms`, and choose the next one's size."""
         if not records:
             return
         self._learn_fixed(records, elapsed_ms)
@@ -90,7 +90,7 @@ class StepBudget:
 
 
 class Step:
-    """Measures a step, as a context manager."""
+    """Measures one step as a context manager; the block sets `records`, how many records it processed."""
 
     __slots__ = ("_began", "_budget", "_times", "records")
 

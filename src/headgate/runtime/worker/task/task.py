@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Reading:
-    """A batch that is being processed, slice by slice."""
+    """A batch that operator number `operator` of the chain processes in slices; the next is at `cursor`."""
 
     batch: Batch
     operator: int  # place of the operator in the chain that receives it
@@ -61,7 +61,7 @@ class Reading:
 
 
 class TaskParts(NamedTuple):
-    """The components that a subtask is created from, wherever its input comes from."""
+    """The components that every subtask is created from: its operators (head first), outputs and services."""
 
     subtask: SubtaskId
     operators: Sequence[Operator]  # the chain, head first
@@ -112,8 +112,8 @@ class Task(ABC):
         self._times.restart()
 
     def step(self) -> bool:
-        """Do up to one step of work, of about `execution.step-target`: barriers, timers, then records. Return
-        False if nothing was done, because nothing was to do or the outputs are blocked.
+        """Do at most one step of work, of about `execution.step-target`: barriers, timers, then records.
+        Return False if nothing was done, because nothing was to do or the outputs are blocked.
         """
         worked = self._runner.settle()
         if worked:
@@ -139,14 +139,14 @@ class Task(ABC):
         return worked
 
     def _do_spare_work(self) -> bool:
-        """Do a slice of work that can wait for times without input; its time is attributed to no records."""
+        """Do a slice of work that operators keep for times without input; return whether there was any."""
         waiting = [operator for operator in self.operators if operator.has_spare_work]
         for operator in waiting:
             self._runner.call(operator.do_spare_work)
         return bool(waiting)
 
     def _poll_barriers(self) -> bool:
-        """Let timed-out barriers overtake; they wait neither for records nor for credit."""
+        """Let timed-out barriers overtake, without waiting for records or credit; return whether any did."""
         return self.snapshots.poll_held_barrier(self.clock.monotonic_ms())
 
     def _has_work(self) -> bool:
@@ -232,7 +232,7 @@ class Task(ABC):
         """Prepare for new input, because all restored in-flight records are processed."""
 
     def _take_recovered(self, capture: InFlightCapture) -> None:
-        """Capture again, for the checkpoint being taken, restored in-flight records not yet processed."""
+        """Capture, for the checkpoint being taken, restored in-flight records that are not processed yet."""
         recovered, reading = self._recovered, self._reading
         if recovered is None:
             return
@@ -309,8 +309,8 @@ class Task(ABC):
         self.between_steps(notify, lambda _: None)
 
     def between_steps(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
-        """Do `work` in the operators' thread, then call `then` in the loop with its result: at once, or, if a
-        call of user code is pending in another thread, once that has returned.
+        """Do `work` in the operators' thread, then call `then` in the loop with its result.
+        That is at once or, if a call of user code is pending in another thread, once that call has returned.
         """
         self._runner.when_back(lambda: then(self._runner.call(work)))
 
@@ -341,9 +341,9 @@ class Task(ABC):
         return self._runner.left_behind
 
     def close(self) -> None:
-        """Close all operators that began to open, then raise the first error. If user code still runs in
-        another thread they are closed when it returns, if ever: until then the subtask is
-        :attr:`left_behind`.
+        """Close all operators that began to open, then raise the first error.
+        If user code still runs in another thread, they are closed when it returns, if ever: until then the
+        subtask is :attr:`left_behind`.
         """
         if self._opened:
             self._runner.end(self._close_all)
@@ -376,5 +376,5 @@ def earliest(*times: int | None) -> int | None:
 
 
 def own(batch: Batch) -> Batch:
-    """Return `batch` with rows that the receiver may change: deep copies if they are mutable objects."""
+    """Return `batch` with rows that the receiver may change: deep copies, unless they are immutable."""
     return detached(batch) if isinstance(batch, RowBatch) else batch

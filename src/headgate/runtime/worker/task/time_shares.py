@@ -61,11 +61,11 @@ class TimeShares:
         return self._state == _IDLE
 
     def restart(self) -> None:
-        """Begin the subtask's time, now that it is open."""
+        """Begin to measure, as the subtask is open now; the time until its first step counts as waiting."""
         self._since, self._state = self._clock.precise_ms(), _READY
 
     def begin(self) -> float:
-        """Note that a step begins, and return the time (ms)."""
+        """Note that a step begins; return the present time (monotonic ms), which :meth:`end` needs."""
         now, state = self._clock.precise_ms(), self._state
         if state == _READY:
             self._waiting += now - self._since
@@ -86,32 +86,32 @@ class TimeShares:
         return took_ms
 
     def held_up(self, took_ms: float) -> None:
-        """Count a time for which the subtask has held up the loop."""
+        """Count `took_ms` as a time for which the subtask held up the loop, in `longest_us` and `steps`."""
         took_us = int(took_ms * 1000)
         if took_us > self.longest_us:
             self.longest_us = took_us
         self.steps.add(took_us)
 
     def came_back(self, began: float, worked_ms: float) -> None:
-        """Note the end of a step that began at `began` in another thread and then waited for the loop."""
+        """Note the end of a step begun at `began`: `worked_ms` in its thread, then a wait for the loop."""
         self._since = now = self._clock.precise_ms()
         self._busy += worked_ms
         self._waiting += max(0.0, now - began - worked_ms)
 
     def blocked(self) -> None:
-        """Note, at a turn, that the subtask has work and cannot emit."""
+        """Note, at the subtask's turn, that it has work but cannot emit."""
         if self._state != _BLOCKED:
             self._change(_BLOCKED)
 
     def no_work(self) -> None:
-        """Note, at a turn, that the subtask has no work."""
+        """Note, at the subtask's turn, that it has no work."""
         if self._state == _READY:
             self._state = _IDLE
         elif self._state == _BLOCKED:
             self._change(_IDLE)
 
     def arrived(self) -> None:
-        """Note that input has arrived where none was."""
+        """Note that input has arrived at the subtask, which had none."""
         if self._state != _BLOCKED:
             now, before = self._clock.precise_ms(), self._since
             self._since = now
@@ -133,7 +133,7 @@ class TimeShares:
             self._waiting += passed
 
     def spent(self) -> Spent:
-        """Return the time up to now; no value is less than at an earlier call."""
+        """Return how the subtask has spent its time up to now; no value is less than at an earlier call."""
         busy, blocked, idle, waiting = self._busy, self._backpressured, self._idle, self._waiting
         state, since = self._state, self._since
         lasting = self._clock.precise_ms() - since

@@ -22,7 +22,7 @@ NewBackend = Callable[[Mapping[str, StateDescriptor], tuple[int, int], int], Key
 
 
 class Bench:
-    """Makes backends and takes and restores their checkpoints, with the production code for both."""
+    """Makes backends under test; takes, stores and restores their checkpoints with production's code."""
 
     def __init__(self, new_backend: NewBackend) -> None:
         self._new_backend = new_backend
@@ -49,7 +49,7 @@ class Bench:
         return made
 
     def restore(self, backend: KeyedBackend, stored: Iterable[KeyedStateHandle]) -> None:
-        """Restore an empty backend from handles of stored keyed state."""
+        """Restore an empty backend from handles of keyed state that this bench's storage holds."""
         backend.restore([earlier_state(self._disk, handle) for handle in stored])
 
     def subtasks(
@@ -101,7 +101,7 @@ class Bench:
             del self.files[name]
 
     def abort(self, checkpoint: int, stored: KeyedStateHandle) -> None:
-        """Remove those files behind `stored` that were written for `checkpoint`, as when it is aborted."""
+        """Remove the files that `stored` refers to and that `checkpoint`, now aborted, has written."""
         self._writer.discard(checkpoint, stored.handles())
 
     def close(self) -> None:

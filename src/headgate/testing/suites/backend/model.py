@@ -29,7 +29,7 @@ Model = dict[str, dict[Any, Any]]
 
 
 class ModelTests(BackendTests):
-    """Runs random changes, completed and aborted checkpoints, and restores at any parallelism."""
+    """Tests that run random changes, completed and aborted checkpoints, and restores at any parallelism."""
 
     seeds: ClassVar[int] = 3  # how many random programs are run; a failure names its seed
     steps: ClassVar[int] = 120  # of each program

@@ -13,7 +13,7 @@ from headgate.testing.suites.value_checks import cut_short, snapshot_blob, with_
 
 
 class RestoreTests(BackendTests):
-    """Restores at the same and other parallelism, from nothing, and from damaged or misfitting state."""
+    """Tests of restores at the same and other parallelism, from nothing, from damaged or misfitting state."""
 
     def test_nothing_is_restored_from_nothing(self, bench: Bench) -> None:
         """A restore from no checkpoint, or from the checkpoint of an empty state, gives an empty state."""

@@ -60,7 +60,7 @@ class SchemaTests(BackendTests):
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_ss7_a_reconfigured_serializer_goes_on(self, bench: Bench, kind: str) -> None:
-        """A reconfigured serializer replaces the declared one, for keys of map state, too (G25)."""
+        """A reconfigured serializer replaces the declared one, for keys of map state, too."""
         backend = bench.backend(versioned(kind, RECONFIGURING), stored=[_written(bench, kind)])
         _check(backend, kind)
         assert _version_of(backend, kind) == 1
@@ -69,7 +69,7 @@ class SchemaTests(BackendTests):
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_ss7_an_incompatible_serializer_is_refused(self, bench: Bench, kind: str) -> None:
-        """An incompatible serializer is refused; the error names the state, both serializers and why (G8)."""
+        """An incompatible serializer is refused; the error names state, both serializers and the reason."""
         name = VersionedSerializer.__name__
         why = f"state '{kind}' .*serializer .*{name}.*{name}.* which wrote.*version 1 is not known"
         with pytest.raises(UsageError, match=why):

@@ -1,4 +1,4 @@
-"""Makes accumulators of rows before they travel: what an aggregation sends by key, one row for each group.
+"""The local part of a windowed aggregation, before the exchange: rows of a batch become accumulators by key.
 
 A batch whose groups are nearly as many as its rows is not grouped: each row becomes accumulators by itself.
 """
@@ -41,7 +41,7 @@ _WORTHWHILE: Final = 0.6
 _TIME_MAX: Final = 9 * 10**15
 """Greatest event time (ms) that windows take: their ends have to fit into timestamps in microseconds."""
 _TRIED_EVERY: Final = 32
-"""Of batches that are not grouped, every so often one is, to see whether that has changed."""
+"""After so many batches that were not grouped one is, to see whether grouping pays by now."""
 
 
 def keys_of(plan: Aggregation) -> tuple[str, ...]:
@@ -50,7 +50,7 @@ def keys_of(plan: Aggregation) -> tuple[str, ...]:
 
 
 def accumulators_of(plan: Aggregation) -> tuple[tuple[str, AnyAccumulator], ...]:
-    """Return the accumulators of an aggregation as a `Grouping` takes them; a session's end too."""
+    """Return an aggregation's accumulators by column name, for a `Grouping`; of sessions, the end as well."""
     columns = [
         named for each in plan.aggregates for named in columns_of_parts(each.name, each.parts.accumulators)
     ]
@@ -58,7 +58,7 @@ def accumulators_of(plan: Aggregation) -> tuple[tuple[str, AnyAccumulator], ...]
 
 
 class AccumulatingOperator(Operator):
-    """Sends accumulators in place of rows, each with the slice of event time (pane) in which its rows lie."""
+    """Sends accumulators by key and pane (slice of event time) in place of the rows of a batch."""
 
     def __init__(self, context: OperatorContext, plan: Aggregation) -> None:
         super().__init__(context)
@@ -72,7 +72,7 @@ class AccumulatingOperator(Operator):
         self._groups_per_row = 0.0
 
     def process(self, batch: Batch) -> None:
-        """Make accumulators of the rows of a batch, and pass them on."""
+        """Send accumulators of a batch's rows; UsageError: no event time, or a bad time, key or value."""
         if batch.timestamps is None or batch.watermarks is None:
             raise UsageError(
                 f"{self.context.label} has windows, and its records have no event time; call "
@@ -91,23 +91,23 @@ class AccumulatingOperator(Operator):
         self._send_parts(rows, late, columns, batch)
 
     def _may_be_late(self, panes: Int64s, marks: Int64s) -> NDArray[np.bool_]:
-        """Return which rows are late for any window, by this subtask's watermark.
+        """Return a mask of rows that came after the end of one of their windows, by this subtask's watermark.
 
-        That of the receiver is not higher, so the other rows are in time there for all of theirs.
+        The receiver's watermark is not higher, so there the other rows are in time for all their windows.
         """
         return np.asarray(self._times.first_ends(panes) - 1 <= marks)
 
     def _send_parts(
         self, rows: pa.Table, late: NDArray[np.bool_], columns: pa.RecordBatch, batch: Batch
     ) -> None:
-        """Send rows of which some may be late: each of those has its own watermark."""
+        """Send accumulators of rows; rows of the mask `late` go one by one, each with its own watermark."""
         assert batch.watermarks is not None
         if not late.all():
             self._send(self._grouped(rows.filter(pa.array(~late))), batch.watermarks[:1])
         self._send(self._one_by_one(rows.filter(pa.array(late))), batch.watermarks[late])
 
     def _check_times(self, times: Int64s, columns: pa.RecordBatch) -> None:
-        """Refuse times whose windows could not be shown; arithmetic on them would wrap."""
+        """Raise UsageError if an event time (ms) is so far from 1970 that times of windows would overflow."""
         far = np.flatnonzero((times > _TIME_MAX) | (times < -_TIME_MAX))
         if len(far):
             row = int(far[0])
@@ -124,7 +124,7 @@ class AccumulatingOperator(Operator):
         self.next.process(ArrowBatch(columns, times, np.broadcast_to(marks, times.shape)))
 
     def _rows(self, columns: pa.RecordBatch, batch: Batch) -> pa.Table:
-        """Return keys, and of what accumulators are made, under the names of their columns."""
+        """Return the key columns, and the prepared values of which accumulators are made, by column name."""
         arrays = {name: self._as_key(columns, name, batch) for name in self._grouping.keys[1:]}
         timed = ArrowBatch(columns, batch.timestamps, batch.watermarks)
         for each, accumulators in self._made:
@@ -136,7 +136,7 @@ class AccumulatingOperator(Operator):
         return pa.table(arrays)
 
     def _as_key(self, columns: pa.RecordBatch, name: str, batch: Batch) -> pa.Array:
-        """Return a key column in which equal values are alike."""
+        """Return key column `name`, with equal values made identical; UsageError: a value is null or NaN."""
         values = columns.column(name)
         if (wrong := no_keys(values)) is not None:
             raise self._no_key(columns, name, batch, *wrong)
@@ -182,7 +182,7 @@ class AccumulatingOperator(Operator):
 
 
 def _of_row(each: Accumulator, values: pa.ChunkedArray | None, rows: int) -> pa.ChunkedArray | pa.Array:
-    """Return the accumulators of rows that are groups by themselves."""
+    """Return accumulator `each` of every single row, of its prepared `values`; None: it counts rows."""
     if values is None:
         return pa.repeat(pa.scalar(1, pa.int64()), rows)
     if each.of_rows == "count":

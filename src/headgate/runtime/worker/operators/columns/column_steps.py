@@ -36,12 +36,12 @@ class ColumnsOperator(Operator):
         self._shared = [sharing(step.expressions) for step in steps]
 
     def process(self, batch: Batch) -> None:
-        """Compute the columns of the rows that pass, and pass them on with their event times."""
+        """Compute the columns of the rows that pass, and pass them on; UsageError: an expression fails."""
         columns = columns_of(self.context, batch, self._steps[0].reads)
         self._go_on(0, ArrowBatch(columns, batch.timestamps, batch.watermarks))
 
     def _go_on(self, place: int, batch: ArrowBatch) -> None:
-        """Run the steps from `place` on."""
+        """Run the steps from index `place` on, and send what remains; explode steps may give many batches."""
         for at, step in enumerate(self._steps[place:], place + 1):
             if isinstance(step, ExplodeStep):
                 for part in self._exploded(step, batch):
@@ -73,7 +73,7 @@ class ColumnsOperator(Operator):
             )
 
     def _run(self, step: Step, expressions: Sequence[Typed], batch: ArrowBatch) -> ArrowBatch:
-        """Run a step, whose `expressions` are given with the parts that they share."""
+        """Return the result of a step, whose `expressions` (conditions, then columns) mark shared parts."""
         conditions = len(step.conditions)
         for condition in expressions[:conditions]:
             batch = self._kept(condition, batch)
@@ -94,7 +94,7 @@ class ColumnsOperator(Operator):
         )
 
     def _evaluated(self, expression: Typed, batch: ArrowBatch, rows: Rows | None = None) -> pa.Array:
-        """Return the values of an expression for a batch, whose rows share parts in `rows`."""
+        """Return an expression's values for a batch; `rows` keeps the parts that expressions share."""
         try:
             return evaluate(expression, batch.columns if rows is None else rows)
         except RowsFailed as failed:
@@ -105,7 +105,7 @@ class ColumnsOperator(Operator):
 
 
 class _Call(str):
-    """A call of a user function, shown as it is in place of a record."""
+    """A user function's call as text, which error messages show, without quotes, in place of a record."""
 
     __slots__ = ()
 
@@ -122,7 +122,7 @@ def _python_error(context: OperatorContext, failed: PythonFailed) -> BaseExcepti
 def row_error(
     context: OperatorContext, expression: Typed, failed: RowsFailed, batch: ArrowBatch, row: int
 ) -> UsageError:
-    """Return the error for a row whose expression has no value, with the columns it reads and event time."""
+    """Return the error of `expression`, which failed for `row`, with columns that it reads and event time."""
     names = [batch.columns.schema.names[place] for place in sorted(columns_in(expression))]
     values = {name: batch.columns.column(name)[row].as_py() for name in names}
     at = "" if batch.timestamps is None else f", event time {shown_time(int(batch.timestamps[row]))}"
@@ -134,7 +134,7 @@ def row_error(
 
 @contextmanager
 def failing_clearly(context: OperatorContext, what: str) -> Iterator[None]:
-    """Turn a kernel's failure, for which no single record can be shown, into an error that names the step."""
+    """Turn a RowsFailed (a kernel's failure) in the `with` block into a UsageError that names `what`."""
     try:
         yield
     except RowsFailed as failed:

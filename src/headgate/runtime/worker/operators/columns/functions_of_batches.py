@@ -31,10 +31,8 @@ Record: TypeAlias = Mapping[str, Any]
 
 class TableFunctionOperator(Operator):
     """Calls a function with each batch, or with each row of it, and passes on what it returns as columns.
-
-    Where the result has the column of event time, each row has the time that stands there. Else rows keep the
-    time of the row that they are of, if that is known: of a function of rows, and where a batch has as many
-    rows as before.
+    Where the result has the column of event time, that gives each row's time. Else a row keeps the time of
+    its input row, if that is known: of a function of rows, and where a batch has as many rows as before.
     """
 
     def __init__(self, context: OperatorContext, node: TableFunctionNode) -> None:
@@ -44,7 +42,7 @@ class TableFunctionOperator(Operator):
         self._name = getattr(node.function, "__name__", type(node.function).__name__)
 
     def process(self, batch: Batch) -> None:
-        """Call the function, and pass its rows on."""
+        """Call the function, and pass its rows on; UsageError: they do not fit the declared schema."""
         columns = columns_of(self.context, batch, self._reads)
         if self._form is Form.ROWS:
             rows, origins = self._of_rows(columns)
@@ -59,7 +57,7 @@ class TableFunctionOperator(Operator):
     # -- a function of batches
 
     def _of_batch(self, columns: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Return what the function makes of a batch, as the columns that it was declared to give."""
+        """Return the function's result for a batch, with the declared columns; None: it has no rows."""
         try:
             result = self._function(_framed(columns, self._form))
         except BaseException as error:
@@ -89,7 +87,7 @@ class TableFunctionOperator(Operator):
         )
 
     def _fitting(self, column: pa.ChunkedArray, field: Field) -> pa.Array:
-        """Return a column as the type of its field, if no value is lost by that."""
+        """Return a column cast to its field's type; UsageError: a value would be lost, or a null is wrong."""
         got = normal_type(column.type)
         try:
             if got is None or not _fits(got, field.type):
@@ -106,7 +104,7 @@ class TableFunctionOperator(Operator):
     # -- a function of rows
 
     def _of_rows(self, columns: pa.RecordBatch) -> tuple[list[Record], Int64s]:
-        """Return the rows that the function gives, and for each the place of the row that it is of."""
+        """Return the rows that the function gives, and for each of them the index of its input row."""
         found: list[Record] = []
         origins: list[int] = []
         row: Record | None = None
@@ -124,7 +122,7 @@ class TableFunctionOperator(Operator):
         return found, np.array(origins, dtype=np.int64)
 
     def _each(self, result: object) -> list[Record]:
-        """Return the rows of a list of rows."""
+        """Return the dicts in a list that the function returned; UsageError: it has something else."""
         several = list(result) if isinstance(result, Iterable) and not isinstance(result, str) else [result]
         rows = [each for each in several if isinstance(each, Mapping)]
         if len(rows) < len(several):
@@ -149,7 +147,7 @@ class TableFunctionOperator(Operator):
     def _timed(
         self, found: pa.RecordBatch, at: Int64s | None, marks: Int64s | None
     ) -> tuple[Int64s | None, Int64s | None]:
-        """Return times and watermarks of the result, by its own column, else `at`; None: it has none."""
+        """Return a result's times, of its own column or else `at`, and watermarks; None: no event time."""
         name = self._gives.event_time
         if name is None or marks is None:
             return at, None if at is None else marks
@@ -163,7 +161,9 @@ class TableFunctionOperator(Operator):
 
 
 def _kept(batch: Batch, rows: int) -> tuple[Int64s | None, Int64s | None]:
-    """Return the times and watermarks of a result with so many rows."""
+    """Return the times and watermarks of a result with `rows` rows: those of `batch`, if it has as many rows.
+    Else each row has the batch's first watermark, by which none is late, and no time.
+    """
     if batch.watermarks is None or rows == len(batch):
         return batch.timestamps, batch.watermarks
     # Which row each is of is not known: the earliest watermark makes none of them late.
@@ -188,7 +188,7 @@ def _framed(columns: pa.RecordBatch, form: Form | None) -> object:
 
 
 def _fits(got: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether all values of a type, or all that a checked cast lets pass, are of another one."""
+    """Return whether a cast from type `got` to `wanted` loses nothing or, of decimals, fails if it would."""
     if got == wanted or pa.types.is_null(got):
         return True
     if is_integer(got) and is_integer(wanted):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class GroupsAhead:
-    """The groups that are ahead, each with its watermark; `keys` are the columns that decide the group."""
+    """The key groups whose restored watermark is above their subtask's; `keys`: the columns of the key."""
 
     def __init__(self, keys: Sequence[str], max_parallelism: int) -> None:
         self._keys, self._max_parallelism = keys, max_parallelism
@@ -32,19 +32,19 @@ class GroupsAhead:
         return bool(self._groups)
 
     def add(self, group: int, mark: int) -> None:
-        """Note that a group stood at `mark`."""
+        """Note that a key group was restored at watermark `mark`, which is above the subtask's."""
         self._groups[group] = mark
 
     def listed(self) -> list[tuple[int, int]]:
-        """Return the groups, ascending, each with its watermark."""
+        """Return the key groups that are ahead, ascending, each with its watermark."""
         return sorted(self._groups.items())
 
     def reached(self, mark: int) -> None:
-        """Note that the subtask's watermark is `mark`: groups that stood there are no longer ahead."""
+        """Note that the subtask's watermark is `mark`: groups restored at it or below are ahead no longer."""
         self._groups = {group: at for group, at in self._groups.items() if at > mark}
 
     def marks_of(self, rows: pa.Table, marks: Int64s) -> Int64s:
-        """Return `marks`, the watermark of each row, raised to that of the row's group where it is ahead."""
+        """Return `marks`, each row's watermark, raised to that of the row's key group where it is ahead."""
         if not self._groups:
             return marks
         of_groups: Int64s = np.full(self._max_parallelism, WATERMARK_MIN, dtype=np.int64)
@@ -54,7 +54,7 @@ class GroupsAhead:
 
 
 class RestoredByGroup(ABC):
-    """Base of what is kept by key group, and of which groups may be ahead of the subtask, at `mark`."""
+    """Base of windows kept by key group, of which some may be ahead of `mark`, the subtask's watermark."""
 
     def __init__(self, keys: Sequence[str], mark: int, max_parallelism: int) -> None:
         self._mark = mark
@@ -66,15 +66,15 @@ class RestoredByGroup(ABC):
         return self._ahead.listed()
 
     def of_group(self, group: int, mark: int) -> Restoring:
-        """Return where the restored rows of a key group go, which stood at `mark`."""
+        """Return a receiver for the restored rows of a key group that had reached the watermark `mark`."""
         if mark > self._mark:
             self._ahead.add(group, mark)
         return RestoringBy(lambda table: self.put(self._still_open(table, mark)))
 
     def _still_open(self, table: pa.Table, _mark: int) -> pa.Table:
-        """Return the restored rows of a group at `_mark` whose windows have not ended."""
+        """Return the restored rows of a group at watermark `_mark` whose windows have not ended; here all."""
         return table
 
     @abstractmethod
     def put(self, table: pa.Table) -> None:
-        """Add rows, of which none is late."""
+        """Add rows with the column `PANE`, none of which is late."""

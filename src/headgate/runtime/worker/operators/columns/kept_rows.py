@@ -26,14 +26,14 @@ _SMALL: Final = 16_384
 
 
 class KeptRows(RestoredByGroup):
-    """Rows by the last ms of their window, which is their pane; there are `max_parallelism` key groups."""
+    """Rows kept until the watermark, at first `mark`, passes the last ms of their window, their `PANE`."""
 
     def __init__(self, keys: Sequence[str], mark: int, max_parallelism: int) -> None:
         super().__init__(keys, mark, max_parallelism)
         self._tables: dict[int, list[pa.Table]] = {}
 
     def add(self, rows: pa.Table, marks: Int64s) -> int:
-        """Add rows, of which each came at its watermark of `marks`; return how many were too late."""
+        """Add rows, each with its watermark in `marks`; return how many were too late, and so dropped."""
         late = rows.column(PANE).to_numpy() <= self._ahead.marks_of(rows, marks)
         if late.any():
             self.put(rows.filter(pa.array(~late)))
@@ -42,7 +42,7 @@ class KeptRows(RestoredByGroup):
         return 0
 
     def put(self, table: pa.Table) -> None:
-        """Add rows, of which none is late."""
+        """Add rows with the column `PANE`, none of which is late."""
         if not len(table):
             return
         panes = table.column(PANE).to_numpy()
@@ -55,7 +55,7 @@ class KeptRows(RestoredByGroup):
             _append(self._tables.setdefault(int(panes[start]), []), part)
 
     def reached(self, mark: int) -> list[Ended]:
-        """Return the rows of windows that end until the watermark `mark`, and forget them."""
+        """Return the rows of all windows that the watermark `mark` ends, in one `Ended`, and forget them."""
         self._mark = mark
         self._ahead.reached(mark)
         panes = sorted(pane for pane in self._tables if pane <= mark)
@@ -66,17 +66,17 @@ class KeptRows(RestoredByGroup):
         return [Ended(whole, last, last + 1)]
 
     def size(self) -> int:
-        """Return how many bytes the rows take."""
+        """Return how many bytes of memory the rows take."""
         return sum(table.nbytes for tables in self._tables.values() for table in tables)
 
     def at_snapshot(self) -> list[WindowsView]:
-        """Return all rows as they are now; later changes do not reach them."""
+        """Return a view of all rows as they are now, for a snapshot; later changes do not reach it."""
         return [RowsView([table for tables in self._tables.values() for table in tables])]
 
 
 def _append(tables: list[pa.Table], more: pa.Table) -> None:
-    """Append a table, and put it together with those before it as long as these are small and not larger by
-    far: a table of a single row takes kilobytes. So each row is copied a logarithmic number of times at most.
+    """Append a table, and merge it with those before it as long as these are small and not much larger.
+    A table of a single row takes kilobytes. So each row is copied a logarithmic number of times at most.
     """
     tables.append(more)
     while len(tables) > 1 and len(tables[-2]) < min(2 * len(tables[-1]), _SMALL):
@@ -91,13 +91,13 @@ class RowsView:
         self._tables = tables
 
     def tables(self) -> Iterator[pa.Table]:
-        """Yield the rows."""
+        """Yield the rows, in tables with the column `PANE`."""
         yield from self._tables
 
     def where(self, keep: Callable[[pa.Table], NDArray[np.bool_]]) -> RowsView:
-        """Return the rows for which `keep` says so."""
+        """Return a view of the rows for which `keep`, given a table, returns True in its mask."""
         return RowsView([table.filter(pa.array(keep(table))) for table in self._tables])
 
     def release(self) -> None:
-        """Let the tables go; more than once does no harm."""
+        """Drop the references to the tables, which frees their memory; more than once does no harm."""
         self._tables = []

@@ -1,4 +1,4 @@
-"""What the operator of windows asks of the windows that it keeps, whatever kind they are."""
+"""The interface of the windows that an operator keeps as state, made of panes, sessions or single rows."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 PANE = "__pane"
 """Name of the column that says, in ms since 1970, where the slice of event time of a row begins."""
 ROWS = "__rows"
-"""Name of the column that says how many rows are in a row of accumulators; late ones are counted by it."""
+"""Name of the column that says of how many input rows a row of accumulators was made, to count late ones."""
 
 
 class Ended(NamedTuple):
     """Windows that have ended: a row of keys and accumulators for each, ascending by end; times in ms.
 
-    `since`: the watermark that they are sent with, as others that have ended may follow, whatever their ends;
-    None: each is sent as of its own end.
+    `since`: the watermark that all rows are sent with, as windows that ended earlier may follow;
+    None: each row is sent as of its window's own end.
     """
 
     table: pa.Table
@@ -33,50 +33,50 @@ class Ended(NamedTuple):
 
 
 class WindowsView(Protocol):
-    """Windows as they were at a snapshot, for the thread that writes them."""
+    """A snapshot's view of the windows, which later changes do not reach, for the thread that writes it."""
 
     def tables(self) -> Iterator[pa.Table]:
-        """Yield accumulators with the column `PANE`."""
+        """Yield tables of keys and accumulators, with the column `PANE`."""
 
     def where(self, keep: Callable[[pa.Table], NDArray[np.bool_]]) -> WindowsView:
-        """Return the rows for which `keep` says so."""
+        """Return a view of the rows for which `keep`, given a table, returns True in its mask."""
 
     def release(self) -> None:
-        """Let the tables go; more than once does no harm."""
+        """Drop the references to the tables, which frees their memory; more than once does no harm."""
 
 
 class Restoring(Protocol):
-    """Takes restored accumulators."""
+    """Receives the restored accumulators of a key group, and adds them to the windows that are kept."""
 
     def add(self, table: pa.Table) -> None:
-        """Add accumulators with the column `PANE`, in any number of rows per key."""
+        """Add accumulators with the column `PANE`, in any number of rows per key; none is late."""
 
 
 class RestoringBy:
-    """Gives restored accumulators to a function."""
+    """A `Restoring` that calls the function `put` with each table of restored accumulators."""
 
     def __init__(self, put: Callable[[pa.Table], None]) -> None:
         self.add = put
 
 
 class KeptWindows(Protocol):
-    """Accumulators by key and window."""
+    """The windows that a subtask keeps in event time: accumulators, or rows, by key and window."""
 
     @property
     def ahead(self) -> list[tuple[int, int]]:
         """The key groups that are further in event time than the subtask, each with its watermark."""
 
     def of_group(self, group: int, mark: int) -> Restoring:
-        """Return where the restored accumulators of a key group go, which stood at `mark`."""
+        """Return a receiver for restored accumulators of a key group that had reached watermark `mark`."""
 
     def add(self, rows: pa.Table, marks: Int64s) -> int:
-        """Add accumulators, of which each came at its watermark of `marks`; return how many rows were late.
+        """Add accumulators, each row with its watermark in `marks`; return how many input rows were too late.
 
-        `rows` have the columns `PANE` and `ROWS`.
+        `rows` have the column `PANE`; accumulators have `ROWS`, too: how many input rows each stands for.
         """
 
     def reached(self, mark: int) -> Iterable[Ended]:
-        """Return the windows that end until the watermark `mark`; when all are taken they are forgotten."""
+        """Return the windows that the watermark `mark` ends; they are forgotten once all are iterated."""
 
     def at_snapshot(self) -> list[WindowsView]:
-        """Return all windows as they are now; a key may be in several of the views."""
+        """Return views of all windows as they are now, for a snapshot; a key may be in several views."""

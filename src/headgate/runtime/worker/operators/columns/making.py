@@ -1,4 +1,4 @@
-"""Makes the operator of a table's node."""
+"""Makes the operator that runs a node of a table's plan in one subtask."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def table_operator(
     context: OperatorContext,
     node: ColumnsNode | TableFunctionNode | AccumulateNode | WindowAggregateNode | WindowJoinNode,
 ) -> Operator:
-    """Return the operator that runs a table's node in one subtask."""
+    """Return a new operator that runs a table's node in one subtask, with its own copy of the function."""
     if isinstance(node, ColumnsNode):
         if node.extremes is not None:
             return ExtremeColumnsOperator(context, node.steps, node.extremes)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class PanedWindows:
-    """Accumulators by pane, for event time from `mark` on; there are `max_parallelism` key groups."""
+    """Tumbling, sliding or cumulative windows in memory: accumulators by pane, from watermark `mark` on."""
 
     def __init__(self, grouping: Grouping, times: PanedTimes, mark: int, max_parallelism: int) -> None:
         self._times, self._mark = times, mark
@@ -32,12 +32,12 @@ class PanedWindows:
         return self._panes.groups.listed()
 
     def of_group(self, group: int, mark: int) -> Restoring:
-        """Return where the restored accumulators of a key group go, which stood at `mark`."""
+        """Return a receiver for restored accumulators of a key group that had reached watermark `mark`."""
         self._earliest = WATERMARK_MIN
         return self._panes.of_group(group, mark)
 
     def add(self, rows: pa.Table, marks: Int64s) -> int:
-        """Add accumulators, each of which came at its watermark of `marks`; return how many were late."""
+        """Add accumulators, each with its watermark in `marks`; return how many input rows were too late."""
         panes = rows.column(PANE).to_numpy()
         self._earliest = min(
             self._earliest, int(self._times.first_ends(panes).min(initial=WATERMARK_MAX)) - 1
@@ -50,7 +50,7 @@ class PanedWindows:
         return int(rows.column(ROWS).to_numpy()[late].sum())
 
     def reached(self, mark: int) -> list[Ended]:
-        """Return the windows that end until the watermark `mark`, and forget panes that no other one has."""
+        """Return the windows that the watermark `mark` ends; drop panes that no later window contains."""
         before, self._mark = self._mark, mark
         if mark < self._earliest:
             self._panes.reached(mark)
@@ -73,10 +73,10 @@ class PanedWindows:
         return Ended(whole, np.full(len(whole), start), np.full(len(whole), end))
 
     def next_end(self) -> int | None:
-        """Return the end of the window that ends next; None: there is none."""
+        """Return the end (ms) of the window that ends next; None: there is none."""
         ends = (end for pane in self._panes.starts() for end in self._times.ends_over(pane))
         return min((end for end in ends if end - 1 > self._mark), default=None)
 
     def at_snapshot(self) -> list[WindowsView]:
-        """Return all tables as they are now; a key may be in several of the views."""
+        """Return views of all tables as they are now, for a snapshot; a key may be in several views."""
         return self._panes.at_snapshot()

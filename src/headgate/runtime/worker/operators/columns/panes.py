@@ -46,7 +46,7 @@ class Panes:
             self._sort_in()
 
     def _sort_in(self) -> None:
-        """Put the accumulators that wait into the tables of their panes."""
+        """Merge the accumulators that were added lately into the tables of their panes."""
         if not self._waiting:
             return
         table = self._by_pane.merged(pa.concat_tables(self._waiting))
@@ -67,17 +67,17 @@ class Panes:
             layers.append(self._grouping.merged(pa.concat_tables([older, newer])).combine_chunks())
 
     def starts(self) -> list[int]:
-        """Return where the panes begin, ascending."""
+        """Return the starts (ms) of the panes that have accumulators, ascending."""
         self._sort_in()
         return sorted(self._layers)
 
     def tables_between(self, start: int, stop: int) -> list[pa.Table]:
-        """Return the tables of all panes from `start` to before `stop`; a key may be in several of them."""
+        """Return the tables of panes that start in `start` to `stop` - 1; a key may be in several tables."""
         return [each for pane in self.starts() if start <= pane < stop for each in self._layers[pane]]
 
     def merged(self, start: int, stop: int) -> pa.Table | None:
-        """Return the accumulators of all panes from `start` to before `stop`, a row for each key, in one
-        piece; None: there are none.
+        """Return the accumulators of all panes from `start` to before `stop`, a row for each key.
+        The table's columns are of one chunk each. None: there are no accumulators.
         """
         tables = [self._settled(pane) for pane in self.starts() if start <= pane < stop]
         if not tables:
@@ -92,24 +92,24 @@ class Panes:
         return layers[0]
 
     def drop_before(self, time: int) -> None:
-        """Forget the panes that begin before `time`."""
+        """Forget the panes that begin before `time` (ms)."""
         self._sort_in()
         for pane in [pane for pane in self._layers if pane < time]:
             del self._layers[pane]
 
     def size(self) -> int:
-        """Return how many bytes the accumulators take."""
+        """Return how many bytes of memory the accumulators take."""
         waiting = sum(int(table.nbytes) for table in self._waiting)
         return waiting + sum(int(table.nbytes) for layers in self._layers.values() for table in layers)
 
     def at_snapshot(self) -> PanesView:
-        """Return all tables as they are now; later changes do not reach them."""
+        """Return a view of all tables as they are now, for a snapshot; later changes do not reach it."""
         self._sort_in()
         return PanesView(self._grouping, {pane: list(layers) for pane, layers in self._layers.items()})
 
 
 class PanesView:
-    """The panes of a snapshot, for the thread that writes them."""
+    """The panes as they were at a snapshot, for the thread that writes them."""
 
     def __init__(self, grouping: Grouping, layers: dict[int, list[pa.Table]]) -> None:
         self._grouping, self._layers = grouping, layers
@@ -121,7 +121,7 @@ class PanesView:
             yield with_pane(whole if len(layers) == 1 else self._grouping.merged(whole), pane)
 
     def where(self, keep: Callable[[pa.Table], NDArray[np.bool_]]) -> PanesView:
-        """Return the rows for which `keep` says so."""
+        """Return a view of the rows for which `keep`, given a table, returns True in its mask."""
         layers = {
             pane: [table.filter(pa.array(keep(table))) for table in tables]
             for pane, tables in self._layers.items()
@@ -129,21 +129,21 @@ class PanesView:
         return PanesView(self._grouping, layers)
 
     def release(self) -> None:
-        """Let the tables go; more than once does no harm."""
+        """Drop the references to the tables, which frees their memory; more than once does no harm."""
         self._layers = {}
 
 
 def with_pane(table: pa.Table, pane: int) -> pa.Table:
-    """Return accumulators of one pane with the column `PANE`."""
+    """Return a pane's accumulators with a first column `PANE`, which holds the pane's start `pane` (ms)."""
     return table.add_column(0, PANE, pa.repeat(pa.scalar(pane, pa.int64()), table.num_rows))
 
 
 def groups_of_rows(table: pa.Table, keys: Sequence[str], max_parallelism: int) -> NDArray[np.int32]:
-    """Return the key group of each row."""
+    """Return the key group of each row, by its key in the columns `keys`."""
     return groups_of_hashes(hashes_of_rows(table, keys), max_parallelism)
 
 
 def hashes_of_rows(table: pa.Table, keys: Sequence[str]) -> NDArray[np.uint32]:
-    """Return the hash of each row's key, which says to which key group it belongs."""
+    """Return the hash of each row's key (columns `keys`), from which the key group follows."""
     hashes = [hashes_of_arrow(table.column(name)) for name in keys]
     return hashes[0] if len(hashes) == 1 else hashes_of_columns(hashes, table.num_rows)

@@ -18,10 +18,10 @@ from headgate.runtime.worker.operators.columns.panes import Panes
 
 
 class PanesOfGroups:
-    """Accumulators by pane, and how far the groups that are ahead have got.
+    """Accumulators by pane, those of key groups that are ahead of the subtask apart from the others.
 
-    `mark` is the subtask's watermark at its start; it is given again where it has risen. There are
-    `max_parallelism` key groups.
+    `mark` is the subtask's watermark at the start; :meth:`reached` gets it when it has risen. `groups` says
+    which key groups are ahead, and how far.
     """
 
     def __init__(self, grouping: Grouping, mark: int, max_parallelism: int) -> None:
@@ -31,14 +31,14 @@ class PanesOfGroups:
         self._ahead: dict[int, Panes] = {}
 
     def of_group(self, group: int, mark: int) -> Panes:
-        """Return the panes to which the restored accumulators of a key group go, which stood at `mark`."""
+        """Return the panes that take the restored accumulators of a key group which had reached `mark`."""
         if mark <= self._mark:
             return self._main
         self.groups.add(group, mark)
         return self._ahead.setdefault(mark, Panes(self._grouping))
 
     def reached(self, mark: int) -> None:
-        """Note that the subtask's watermark is `mark`: groups that stood there are no longer ahead."""
+        """Note that the subtask's watermark is `mark`: groups that it has caught up with join the others."""
         self._mark = mark
         for each in [each for each in self._ahead if each <= mark]:
             for table in self._ahead.pop(each).at_snapshot().tables():
@@ -46,7 +46,7 @@ class PanesOfGroups:
         self.groups.reached(mark)
 
     def add(self, table: pa.Table) -> None:
-        """Add accumulators with the column `PANE`."""
+        """Add accumulators with the column `PANE` to the panes of their key groups."""
         if not self.groups:
             self._main.add(table)
             return
@@ -56,7 +56,7 @@ class PanesOfGroups:
             panes.add(table.filter(pa.array(marks == mark)))
 
     def starts(self) -> list[int]:
-        """Return where the panes begin, ascending."""
+        """Return the starts (ms) of the panes that have accumulators, ascending."""
         return sorted({start for panes in (self._main, *self._ahead.values()) for start in panes.starts()})
 
     def tables_between(self, start: int, stop: int) -> list[pa.Table]:
@@ -67,7 +67,7 @@ class PanesOfGroups:
     def merged(self, start: int, end: int) -> pa.Table | None:
         """Return the accumulators of the window from `start` to `end`, a row for each key, in one piece.
 
-        Groups that have sent it out are left out; None: no other has rows in it.
+        Key groups that emitted this window before the restore are left out. None: no other has rows in it.
         """
         eligible = [self._main, *(panes for mark, panes in self._ahead.items() if mark < end - 1)]
         found = [table for panes in eligible if (table := panes.merged(start, end)) is not None]
@@ -76,10 +76,10 @@ class PanesOfGroups:
         return self._grouping.merged(pa.concat_tables(found)).combine_chunks()
 
     def drop_before(self, time: int) -> None:
-        """Forget the panes that begin before `time`."""
+        """Forget the panes that begin before `time` (ms)."""
         for panes in (self._main, *self._ahead.values()):
             panes.drop_before(time)
 
     def at_snapshot(self) -> list[WindowsView]:
-        """Return all tables as they are now; a key may be in several of them."""
+        """Return views of all tables as they are now, for a snapshot; a key may be in several views."""
         return [panes.at_snapshot() for panes in (self._main, *self._ahead.values())]

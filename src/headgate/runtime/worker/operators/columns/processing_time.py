@@ -1,6 +1,6 @@
 """Windows of processing time: a row is in the window in which it comes to the subtask that keeps its key.
 
-Rows become accumulators before they travel, without a pane: the receiver's clock gives that.
+Rows become accumulators before the exchange, without a pane: the clock of the receiving subtask decides it.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class ProcessingAccumulatingOperator(AccumulatingOperator):
-    """Sends accumulators of the rows of a batch; their pane is not known yet."""
+    """Sends accumulators in place of a batch's rows; their pane is 0, since the receiver's clock gives it."""
 
     def process(self, batch: Batch) -> None:
-        """Make accumulators of the rows of a batch, and pass them on."""
+        """Send accumulators of a batch's rows; UsageError: a key or value is bad."""
         columns = columns_of(self.context, batch, self._plan.child.schema)
         rows = self._rows(columns, batch)
         unknown = pa.array(np.zeros(len(rows), dtype=np.int64))
@@ -47,7 +47,7 @@ class ProcessingAccumulatingOperator(AccumulatingOperator):
 
 
 class ProcessingWindowsOperator(WindowAggregateOperator):
-    """Keeps windows of the wall clock for the key groups of its subtask; its clock is the context's.
+    """Runs an aggregation in windows of the wall clock (its context's) for the key groups of its subtask.
 
     The clock takes the place of the watermark: a window ends when the clock reaches its end.
     """
@@ -58,7 +58,7 @@ class ProcessingWindowsOperator(WindowAggregateOperator):
     _watermark = WATERMARK_MIN
 
     def open(self) -> None:
-        """Restore the windows of the snapshots; those that have ended since emit as soon as timers fire."""
+        """Restore the windows; those that have ended meanwhile emit as soon as processing timers fire."""
         super().open()
         # Former subtasks may have seen other clocks: no row may be late for windows of a faster one.
         self._earliest = max((at for each in self.context.restored if (at := each.watermark) is not None),
@@ -66,7 +66,7 @@ class ProcessingWindowsOperator(WindowAggregateOperator):
         self._look_ahead()
 
     def process(self, batch: Batch) -> None:
-        """Add the rows of a batch to the windows of now."""
+        """Emit the windows that have ended, then add a batch's accumulators to the windows of now."""
         assert isinstance(batch, ArrowBatch)  # of our own sender
         if batch.watermarks is not None:
             self._watermark = max(self._watermark, int(batch.watermarks[-1]))
@@ -81,7 +81,7 @@ class ProcessingWindowsOperator(WindowAggregateOperator):
         self._look_ahead()
 
     def watermark(self, timestamp: int) -> None:
-        """Pass a watermark on; no window waits for it."""
+        """Pass a watermark on; it ends no window, but results are sent with the last one."""
         if timestamp < WATERMARK_MAX:
             self._watermark = max(self._watermark, timestamp)
         self.next.watermark(timestamp)
@@ -91,12 +91,12 @@ class ProcessingWindowsOperator(WindowAggregateOperator):
         return self._next_end
 
     def fire_processing_time(self, now_ms: int) -> None:
-        """Emit the windows that have ended."""
+        """Emit the windows that have ended at `now_ms` (wall clock)."""
         self._reach(now_ms - 1)
         self._look_ahead()
 
     def _reach(self, mark: int) -> None:
-        """Emit the windows whose last ms is `mark` or before. The clock may have been set back."""
+        """Emit the windows whose last ms is `mark` or before; nothing if the clock was set back."""
         mark = max(mark, self._earliest)
         if mark <= self._mark:
             return

@@ -1,4 +1,4 @@
-"""Windows' accumulators on their way back from a snapshot: out of maps, into tables."""
+"""Windows' accumulators out of a snapshot: stored maps, which have an entry for each pane, become tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headgate.runtime.worker.operators.columns.kept_windows import PANE, Restori
 
 
 class RestoredWindows:
-    """Adds stored maps, from pane to a record for each key, to windows.
+    """Adds stored maps, from pane to a record for each key, to the windows that are kept.
 
     `keys` and `values` are the columns of keys and of records. `numbered`: a key may have several records in
     a pane, which are stored under the pane and a number.
@@ -21,7 +21,7 @@ class RestoredWindows:
         self._keys, self._values, self._numbered = keys, values, numbered
 
     def load(self, into: Restoring, keys: Sequence[Hashable], values: Sequence[Any]) -> None:
-        """Add the windows of some keys to `into`."""
+        """Add windows to `into`, as a table: `values` has the stored map of each of `keys`."""
         rows = [
             (key, place[0] if self._numbered else place, record)
             for key, panes in zip(keys, values, strict=True)

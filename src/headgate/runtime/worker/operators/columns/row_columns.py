@@ -1,4 +1,4 @@
-"""Columns out of whatever comes in: Arrow batches in their normal types, and rows as columns."""
+"""Turns the batches that come into a table, of rows or of columns, into Arrow columns of its schema."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from headgate.runtime.job.user_errors import placed, shorten
 
 
 def columns_of(context: OperatorContext, batch: Batch, reads: Schema) -> pa.RecordBatch:
-    """Return the columns of `reads` for the records of a batch.
+    """Return the columns of `reads` for the records of a batch, cast to the types that `reads` says.
 
     Raises:
-        UsageError: a record lacks a column, or has a value of another type; it names the record.
+        UsageError: a record lacks a column, or has a wrong null or a value of another type.
     """
     if isinstance(batch, ArrowBatch):
         arrays = [_normal(context, batch, field) for field in reads]
@@ -50,7 +50,7 @@ def _normal(context: OperatorContext, batch: ArrowBatch, field: Field) -> pa.Arr
 
 
 def without_nulls(context: OperatorContext, column: pa.Array, field: Field) -> pa.Array:
-    """Return a column; UsageError if it has a null and its field says that it has none."""
+    """Return `column` as it is; UsageError if it has a null and its field is not nullable."""
     if column.null_count and not field.nullable:
         raise UsageError(
             f"{context.label}: column {field.name!r} has a null, and its schema says that it has none"

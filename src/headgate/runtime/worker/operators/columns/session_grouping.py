@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 END: Final = "__end"
 """Name of the column with the end of a session: `gap` ms after its last row."""
 ENDS: Final = (END, Accumulator("end", pa.int64(), "max", "max"))
-"""The end as an accumulator; it is stored like the others."""
+"""The end of a session as an accumulator, which is merged and stored like those of aggregates."""
 _STARTS: Final = (PANE, Accumulator("start", pa.int64(), "min", "min"))
 _SESSION: Final = "__session"
 _FITS: Final = 2**62
@@ -27,8 +27,8 @@ _FITS: Final = 2**62
 class SessionGrouping(NamedTuple):
     """How rows, or sessions, of equal keys become sessions; `columns` has the accumulator `ENDS`.
 
-    The interface is that of :class:`~headgate.relational.aggregating.grouping.Grouping`; `keys` begin with
-    `PANE`.
+    Its methods are those of :class:`~headgate.relational.aggregating.grouping.Grouping`; `keys` begin with
+    `PANE`, which holds a session's start.
     """
 
     keys: tuple[str, ...]
@@ -40,11 +40,11 @@ class SessionGrouping(NamedTuple):
         return tuple(field for name, each in self.columns for field in fields_of(name, each))
 
     def of_rows(self, table: pa.Table) -> pa.Table:
-        """Return sessions of rows, each with its time in `PANE` and that and the gap in `END`."""
+        """Return the sessions of rows; `PANE` has each row's time, `END` that time and the gap (ms)."""
         return self._sessions(table, of_rows=True)
 
     def merged(self, table: pa.Table) -> pa.Table:
-        """Return sessions of which those of equal keys that overlap or touch are merged."""
+        """Return the table's sessions, of which those of equal keys that overlap or touch are merged."""
         return self._sessions(table, of_rows=False)
 
     def _sessions(self, table: pa.Table, of_rows: bool) -> pa.Table:
@@ -57,7 +57,7 @@ class SessionGrouping(NamedTuple):
 
 
 def _numbered(table: pa.Table, keys: tuple[str, ...]) -> Int64s:
-    """Return for each row the number of its session."""
+    """Return for each row of a table a number of the session that it belongs to, from 0."""
     if not table.num_rows:
         return np.zeros(0, dtype=np.int64)
     key = key_numbers(table, keys)
@@ -70,7 +70,7 @@ def _numbered(table: pa.Table, keys: tuple[str, ...]) -> Int64s:
 
 
 def key_numbers(table: pa.Table, keys: tuple[str, ...]) -> Int64s:
-    """Return for each row the number of its key, from 0."""
+    """Return for each row a number, from 0, that is the same for rows with equal values in columns `keys`."""
     found: Int64s = np.zeros(table.num_rows, dtype=np.int64)
     for name in keys:
         column = table.column(name).combine_chunks()
@@ -85,7 +85,7 @@ def key_numbers(table: pa.Table, keys: tuple[str, ...]) -> Int64s:
 
 
 def _order(key: Int64s, start: Int64s) -> Int64s:
-    """Return the order of rows by key, then by start."""
+    """Return the indices of rows sorted by key, then by start."""
     low, high = int(start.min()), int(start.max())
     span = high - low + 1
     if (int(key.max()) + 1) * span < _FITS:
@@ -94,7 +94,7 @@ def _order(key: Int64s, start: Int64s) -> Int64s:
 
 
 def _runs(key: Int64s, start: Int64s, end: Int64s) -> Int64s:
-    """Return the number of each row's session; rows are ordered by key and start."""
+    """Return for each row the number of its session; rows are ordered by key, then by start."""
     numbers = np.arange(len(key))
     while True:
         # A later row may lie in the session of an earlier but longer one: again until nothing changes.

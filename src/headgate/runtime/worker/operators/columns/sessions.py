@@ -1,7 +1,7 @@
 """Session windows of a subtask: sessions that are open, in tables ordered by the hashes of their keys.
 
-Each batch adds a table of sessions. Sessions of one key that overlap may lie in several tables; they are
-merged when one of them would end, or when tables are, which happens as in `panes`.
+Each batch adds a table of sessions. Sessions of one key that overlap may lie in several tables. They are
+merged when one of them would end, or when a table has grown as large as the one before it, as in `panes`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LATE = "__late"
 
 
 class Layer:
-    """A table of sessions, ordered by the hash of their keys, from which some have been taken out."""
+    """A table of sessions, ordered by the hash of their keys; sessions can be taken out of it."""
 
     def __init__(self, table: pa.Table, keys: tuple[str, ...]) -> None:
         hashes = hashes_of_rows(table, keys)
@@ -47,18 +47,18 @@ class Layer:
         self.rows = len(order)
 
     def ended(self, mark: int) -> Hashes:
-        """Return the hashes of the sessions that end until the watermark `mark`."""
+        """Return the hashes of the keys of sessions that the watermark `mark` ends."""
         over: Hashes = self._hashes[self._there & (self._ends - 1 <= mark)]
         return over
 
     def due(self, after: int, mark: int, limit: int) -> Hashes:
-        """Return the hashes of the sessions whose last ms is in (`after`, `mark`], or `limit` or before."""
+        """Return key hashes of the sessions whose last ms is in (`after`, `mark`], or at most `limit`."""
         last = self._ends - 1
         found: Hashes = self._hashes[self._there & (((last > after) & (last <= mark)) | (last <= limit))]
         return found
 
     def taken(self, wanted: Hashes, until: int) -> pa.Table:
-        """Take out the sessions with one of the hashes `wanted`, ascending, that begin until `until`."""
+        """Take out and return sessions with key hashes in `wanted` (sorted) that begin up to `until`."""
         first = np.searchsorted(self._hashes, wanted, side="left")
         found = _ranges(first, np.searchsorted(self._hashes, wanted, side="right") - first)
         found = found[self._there[found] & (self._starts[found] <= until)]
@@ -67,28 +67,28 @@ class Layer:
         return self._table.take(pa.array(found))
 
     def first_end(self) -> int | None:
-        """Return the end of the session that ends first; None: there is none."""
+        """Return the end (ms) of the session that ends first; None: no session is left."""
         return int(self._ends[self._there].min()) if self.rows else None
 
     @property
     def size(self) -> int:
-        """Bytes of the table and what belongs to it."""
+        """Bytes of memory of the table and its index, sessions that were taken out included."""
         return int(self._table.nbytes) + 5 * len(self._there)
 
     def left(self) -> tuple[pa.Table, pa.Array]:
-        """Return a table, and which of its sessions have not been taken out."""
+        """Return the table, and a mask of those of its sessions that have not been taken out."""
         return self._table, pa.array(self._there.copy())
 
 
 def sessions_after(table: pa.Table, mark: int) -> pa.Table:
-    """Return restored sessions that had not ended at `mark`: others were kept for late rows only, which are
-    not taken any more.
+    """Return the restored sessions that had not ended at the watermark `mark`.
+    Others were kept for late rows only, which the present program does not take any more.
     """
     return table.filter(pa.array(table.column(END).to_numpy() - 1 > mark))
 
 
 class SessionWindows(RestoredByGroup):
-    """Open sessions by key, for event time from `mark` on; there are `max_parallelism` key groups."""
+    """The open sessions by key of a subtask, in memory, from its watermark `mark` on."""
 
     def __init__(self, grouping: SessionGrouping, mark: int, max_parallelism: int) -> None:
         self._grouping, self._keys = grouping, grouping.keys[1:]
@@ -99,9 +99,9 @@ class SessionWindows(RestoredByGroup):
         return sessions_after(table, mark)
 
     def add(self, rows: pa.Table, marks: Int64s) -> int:
-        """Add sessions, of which each came at its watermark of `marks`; return how many rows were late.
+        """Add sessions, each with its watermark in `marks`; return how many input rows were too late.
 
-        A late session is taken in where it meets one that is open. Those of one batch are looked at together.
+        A late session is merged into an open one that it meets. Late ones of a batch are looked at together.
         """
         late = rows.column(END).to_numpy() - 1 <= self._ahead.marks_of(rows, marks)
         if not late.any():
@@ -111,7 +111,7 @@ class SessionWindows(RestoredByGroup):
         return self.put_late(rows.filter(pa.array(late)))
 
     def put_late(self, rows: pa.Table) -> int:
-        """Add late sessions that meet an open one; return how many rows the others have."""
+        """Add late sessions that meet an open one, drop the others; return how many input rows these are."""
         if not self._layers:
             return int(rows.column(ROWS).to_numpy().sum())
         until = int(rows.column(END).to_numpy().max())
@@ -128,7 +128,7 @@ class SessionWindows(RestoredByGroup):
         return int(merged.column(ROWS).to_numpy()[lost].sum())
 
     def put(self, table: pa.Table) -> None:
-        """Add sessions, of which none is late."""
+        """Add sessions, none of which is late; they are merged with open ones later on."""
         if not len(table):
             return
         layers = self._layers
@@ -143,7 +143,7 @@ class SessionWindows(RestoredByGroup):
         return found
 
     def reached(self, mark: int) -> list[Ended]:
-        """Return the sessions that end until the watermark `mark`, and forget them."""
+        """Return the sessions that the watermark `mark` ends, ascending by end, and forget them."""
         self._mark = mark
         self._ahead.reached(mark)
         ended = [hashes for layer in self._layers if len(hashes := layer.ended(mark))]
@@ -161,20 +161,20 @@ class SessionWindows(RestoredByGroup):
         return [Ended(done, done.column(PANE).to_numpy(), done.column(END).to_numpy())]
 
     def next_end(self) -> int | None:
-        """Return when a session ends next, unless rows have lengthened it; None: there is none."""
+        """Return when the next session ends (ms), too early if rows extended it; None: there is none."""
         return min((end for layer in self._layers if (end := layer.first_end()) is not None), default=None)
 
     def size(self) -> int:
-        """Return how many bytes the sessions take."""
+        """Return how many bytes of memory the sessions take."""
         return sum(layer.size for layer in self._layers)
 
     def at_snapshot(self) -> list[WindowsView]:
-        """Return all sessions as they are now; later changes do not reach them."""
+        """Return a view of all sessions as they are now, for a snapshot; later changes do not reach it."""
         return [SessionsView(self._grouping, [layer.left() for layer in self._layers])]
 
 
 class SessionsView:
-    """The sessions of a snapshot, for the thread that writes them: tables, and which of their rows count."""
+    """The sessions as they were at a snapshot, for the thread that writes them: tables, each with a mask."""
 
     def __init__(self, grouping: SessionGrouping, tables: list[tuple[pa.Table, pa.Array]]) -> None:
         self._grouping, self._tables = grouping, tables
@@ -185,12 +185,12 @@ class SessionsView:
             yield self._grouping.merged(_concatenated(self._tables))
 
     def where(self, keep: Callable[[pa.Table], NDArray[np.bool_]]) -> SessionsView:
-        """Return the rows for which `keep` says so."""
+        """Return a view of the sessions for which `keep`, given a table, returns True in its mask."""
         found = [(table, pc.and_(left, pa.array(keep(table)))) for table, left in self._tables]
         return SessionsView(self._grouping, found)
 
     def release(self) -> None:
-        """Let the tables go; more than once does no harm."""
+        """Drop the references to the tables, which frees their memory; more than once does no harm."""
         self._tables = []
 
 

@@ -1,4 +1,4 @@
-"""Keeps accumulators in windows of event time, batch by batch; a window's results go out when it ends."""
+"""Keeps accumulators in windows of event time, batch by batch; results are emitted when a window ends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class WindowAggregateOperator(WindowsOperator):
-    """Runs an aggregation in windows of event time for the key groups of its subtask."""
+    """Runs an aggregation in windows of event time, after the exchange, for the key groups of its subtask."""
 
     def __init__(
         self, context: OperatorContext, plan: Aggregation, function: KeyedProcessFunction[Any, Any, Any]
@@ -50,11 +50,11 @@ class WindowAggregateOperator(WindowsOperator):
 
     @property
     def _forgotten_until(self) -> int:
-        """The last ms up to which windows are forgotten: those that ended until then."""
+        """Last ms (since 1970) of the newest windows that are dropped: here all that have ended."""
         return self._mark
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Take the tables as they are; they are stored in the background."""
+        """Take a snapshot of the windows, whose tables never change; it is stored in the background."""
         self._own.handles[FORGOTTEN].update([(*self._groups, self._forgotten_until)])
         return super().snapshot(checkpoint)
 
@@ -92,7 +92,7 @@ class WindowAggregateOperator(WindowsOperator):
         return pa.table(batch).select([PANE, *self._keys, *(name for name, _ in self._merging.fields), ROWS])
 
     def _results(self, ended: Ended) -> tuple[pa.RecordBatch, Int64s]:
-        """Return the rows of windows that have ended: keys, window, results."""
+        """Return the result rows of ended windows (keys, window, aggregates), and their event times (ms)."""
         whole = ended.table
         shown = [field.name for field in self._key_fields if field.name not in HIDDEN]
         arrays = [*(_plain(whole.column(name)) for name in shown), self._windows(ended)]

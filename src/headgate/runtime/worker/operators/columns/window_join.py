@@ -1,4 +1,4 @@
-"""Joins two tables in windows: rows of both wait until their window ends, then they meet."""
+"""Joins two tables in windows: rows of both are kept until their window ends, then they are joined."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ARROW_NAMES: Final = {
 
 
 class WindowJoinOperator(WindowsOperator):
-    """Runs a join for the key groups of its subtask; the columns of its input are those of `plan.left`."""
+    """Joins two tables in windows for the key groups of its subtask; its input has the rows of both."""
 
     def __init__(
         self, context: OperatorContext, plan: WindowJoin, function: KeyedProcessFunction[Any, Any, Any]
@@ -68,7 +68,7 @@ class WindowJoinOperator(WindowsOperator):
         return pa.Table.from_arrays(pa.table(batch).select(columns).columns, schema=self._rows)
 
     def _results(self, ended: Ended) -> tuple[pa.RecordBatch, Int64s]:
-        """Return the rows that have a partner, or need none."""
+        """Return the joined rows of ended windows, ascending by end, and their event times (ms)."""
         left, right = (
             table.select([PANE, *self._keys, *(name for name in self._values if name.startswith(prefix))])
             for table, prefix in zip(_sides(ended.table), ("left/", "right/"), strict=True)
@@ -93,8 +93,8 @@ class WindowJoinOperator(WindowsOperator):
 
 
 def _sides(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return the rows of the left and of the right table. They came by side, so most parts are of one: these
-    are not copied.
+    """Return the rows of the left and of the right table, told apart by the column `SIDE`.
+    Rows came by side, so most batches are of one table: these are not copied.
     """
     found: tuple[list[pa.RecordBatch], list[pa.RecordBatch]] = ([], [])
     for batch in rows.to_batches():

@@ -77,7 +77,7 @@ class PendingWindows:
             self.release()
 
     def release(self) -> None:
-        """Let the tables go; more than once does no harm."""
+        """Drop the references to the tables, which frees their memory; more than once does no harm."""
         for view in self.views:
             view.release()
 
@@ -96,7 +96,7 @@ class PendingWindows:
         return serializer
 
     def of_key(self, key: Hashable) -> dict[Any, Any]:
-        """Return the records of a key, as a program's map state would have them."""
+        """Return the records of a key by pane, as a program's map state would have them; {}: it has none."""
         wanted, keys = key_hash(key), self.keys
         views = [view.where(lambda table: hashes_of_rows(table, keys) == wanted) for view in self.views]
         for entries in replace(self, views=views).entries():
@@ -108,7 +108,7 @@ class PendingWindows:
         return {}
 
     def entries(self) -> Iterator[Entries]:
-        """Yield the map of each key as msgspec encodes it, by key group."""
+        """Yield keys with their maps, as plain values that msgspec can encode, ascending by key group."""
         return self._entries(*self._by_group())
 
     def _by_group(self) -> tuple[pa.Table, NDArray[np.int32]]:

@@ -17,7 +17,7 @@ Int64s = NDArray[np.int64]
 
 
 class WindowTimes(NamedTuple):
-    """Windows of `size` every `slide`, moved by `offset`; `pane` is as long as a pane can be.
+    """Windows of `size` every `slide`, moved by `offset` (ms); `pane` is the length of the panes they share.
 
     Example:
         >>> times = WindowTimes.of(Windowed(10_000, 2_000))
@@ -32,31 +32,31 @@ class WindowTimes(NamedTuple):
 
     @staticmethod
     def of(window: Windowed) -> WindowTimes:
-        """Return the times of a plan's window."""
+        """Return the times of a plan's window, which must be of the kind "sliding"."""
         slide = window.slide_ms
         return WindowTimes(window.size_ms, slide, window.offset_ms % slide, gcd(window.size_ms, slide))
 
     def panes_of(self, times: Int64s) -> Int64s:
-        """Return where the pane of each event time begins."""
+        """Return the start of the pane of each event time."""
         return _floor(times, self.pane, self.offset)
 
     def last_ends(self, panes: Int64s) -> Int64s:
-        """Return, for each pane, the end of the last window that has it."""
+        """Return, for each pane by its start, the end of the last window that contains it."""
         return _floor(panes, self.slide, self.offset) + self.size
 
     def first_ends(self, panes: Int64s) -> Int64s:
-        """Return, for each pane, the end of the first window that has it."""
+        """Return, for each pane by its start, the end of the first window that contains it."""
         last = self.last_ends(panes)
         return np.asarray(last - (last - panes - 1) // self.slide * self.slide, dtype=np.int64)
 
     def ends_over(self, pane: int) -> range:
-        """Return the ends of all windows that have a pane, ascending."""
+        """Return the ends of all windows that contain the pane starting at `pane`, ascending."""
         last = (pane - self.offset) // self.slide * self.slide + self.offset + self.size
         first = last - (last - pane - 1) // self.slide * self.slide
         return range(first, last + 1, self.slide)
 
     def start_of(self, end: int) -> int:
-        """Return where the window that ends at `end` begins."""
+        """Return the start of the window that ends at `end`."""
         return end - self.size
 
 
@@ -75,35 +75,35 @@ class CumulativeTimes(NamedTuple):
 
     @staticmethod
     def of(window: Windowed) -> CumulativeTimes:
-        """Return the times of a plan's window."""
+        """Return the times of a plan's window, which must be of the kind "cumulative"."""
         return CumulativeTimes(window.size_ms, window.slide_ms, window.offset_ms % window.size_ms)
 
     def panes_of(self, times: Int64s) -> Int64s:
-        """Return where the pane of each event time begins."""
+        """Return the start of the pane of each event time."""
         return _floor(times, self.step, self.offset)
 
     def last_ends(self, panes: Int64s) -> Int64s:
-        """Return, for each pane, the end of the last window that has it."""
+        """Return, for each pane by its start, the end of the last window that contains it."""
         return _floor(panes, self.size, self.offset) + self.size
 
     def first_ends(self, panes: Int64s) -> Int64s:
-        """Return, for each pane, the end of the first window that has it."""
+        """Return, for each pane by its start, the end of the first window that contains it."""
         return panes + self.step
 
     def ends_over(self, pane: int) -> range:
-        """Return the ends of all windows that have a pane, ascending."""
+        """Return the ends of all windows that contain the pane starting at `pane`, ascending."""
         return range(pane + self.step, self.start_of(pane + 1) + self.size + 1, self.step)
 
     def start_of(self, end: int) -> int:
-        """Return where the window that ends at `end` begins."""
+        """Return the start of the window that ends at `end`."""
         return (end - 1 - self.offset) // self.size * self.size + self.offset
 
 
 class SameWindowTimes(NamedTuple):
-    """The windows of rows that are results of windows: a pane is the last ms of one."""
+    """The windows of rows that are results of windows and stay in them: a pane is the last ms of a window."""
 
     def panes_of(self, times: Int64s) -> Int64s:
-        """Return where the pane of each event time begins."""
+        """Return the pane of each event time: the time itself."""
         return times
 
     def last_ends(self, panes: Int64s) -> Int64s:
@@ -115,29 +115,29 @@ class SameWindowTimes(NamedTuple):
         return panes + 1
 
     def ends_over(self, pane: int) -> range:
-        """Return the end of the window that has a pane."""
+        """Return the end of the only window that contains the pane `pane`, as a range."""
         return range(pane + 1, pane + 2)
 
     def start_of(self, end: int) -> int:
-        """Return the only pane of the window; where the window begins is one of its keys."""
+        """Return the only pane of the window that ends at `end`; its true start is one of the keys."""
         return end - 1
 
 
 class SessionTimes(NamedTuple):
-    """Sessions that end `gap` after their last row; a pane is the time of a row."""
+    """Sessions that end `gap` ms after their last row; a pane is the time of a row."""
 
     gap: int
 
     def panes_of(self, times: Int64s) -> Int64s:
-        """Return where a session of each row alone begins."""
+        """Return, for each row by its time, the start of a session of that row alone."""
         return times
 
     def last_ends(self, panes: Int64s) -> Int64s:
-        """Return where a session of each row alone ends."""
+        """Return, for each row by its time, the end of a session of that row alone."""
         return panes + self.gap
 
     def first_ends(self, panes: Int64s) -> Int64s:
-        """Return where a session of each row alone ends."""
+        """Return, for each row by its time, the end of a session of that row alone."""
         return panes + self.gap
 
 
@@ -146,7 +146,7 @@ PanedTimes = WindowTimes | CumulativeTimes | SameWindowTimes
 
 
 def times_of(window: Windowed) -> PanedTimes | SessionTimes:
-    """Return the times of a plan's window."""
+    """Return the arithmetic of times that fits the kind of a plan's window."""
     match window.kind:
         case "sliding":
             return WindowTimes.of(window)

@@ -1,4 +1,4 @@
-"""What operators of windows have in common: event time, restoring, snapshots, and when windows go out."""
+"""The base of operators with windows: event time, restoring, snapshots, and when windows are emitted."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ SENT_TOGETHER: Final = 1 << 16
 class WindowsOperator(Operator):
     """Keeps windows of event time for the key groups of its subtask; `function` declares their state.
 
-    `keys` and `values` are the columns of the rows that it keeps. `grouping` merges those of a key and pane;
+    `keys` and `values` are the columns of the rows that it keeps. `grouping` merges rows of a key and pane;
     None: they stay several.
     """
 
@@ -79,7 +79,7 @@ class WindowsOperator(Operator):
 
     @abstractmethod
     def _windows_from(self, mark: int) -> KeptWindows:
-        """Return windows without rows, for event time from `mark` on, all of which are held in memory."""
+        """Return windows without rows, held in memory, for event time from the watermark `mark` on."""
 
     @abstractmethod
     def _windows_on_disk(self, chunks: ChunkStore, mark: int) -> WindowsOnDisk:
@@ -87,11 +87,11 @@ class WindowsOperator(Operator):
 
     @abstractmethod
     def _received(self, batch: pa.RecordBatch) -> pa.Table:
-        """Return the columns that are kept of a batch, with `PANE` and `ROWS`."""
+        """Return the columns of a batch that windows keep, `PANE` first; KeyError: one is missing."""
 
     @abstractmethod
     def _results(self, ended: Ended) -> tuple[pa.RecordBatch, Int64s]:
-        """Return the rows of windows that have ended, and their event times."""
+        """Return the result rows of windows that have ended, and the event time (ms) of each row."""
 
     def open(self) -> None:
         """Restore the windows and the event time of the snapshots."""
@@ -115,7 +115,7 @@ class WindowsOperator(Operator):
         return self._disk.kept
 
     def _fill(self, states: list[OperatorSubtaskState]) -> None:
-        """Add the stored windows of former subtasks, each group's as far in event time as it had got."""
+        """Add the stored windows of former subtasks, each key group at the watermark that it had reached."""
         where = self.context
         claims = Claims(self._state) if where.ignore_unclaimed else None
         stored = [
@@ -137,8 +137,8 @@ class WindowsOperator(Operator):
     def _kept_of(
         self, state: OperatorSubtaskState, own: range, ahead: Mapping[int, int]
     ) -> dict[int, Restoring]:
-        """Return where the windows of a former subtask's groups go. A group that has none left is noted
-        too: what it sent out would go out again if a row came that is late for it.
+        """Return by key group the receiver of a former subtask's windows, for the groups in `own`.
+        A group without windows is noted, too, or a late row would make it emit a window again.
         """
         assert state.keyed is not None  # the caller looked
         mark = WATERMARK_MIN if state.watermark is None else state.watermark
@@ -146,7 +146,7 @@ class WindowsOperator(Operator):
         return {group: self._kept.of_group(group, ahead.get(group, mark)) for group in groups}
 
     def _fill_natively(self, native: list[NamedStates], each_into: Sequence[Mapping[int, Restoring]]) -> None:
-        """Add the windows out of RocksDB's files; the maps say where those of each key group go in memory."""
+        """Add the windows of RocksDB's files; `each_into` has, by key group, where those in memory go."""
         if self._disk is not None:
             self._disk.restore(native)
             return
@@ -160,7 +160,7 @@ class WindowsOperator(Operator):
             into[group].add(table)
 
     def process(self, batch: Batch) -> None:
-        """Add the rows of a batch to their windows, then let the windows go that have ended."""
+        """Add the rows of a batch to their windows; emit windows that end by the rows' own watermarks."""
         assert isinstance(batch, ArrowBatch) and batch.watermarks is not None  # noqa: PT018  # of our own sender
         marks = np.maximum(batch.watermarks, self._mark)
         rows = self._received_or_refused(batch.columns)
@@ -171,11 +171,11 @@ class WindowsOperator(Operator):
         self._advance(int(marks[-1]))
 
     def _add(self, rows: pa.Table, marks: Int64s) -> None:
-        """Add rows, of which each came at its watermark of `marks`."""
+        """Add rows, each with its watermark in `marks`, to the windows; count those that are too late."""
         self._late += self._kept.add(rows, marks)
 
     def _stretches(self, marks: Int64s) -> Iterable[tuple[int, int]]:
-        """Return the parts of a batch, as ranges of rows, before each of which windows have to go out."""
+        """Return ranges of a batch's rows: before each, windows that its watermark ends are emitted."""
         return [(0, len(marks))]
 
     def _received_or_refused(self, sent: pa.RecordBatch) -> pa.Table:
@@ -188,7 +188,7 @@ class WindowsOperator(Operator):
             ) from None
 
     def watermark(self, timestamp: int) -> None:
-        """Let the windows go that have ended at `timestamp`, then pass it on."""
+        """Emit the windows that end at watermark `timestamp` or before, then pass it on."""
         self._advance(timestamp)
         self.next.watermark(timestamp)
 
@@ -215,11 +215,11 @@ class WindowsOperator(Operator):
         self.next.process(ArrowBatch(whole, *map(np.concatenate, zip(*map(_times, results), strict=True))))
 
     def measured(self) -> dict[str, int]:
-        """Return how many records came too late for their windows."""
+        """Return the metric of how many input rows came too late for their windows."""
         return {LATE_RECORDS.at(): self._late}
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Take the tables as they are; they are stored in the background."""
+        """Take a snapshot of the windows, whose tables never change; it is stored in the background."""
         self._own.handles[AHEAD].update(self._kept.ahead)
         pending = self._pending() if self._disk is None else self._disk.snapshot(checkpoint, self._completed)
         keyed = PendingKeyedState(self.context.uid, pending, self._mark, None, self._key_shapes())
@@ -230,7 +230,7 @@ class WindowsOperator(Operator):
         self._completed = checkpoint
 
     def close(self) -> None:
-        """Remove what lies on the local disk."""
+        """Close and remove the chunks on the local disk, if the windows have any."""
         if self._disk is not None:
             self._disk.close()
 
@@ -246,11 +246,11 @@ class WindowsOperator(Operator):
         return stored_shapes({kinds if len(kinds) > 1 else kinds[0]})
 
     def state_types(self) -> StateTypes:
-        """Return the description of the accumulators' serializer."""
+        """Return the descriptions of the serializers of windows and operator state, by name of the state."""
         return {WINDOWS: self._target.schema} | self._own.state_types()
 
     def peek(self, state: str, key: Hashable) -> StoredValue | None:
-        """Return the accumulators of all windows of a key, for a live query; None: there are none."""
+        """Return the encoded accumulators of all windows of a key, for a live query; None: it has none."""
         views = None if self._disk is None else self._disk.views_of(key)
         found = self._pending(views).of_key(key)
         return stored_value(WINDOWS, self._target, found) if found else None
@@ -263,7 +263,7 @@ def _times(batch: ArrowBatch) -> tuple[Int64s, Int64s]:
 
 
 def window_column(starts: Int64s, ends: Int64s) -> pa.Array:
-    """Return the structs of windows, of times in ms."""
+    """Return a column of window structs (start and end timestamps) from times in ms."""
     return pa.StructArray.from_arrays([_moments(starts), _moments(ends)], fields=list(WINDOW))
 
 

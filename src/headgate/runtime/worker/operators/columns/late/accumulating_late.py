@@ -1,4 +1,4 @@
-"""Makes accumulators where late rows matter: they keep their place, and travel with all their columns."""
+"""The local part of an aggregation with allowed lateness: late rows keep their order and their columns."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 LATE_ROW: Final = "__late_row"
 """Name of the column that holds a row as the program had it, of rows that may be late; a struct."""
 LATE_TIME: Final = "__late_time"
-"""Name of the column that holds the event time of such a row, in ms since 1970."""
+"""Name of the column that holds the event time of a row that may be late, in ms since 1970."""
 
 
 class LateAccumulatingOperator(AccumulatingOperator):
-    """Sends rows that may be late one by one; if they may go to a side output, as they were."""
+    """Sends rows that may be late one by one, with their original columns if a side output may get them."""
 
     def __init__(self, context: OperatorContext, plan: Aggregation) -> None:
         super().__init__(context, plan)
@@ -64,7 +64,7 @@ class LateAccumulatingOperator(AccumulatingOperator):
         return pa.StructArray.from_arrays(arrays, fields=list(self._late_columns))
 
     def _send_late(self, rows: pa.Table, places: Int64s, batch: Batch) -> None:
-        """Send rows one by one, each with its own time and watermark, by which the receiver decides."""
+        """Send accumulators of single rows, each with the time and watermark at its place in `batch`."""
         assert batch.timestamps is not None
         assert batch.watermarks is not None
         found = self._one_by_one(rows)

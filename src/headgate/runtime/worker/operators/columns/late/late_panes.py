@@ -1,4 +1,4 @@
-"""Windows of panes that take late rows for a while: tumbling, sliding and cumulative ones."""
+"""Windows of panes with allowed lateness: tumbling, sliding and cumulative ones."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 class LatePanes(PanedWindows):
-    """Accumulators by pane, until the watermark passes the end of their last window by `lateness_ms`.
+    """Accumulators by pane, kept until the watermark passes the end of their last window by `lateness_ms`.
 
-    Windows whose last ms is `forgotten` or before are not there any more, whatever the lateness is now.
+    Windows whose last ms is `forgotten` or before were dropped by an earlier run; late rows make no new ones.
     """
 
     def __init__(
@@ -39,19 +39,19 @@ class LatePanes(PanedWindows):
 
     @property
     def forgotten(self) -> int:
-        """Windows whose last ms is this or before are forgotten (ms since 1970)."""
+        """Last ms (since 1970) of the newest windows that are dropped, so that they take no late rows."""
         return max(self._forgotten, horizon(self._mark, self._lateness))
 
     def marks_of(self, rows: pa.Table, marks: Int64s) -> Int64s:
-        """Return `marks`, the watermark of each row, raised to that of the row's group where it is ahead."""
+        """Return `marks`, each row's watermark, raised to that of the row's key group where it is ahead."""
         return self._panes.groups.marks_of(rows, marks)
 
     def may_be_late(self, rows: pa.Table, marks: Int64s) -> NDArray[np.bool_]:
-        """Return which rows came after the end of one of their windows."""
+        """Return a mask of rows that came, by their watermarks, after the end of one of their windows."""
         return np.asarray(self._times.first_ends(rows.column(PANE).to_numpy()) - 1 <= marks)
 
     def add_late(self, rows: pa.Table, marks: Int64s) -> Taken:
-        """Add late rows; each makes those of its windows emit that have ended and are still there."""
+        """Add late rows; return the windows they make emit again, and a mask of rows too late for any."""
         limits = np.maximum(horizons(marks, self._lateness), self._forgotten)
         dropped = self._times.last_ends(rows.column(PANE).to_numpy()) - 1 <= limits
         places, fired = np.flatnonzero(~dropped), list[Again]()
@@ -64,7 +64,7 @@ class LatePanes(PanedWindows):
         return Taken(fired, dropped)
 
     def _fired(self, rows: pa.Table, marks: Int64s, limits: Int64s) -> list[Again]:
-        """Return the windows that rows make emit, which are not added yet."""
+        """Return ended windows that late `rows`, not added yet, make emit again, by `limits` not dropped."""
         found = []
         for end, inside in self._windows_over(rows):
             places = np.flatnonzero(inside & (end - 1 <= marks) & (end - 1 > limits))
@@ -75,13 +75,13 @@ class LatePanes(PanedWindows):
         return found
 
     def _windows_over(self, rows: pa.Table) -> list[tuple[int, NDArray[np.bool_]]]:
-        """Return the ends of all windows over rows, ascending, each with the rows that lie in it."""
+        """Return (end, mask of the rows inside) for each window that has some of `rows`, ascending by end."""
         panes = rows.column(PANE).to_numpy()
         ends = {end for pane in np.unique(panes).tolist() for end in self._times.ends_over(pane)}
         return [(end, (panes >= self._times.start_of(end)) & (panes < end)) for end in sorted(ends)]
 
     def _window(self, end: int, wanted: pa.Table) -> pa.Table | None:
-        """Return what a window has of the keys of `wanted`, a row for each; None: nothing."""
+        """Return the accumulators of a window, by its end, for the keys of `wanted`, a row each; or None."""
         tables = self._panes.tables_between(self._times.start_of(end), end)
         found = self._rows_of.found(tables, wanted)
         return self._grouping.merged(pa.concat_tables(found)).combine_chunks() if found else None
@@ -90,7 +90,7 @@ class LatePanes(PanedWindows):
         return Ended(table, np.full(len(table), self._times.start_of(end)), np.full(len(table), end))
 
     def open_now(self, touched: pa.Table) -> list[Ended]:
-        """Return the windows that have not ended, of the keys and panes of `touched`, as they are now."""
+        """Return the present accumulators of open windows that have the keys and panes of `touched`."""
         marks, found = self.marks_of(touched, np.full(len(touched), self._mark)), []
         for end, inside in self._windows_over(touched):
             places = np.flatnonzero(inside & (end - 1 > marks))
@@ -100,7 +100,7 @@ class LatePanes(PanedWindows):
         return found
 
     def reached(self, mark: int) -> list[Ended]:
-        """Return the windows that end until the watermark `mark`; forget panes of which none takes rows."""
+        """Return the windows that watermark `mark` ends; drop panes of which no window takes late rows."""
         before, self._mark = self._mark, mark
         panes = self._panes.starts()
         lasts = self._times.last_ends(np.array(panes, dtype=np.int64)) - 1

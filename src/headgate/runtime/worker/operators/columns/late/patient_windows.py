@@ -1,4 +1,4 @@
-"""What the operator asks of windows that emit more than once, beside what it asks of all windows."""
+"""The interface of windows that may emit more than once, which extends that of all windows."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ if TYPE_CHECKING:
 
 
 class Again(NamedTuple):
-    """Windows that emit because of late rows; `places` says which row each row of the table is due to."""
+    """Windows that emit again; `places[i]` is the index of the late row that made row i of the table emit."""
 
     windows: Ended
     places: Int64s
 
 
 class Taken(NamedTuple):
-    """What became of late rows: windows that emit again, and which rows came too late for any window."""
+    """The result of adding late rows: windows that emit again, and a mask of rows too late for any window."""
 
     fired: list[Again]
     dropped: NDArray[np.bool_]
 
 
 class PatientWindows(KeptWindows, Protocol):
-    """Windows that take late rows for a while, and can say what they have before their end."""
+    """Kept windows with allowed lateness, whose accumulators can also be had before their end."""
 
     @property
     def forgotten(self) -> int:
-        """Windows whose last ms is this or before are forgotten (ms since 1970)."""
+        """Last ms (since 1970) of the newest windows that are dropped, so that they take no late rows."""
 
     def marks_of(self, rows: pa.Table, marks: Int64s) -> Int64s:
-        """Return `marks`, the watermark of each row, raised to that of the row's group where it is ahead."""
+        """Return `marks`, each row's watermark, raised to that of the row's key group where it is ahead."""
 
     def may_be_late(self, rows: pa.Table, marks: Int64s) -> NDArray[np.bool_]:
-        """Return which rows may have come after the end of one of their windows."""
+        """Return a mask of rows that may have come, by `marks`, after the end of one of their windows."""
 
     def add_late(self, rows: pa.Table, marks: Int64s) -> Taken:
-        """Add rows of which `may_be_late` is true, each after those before it."""
+        """Add rows for which `may_be_late` is true, in order; return what emits again and what is dropped."""
 
     def open_now(self, touched: pa.Table) -> list[Ended]:
-        """Return the windows that have not ended, of the keys and panes of `touched`, as they are now."""
+        """Return the present accumulators of open windows that have the keys and panes of `touched`."""
 
 
 def horizon(mark: int, lateness_ms: int) -> int:
-    """Return up to which last ms windows are forgotten at watermark `mark`; at the last one all are."""
+    """Return the last ms up to which windows are dropped at watermark `mark`; at WATERMARK_MAX all are."""
     return mark if mark == WATERMARK_MAX else max(WATERMARK_MIN, mark - lateness_ms)
 
 
 def horizons(marks: Int64s, lateness_ms: int) -> Int64s:
-    """Return the `horizon` of each watermark."""
+    """Return for each watermark the last ms up to which windows are dropped, as :func:`horizon` does."""
     kept = np.maximum(marks, WATERMARK_MIN + lateness_ms) - lateness_ms
     return np.where(marks == WATERMARK_MAX, WATERMARK_MAX, kept)

@@ -25,7 +25,7 @@ class _Index(NamedTuple):
 
 
 class RowsOfKeys:
-    """Finds rows by the columns `keys`; what it learns of a table is kept as long as the table is."""
+    """Finds rows by the columns `keys`, with an index of each table that is kept as long as the table is."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         self._keys = tuple(keys)
@@ -33,7 +33,7 @@ class RowsOfKeys:
         self._tidied = 16
 
     def found(self, tables: Sequence[pa.Table], wanted: pa.Table) -> list[pa.Table]:
-        """Return the rows of `tables` whose keys are among those of `wanted`, without empty tables."""
+        """Return the rows of `tables` whose key is one of `wanted`, in one table; [] if there are none."""
         hashes = np.unique(hashes_of_rows(wanted, self._keys))
         near = [found for each in tables if len(found := self._with_hashes(each, hashes))]
         if not near:
@@ -63,7 +63,7 @@ class RowsOfKeys:
             self._tidied = max(16, 2 * len(self._known))
 
     def _have_keys(self, rows: pa.Table, wanted: pa.Table) -> NDArray[np.bool_]:
-        """Return which rows have a key of `wanted`: different keys may have one hash."""
+        """Return a mask of rows whose key is one of `wanted`: different keys may have the same hash."""
         both = pa.concat_tables([rows.select(self._keys), wanted.select(self._keys)])
         numbers = key_numbers(both, self._keys)
         return np.isin(numbers[: len(rows)], numbers[len(rows) :])

@@ -1,4 +1,4 @@
-"""Results of a window after each of several late rows: what it had, and the rows up to that one."""
+"""The accumulators of a window after each of several late rows: its own, merged with the rows so far."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _AT_ONCE: Final = 64
 
 
 def portions(rows: pa.Table, keys: tuple[str, ...]) -> Iterator[Int64s]:
-    """Yield the places of rows, ascending, in portions that have no more rows of a key than pay together."""
+    """Yield the indices of rows, ascending, in portions with at most 64 rows per key, for :func:`running`."""
     if not len(rows):
         return
     portion = nth_of_key(rows, keys) // _AT_ONCE
@@ -64,7 +64,7 @@ def running(grouping: Grouping, rows: pa.Table, before: pa.Table | None) -> pa.T
 
 
 def _by_key(numbers: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the places of rows ordered by number, and for each of these where its number begins."""
+    """Return row indices sorted by number, and for each of them the position where its number begins."""
     order = np.argsort(numbers, kind="stable")
     starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
     return order, np.repeat(starts, np.diff(starts, append=len(order)))

@@ -1,4 +1,4 @@
-"""How much of the tables of windows is in memory, looked at seldom: adding up their bytes takes time."""
+"""Says when windows in memory exceed a budget, measuring them seldom: adding up their bytes takes time."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Budget:
         self._at_most = 0
 
     def exceeded_by(self, more: int) -> bool:
-        """Note that `more` bytes were added, and return whether it is time to store what is there.
+        """Note that `more` bytes were added, and return whether all in memory should be written to disk now.
 
         What is added may be merged with what is there, so all together may be less. From half the limit on
-        it is stored, or each further batch would have to be looked at.
+        it is stored, or each further batch would have to be measured.
         """
         self._at_most += more
         if self._at_most <= self._limit:
@@ -31,5 +31,5 @@ class Budget:
         return self._at_most > self._limit // 2
 
     def emptied(self) -> None:
-        """Note that all is stored."""
+        """Note that what was in memory has been written to disk: the count begins again from 0."""
         self._at_most = 0

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class ChunkColumns:
     """The columns of one operator's chunks: `keys` of the key, then `values`.
 
-    `placed`: rows of a chunk have their own `PANE`, a column after the keys; else the chunk's place is that
-    of all of them. `numbered`: a key may have several records in a pane.
+    `placed`: rows of a chunk have their own `PANE`, a column after the keys; else its place is the pane of
+    all rows. `numbered`: a key may have several records in a pane.
     """
 
     def __init__(
@@ -37,9 +37,9 @@ class ChunkColumns:
         self.schema = pa.schema([*keys, *pane, *values])
 
     def pieces(self, table: pa.Table, places: Int64s | None = None) -> Iterator[Piece]:
-        """Yield the rows of a table with the column `PANE` as pieces, by key group and place.
+        """Yield the rows of a table with the column `PANE` as pieces, one for each key group and place.
 
-        `places`: that of each row; None: its pane.
+        `places`: the place of each row; None: its pane.
         """
         if not len(table):
             return
@@ -56,7 +56,7 @@ class ChunkColumns:
             yield Piece(group, int(different[number]), batch.slice(start, stop - start))
 
     def piece(self, group: int, place: int, table: pa.Table) -> Piece:
-        """Return all rows of a table, which may lack the column `PANE`, as a piece."""
+        """Return all rows of a table, with or without `PANE`, as one piece of a key group and place."""
         (batch,) = self._to_store(table).combine_chunks().to_batches()
         return Piece(group, place, batch)
 
@@ -89,11 +89,11 @@ class ChunkColumns:
             ) from None
 
     def in_order(self, table: pa.Table) -> pa.Table:
-        """Return a table with the column `PANE`, or without, with its columns in the order of chunks."""
+        """Return a table, with or without the column `PANE`, with its columns in the order of chunks."""
         return table.select([name for name in self.schema.names if name in table.column_names])
 
     def by_group(self, table: pa.Table) -> dict[int, pa.Table]:
-        """Return the rows of a table of each key group, in their order."""
+        """Return key group -> the rows of the table that belong to it, in the order of the table."""
         if not len(table):
             return {}
         groups = groups_of_rows(table, self.keys, self.max_parallelism)

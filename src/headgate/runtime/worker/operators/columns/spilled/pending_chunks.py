@@ -29,10 +29,10 @@ from headgate.state.targets import Target
 
 @dataclass(slots=True)
 class PendingChunks:
-    """The windows of a subtask as they were at the snapshot point.
+    """The windows of a subtask as they were at the snapshot point, to be stored in the background.
 
-    `memory`: tables with the column `PANE`. `rows`: how many rows there are, about. `native`: stores
-    RocksDB's own files, which hold all then; None: a checkpoint is a blob.
+    `memory`: tables with the column `PANE`, which RocksDB lacks. `rows`: how many rows there are, about.
+    `native`: stores RocksDB's own files, which hold all rows then; None: a checkpoint is a blob.
     """
 
     point: SnapshotPoint
@@ -59,7 +59,7 @@ class PendingChunks:
             self.release()
 
     def release(self) -> None:
-        """Delete the local files of the snapshot and let its tables go; more than once does no harm."""
+        """Delete the local files of the snapshot and drop its tables; more than once does no harm."""
         self.memory = ()
         PendingRocksSnapshot(self.point).release()
 

@@ -1,4 +1,4 @@
-"""Writes tables of windows to a store of chunks, keeps these few, and reads windows back in portions."""
+"""Writes tables of windows to a store of chunks, merges chunks so that they stay few, and reads them back."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ Merge = Callable[[pa.Table], pa.Table]
 
 
 class Spill:
-    """Tables of windows in a store of chunks. `merge`: None if rows stay as they are."""
+    """Writes tables of windows to a store of chunks and reads them; `merge`: None if rows stay apart."""
 
     def __init__(self, chunks: ChunkStore, columns: ChunkColumns, merge: Merge | None) -> None:
         self.chunks, self.columns, self._merge = chunks, columns, merge
 
     def write(self, table: pa.Table, place: int | None = None) -> None:
-        """Store the rows of a table with the column `PANE` at `place`; None: each at its pane."""
+        """Store the rows of a table with the column `PANE` as chunks at `place`; None: each at its pane."""
         places = None if place is None else np.full(len(table), place, dtype=np.int64)
         pieces = list(self.columns.pieces(table, places))
         self.chunks.add(pieces)
@@ -50,7 +50,7 @@ class Spill:
             self.chunks.replace(group, place, len(sizes), [self.columns.piece(group, place, whole)])
 
     def portions(self, places: Sequence[int], memory: pa.Table | None) -> Iterator[pa.Table]:
-        """Yield what is stored at some places and the rows in `memory`, in portions of whole key groups.
+        """Yield the rows stored at `places` and the rows in `memory`, in portions of whole key groups.
 
         Rows of a group come in the order of their writing, those in memory last; they are not merged.
         """
@@ -70,7 +70,7 @@ class Spill:
             yield _together(found)
 
     def tables(self, group: int, places: Sequence[int]) -> list[pa.Table]:
-        """Return the chunks of a key group as tables with the column `PANE`."""
+        """Return the chunks of a key group at `places` as tables with the column `PANE`."""
         return [
             self.columns.table(ChunkKey(group, place, 0), batch)
             for place in places

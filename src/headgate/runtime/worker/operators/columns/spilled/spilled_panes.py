@@ -1,4 +1,4 @@
-"""Windows cut into panes, and rows kept until their window ends, with what is over a budget in RocksDB."""
+"""Windows cut into panes, and rows kept until their window ends, with what exceeds a budget in RocksDB."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class SpilledWindows(RestoredByGroup):
-    """What both kinds have in common: how far groups have got, the budget of `memory` bytes, the chunks."""
+    """Base of windows that hold about `memory` bytes in memory, and write the rest to chunks by `spill`."""
 
     def __init__(self, spill: Spill, mark: int, memory: int) -> None:
         super().__init__(spill.columns.keys, mark, spill.columns.max_parallelism)
@@ -37,13 +37,13 @@ class SpilledWindows(RestoredByGroup):
         self._budget = Budget(memory, self._size)
 
     def put(self, table: pa.Table) -> None:
-        """Add rows, of which none is late; what is over the budget is stored."""
+        """Add rows, none of which is late; if the budget is exceeded, write what is in memory to disk."""
         self._hold(table)
         if self._budget.exceeded_by(table.nbytes):
             self.spill()
 
     def spill(self) -> None:
-        """Store all that is in memory."""
+        """Write all that is in memory to chunks on disk, and drop it from memory."""
         self._budget.emptied()
         tables = [table for view in self.at_snapshot() for table in view.tables()]
         self._let_go()
@@ -51,14 +51,14 @@ class SpilledWindows(RestoredByGroup):
             self._spill.write(pa.concat_tables(map(self._spill.columns.in_order, tables)))
 
     def store_all(self) -> None:
-        """Store all that is in memory, for a snapshot."""
+        """Write all that is in memory to chunks on disk, before an incremental snapshot."""
         self.spill()
 
     def stored(self) -> None:
-        """Do nothing: what was stored stays."""
+        """Do nothing once a snapshot is taken: what was written for it stays in its chunks."""
 
     def restored(self) -> None:
-        """Do nothing: chunks are looked for when they are wanted."""
+        """Do nothing after a restore of chunks: they are looked for when their windows end."""
 
     @abstractmethod
     def _hold(self, table: pa.Table) -> None:
@@ -74,14 +74,14 @@ class SpilledWindows(RestoredByGroup):
 
     @abstractmethod
     def at_snapshot(self) -> list[WindowsView]:
-        """Return what is in memory, as it is now."""
+        """Return views of what is in memory, as it is now, for a snapshot."""
 
     def _places(self, start: int, stop: int) -> list[int]:
         return [place for place in self._chunks.places() if start <= place < stop]
 
 
 class SpilledPanes(SpilledWindows):
-    """Accumulators by pane, for event time from `mark` on; a chunk's place is its pane."""
+    """Accumulators by pane, from watermark `mark` on; above `memory` bytes in chunks, one place per pane."""
 
     def __init__(self, spill: Spill, grouping: Grouping, times: PanedTimes, mark: int, memory: int) -> None:
         super().__init__(spill, mark, memory)
@@ -89,7 +89,7 @@ class SpilledPanes(SpilledWindows):
         self._memory = Panes(grouping)
 
     def add(self, rows: pa.Table, marks: Int64s) -> int:
-        """Add accumulators, each of which came at its watermark of `marks`; return how many were late."""
+        """Add accumulators, each with its watermark in `marks`; return how many input rows were too late."""
         last = self._times.last_ends(rows.column(PANE).to_numpy())
         late = last - 1 <= self._ahead.marks_of(rows, marks)
         if not late.any():
@@ -108,9 +108,9 @@ class SpilledPanes(SpilledWindows):
         self._memory = Panes(self._grouping)
 
     def reached(self, mark: int) -> Iterator[Ended]:
-        """Yield the windows that end until the watermark `mark`, a portion of their keys at a time.
+        """Yield the windows that the watermark `mark` ends, a portion of their keys at a time.
 
-        When all have been taken, panes that no other window has are forgotten.
+        When all have been taken, panes that no later window contains are dropped.
         """
         before, self._mark = self._mark, mark
         panes = sorted({*self._memory.starts(), *self._chunks.places()})
@@ -139,19 +139,19 @@ class SpilledPanes(SpilledWindows):
                 yield Ended(whole, np.full(len(whole), start), np.full(len(whole), end))
 
     def _not_gone(self, whole: pa.Table, end: int) -> pa.Table:
-        """Leave out groups that have sent out the window that ends at `end`."""
+        """Return the rows of key groups that did not emit the window with this end before the restore."""
         if not self._ahead:
             return whole
         marks = self._ahead.marks_of(whole, np.full(len(whole), WATERMARK_MIN))
         return whole.filter(pa.array(marks < end - 1)).combine_chunks()
 
     def at_snapshot(self) -> list[WindowsView]:
-        """Return what is in memory, as it is now."""
+        """Return views of what is in memory, as it is now, for a snapshot."""
         return [self._memory.at_snapshot()]
 
 
 class SpilledRows(SpilledWindows):
-    """Rows by the last ms of their window, which is their pane and their chunk's place."""
+    """Rows by the last ms of their window, which is their `PANE`; above `memory` bytes they are in chunks."""
 
     def __init__(self, spill: Spill, keys: Sequence[str], mark: int, memory: int) -> None:
         super().__init__(spill, mark, memory)
@@ -159,7 +159,7 @@ class SpilledRows(SpilledWindows):
         self._let_go()
 
     def add(self, rows: pa.Table, marks: Int64s) -> int:
-        """Add rows, of which each came at its watermark of `marks`; return how many were too late."""
+        """Add rows, each with its watermark in `marks`; return how many were too late, and so dropped."""
         late = rows.column(PANE).to_numpy() <= self._ahead.marks_of(rows, marks)
         self.put(rows.filter(pa.array(~late)) if late.any() else rows)
         return int(late.sum())
@@ -174,7 +174,7 @@ class SpilledRows(SpilledWindows):
         self._memory = KeptRows(self._keys, WATERMARK_MIN, self._spill.columns.max_parallelism)
 
     def reached(self, mark: int) -> Iterator[Ended]:
-        """Yield the rows of windows that end until the watermark `mark`, some key groups at a time."""
+        """Yield the rows of windows that watermark `mark` ends, some key groups at a time; drop them then."""
         before, self._mark = self._mark, mark
         self._ahead.reached(mark)
         places = self._places(WATERMARK_MIN, mark + 1)
@@ -189,5 +189,5 @@ class SpilledRows(SpilledWindows):
         self._chunks.drop(places)
 
     def at_snapshot(self) -> list[WindowsView]:
-        """Return what is in memory, as it is now."""
+        """Return views of what is in memory, as it is now, for a snapshot."""
         return self._memory.at_snapshot()

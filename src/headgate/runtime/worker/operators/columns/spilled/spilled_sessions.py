@@ -1,12 +1,12 @@
-"""Session windows with what is over a budget in RocksDB: those that end soon and new ones are in memory.
+"""Session windows with what exceeds a budget in RocksDB: those that end soon and new ones are in memory.
 
-Sessions that end until the event time `_loaded` are all in memory. Of the others those that came lately are,
+Sessions that end until the event time `_loaded` are all in memory. Of the others the latest additions are,
 the rest lies in chunks by key group. When the watermark passes `_loaded`, each group's chunks are read, and
 merged with what is in memory of the group; then they are written again without what ends soon. So a watermark
 in between reads nothing.
 
-No session in memory that ends until `_loaded` touches one in a chunk: else it would go out too early. What
-comes in and ends that soon, which is long after its time, takes what it touches out of the chunks.
+No session in memory that ends until `_loaded` touches one in a chunk: else it would be emitted too early. A
+new session that ends that soon, which is long after its time, takes what it touches out of the chunks.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PASSES_MAX: Final = 16
 
 
 class SpilledSessions(SpilledWindows):
-    """Open sessions by key, for event time from `mark` on."""
+    """Open sessions by key with a budget of `memory` bytes, for event time from the watermark `mark` on."""
 
     def __init__(self, spill: Spill, grouping: SessionGrouping, mark: int, memory: int) -> None:
         super().__init__(spill, mark, memory)
@@ -53,9 +53,9 @@ class SpilledSessions(SpilledWindows):
     # -- what comes in
 
     def add(self, rows: pa.Table, marks: Int64s) -> int:
-        """Add sessions, of which each came at its watermark of `marks`; return how many rows were late.
+        """Add sessions, each with its watermark in `marks`; return how many input rows were too late.
 
-        A late session is taken in where it meets one that is open. Those of one batch are looked at together.
+        A late session is merged into an open one that it meets. Late ones of a batch are looked at together.
         """
         late = _ends(rows) - 1 <= self._ahead.marks_of(rows, marks)
         if not late.any():
@@ -77,7 +77,7 @@ class SpilledSessions(SpilledWindows):
         self.put(table)
 
     def _take_out(self, rows: pa.Table) -> None:
-        """Take stored sessions that rows may touch into memory; rows end before those that are stored."""
+        """Move stored sessions that `rows` may touch into memory; they must end after all of `rows`."""
         if not self._chunks:
             return
         hashes, until = np.unique(hashes_of_rows(rows, self._spill.columns.keys)), int(_ends(rows).max())
@@ -113,11 +113,11 @@ class SpilledSessions(SpilledWindows):
         self._memory = SessionWindows(self._grouping, WATERMARK_MIN, self._spill.columns.max_parallelism)
 
     def at_snapshot(self) -> list[WindowsView]:
-        """Return what is in memory, as it is now."""
+        """Return views of what is in memory, as it is now, for a snapshot."""
         return self._memory.at_snapshot()
 
     def spill(self) -> None:
-        """Store what is in memory but sessions that end soon."""
+        """Write the sessions in memory to chunks on disk, but keep those that end soon."""
         self._budget.emptied()
         whole = self._whole()
         if whole is None:
@@ -138,24 +138,24 @@ class SpilledSessions(SpilledWindows):
         return max(1, len(table) * size // max(1, int(table.nbytes)))
 
     def _bound(self, ends: Int64s, rows: int, most: int) -> int:
-        """Return until when at most so many sessions end: not after `most`, but all that have to go out."""
+        """Return a time up to which at most `rows` of `ends` lie, at most `most`, but after the watermark."""
         if len(ends) > rows:
             most = min(most, int(np.partition(ends, rows)[rows]) - 1)
         return max(most, min(self._mark, WATERMARK_MAX - 1) + 1)
 
     def store_all(self) -> None:
-        """Store all that is in memory, sessions that end soon as copies for a snapshot."""
+        """Write all that is in memory to chunks for a snapshot; sessions that end soon as copies."""
         self.spill()
         whole = self._whole()
         if whole is not None:
             self._spill.write(whole, _FOR_SNAPSHOT)
 
     def stored(self) -> None:
-        """Delete the copies."""
+        """Delete the copies that `store_all` has written, once the snapshot is taken."""
         self._chunks.drop([_FOR_SNAPSHOT])
 
     def restored(self) -> None:
-        """Put what were copies of what is in memory to the other sessions."""
+        """Move restored copies of sessions that were in memory to the chunks of the other sessions."""
         for group in self._chunks.groups_at([_FOR_SNAPSHOT]):
             tables = self._spill.tables(group, [_FOR_SNAPSHOT])
             self._chunks.add(self._spill.columns.piece(group, _PLACE, table) for table in tables)
@@ -165,7 +165,7 @@ class SpilledSessions(SpilledWindows):
     # -- event time
 
     def reached(self, mark: int) -> Iterator[Ended]:
-        """Yield the sessions that end until the watermark `mark`, some key groups at a time."""
+        """Yield the sessions that the watermark `mark` ends, some key groups at a time, and forget them."""
         before, self._mark = self._mark, mark
         self._ahead.reached(mark)
         if self._chunks and mark >= self._loaded:
@@ -173,7 +173,7 @@ class SpilledSessions(SpilledWindows):
         yield from self._memory.reached(mark)
 
     def _read_on(self, before: int) -> Iterator[Ended]:
-        """Go through all groups: sessions that are over go out, those that end soon come into memory."""
+        """Read all chunks: yield ended sessions, take those that end soon into memory, store the rest."""
         whole = self._whole()
         memory = {} if whole is None else self._spill.columns.by_group(whole)
         self._let_go()
@@ -198,12 +198,12 @@ class SpilledSessions(SpilledWindows):
         self.put(pa.concat_tables(kept))
 
     def _new_bound(self, left: pa.Table, groups: int) -> int:
-        """Return until when sessions come into memory, given those of one of so many groups."""
+        """Return the end up to which to take sessions into memory, given those of one of `groups`, `left`."""
         rows = max(self._rows_of(left, self._limit // 2) // groups, len(left) // _PASSES_MAX, 1)
         return self._bound(_ends(left), rows, WATERMARK_MAX)
 
     def _merged(self, tables: list[pa.Table]) -> pa.Table:
-        """Return sessions merged, of tables in each of which they are: few rows are looked at twice."""
+        """Return the sessions of several tables, each of them merged already, as one merged table."""
         if len(tables) == 1:
             return tables[0]
         largest = max(range(len(tables)), key=lambda place: len(tables[place]))
@@ -217,7 +217,7 @@ class SpilledSessions(SpilledWindows):
 
 
 def _ended(tables: list[pa.Table], before: int) -> Iterator[Ended]:
-    """Yield sessions that are over, to be sent as of the watermark `before`: earlier ones may follow."""
+    """Yield sessions that have ended, ascending by end, with `before` as the watermark to send them with."""
     if any(map(len, tables)):
         whole = pa.concat_tables(tables)
         whole = whole.take(pa.array(np.argsort(_ends(whole), kind="stable"))).combine_chunks()

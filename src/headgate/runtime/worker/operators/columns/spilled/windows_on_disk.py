@@ -1,4 +1,4 @@
-"""The windows of one subtask whose state is on disk: what its operator does with it but processing rows."""
+"""Snapshots, restores and queries of a subtask's windows, of which a part lies in chunks on disk."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from headgate.state.targets import Target
 
 
 class SpillingWindows(KeptWindows, Protocol):
-    """Windows of which what is over a budget is stored as chunks."""
+    """Kept windows with a memory budget: what exceeds it is written to chunks on disk."""
 
     def store_all(self) -> None:
-        """Store all that is in memory, before a snapshot."""
+        """Write all that is in memory to chunks on disk, before an incremental snapshot."""
 
     def stored(self) -> None:
-        """Note that the snapshot was taken."""
+        """Note that the snapshot was taken, for which :meth:`store_all` may have written copies."""
 
     def restored(self) -> None:
-        """Note that chunks were restored."""
+        """Note that the chunks of a snapshot were restored; called before any row is added."""
 
 
 class WindowsOnDisk:
@@ -55,12 +55,12 @@ class WindowsOnDisk:
         self._chunks = spill.chunks
 
     def restore(self, states: Sequence[NamedStates]) -> None:
-        """Take over RocksDB's files of earlier subtasks."""
+        """Take over the RocksDB files that earlier subtasks stored; call it before any row is added."""
         self._chunks.restore(states)
         self.kept.restored()
 
     def snapshot(self, checkpoint: int, completed: int | None) -> PendingSnapshot:
-        """Take a snapshot; if it is incremental, all that is in memory is stored before.
+        """Take a snapshot; if it is incremental, all that is in memory is written to chunks before.
 
         `completed`: newest complete checkpoint, to whose files it may refer; 0: to none; None: a savepoint.
         """
@@ -87,7 +87,7 @@ class WindowsOnDisk:
         return PendingChunks(point, memory, rows, columns, self._merge, target, native)
 
     def views_of(self, key: Hashable) -> list[WindowsView]:
-        """Return the rows of a key's group, merged, for a query."""
+        """Return a view of the merged rows of the key group of `key`, for a query; [] if it has none."""
         columns = self._spill.columns
         group = key_group(key, columns.max_parallelism)
         memory = [table for view in self.kept.at_snapshot() for table in view.tables() if len(table)]
