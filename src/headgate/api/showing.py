@@ -5,7 +5,6 @@ No package is needed for it, and nothing is loaded from anywhere. Text of record
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, Final, NamedTuple, overload
@@ -122,29 +121,12 @@ def table(records: Iterable[T]) -> tuple[list[str], list[list[Cell]]]:
 
 
 def cell(value: object) -> str:
-    """Return a value's text on one printable line of at most 60 characters: its `repr`, but texts, times and
-    windows as people write them.
-
-    Example:
-        >>> cell(dt.datetime(2024, 5, 1, 9, 30)), cell({"n": 1})
-        ('2024-05-01 09:30:00', "{'n': 1}")
-        >>> cell({"start": dt.datetime(2024, 5, 1), "end": dt.datetime(2024, 5, 2)})
-        '2024-05-01 00:00:00 to 2024-05-02 00:00:00'
-    """
-    text = value if isinstance(value, str) else _text(value)
+    """Return a value's text (`repr`, but text as it is) as one printable line of at most 60 characters."""
+    text = value if isinstance(value, str) else repr(value)
+    if isinstance(value, Mapping) and [*value] == ["start", "end"]:  # a window of columns
+        text = f"{value['start']} to {value['end']}"
     text = "".join(char if char.isprintable() else " " for char in text[: 2 * CELL_LENGTH_MAX])
     return text if len(text) <= CELL_LENGTH_MAX else text[: CELL_LENGTH_MAX - 3] + "..."
-
-
-def _text(value: object) -> str:
-    """Return a value as its `repr`, but times and windows (of columns, or structs) as people write them."""
-    if isinstance(value, dt.datetime):
-        return str(value)
-    if isinstance(value, Mapping) and [*value] == ["start", "end"]:
-        start, end = value.values()
-        if isinstance(start, dt.datetime) and isinstance(end, dt.datetime):
-            return f"{start} to {end}"
-    return repr(value)
 
 
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

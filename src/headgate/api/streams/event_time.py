@@ -22,10 +22,8 @@ class WatermarkStrategy:
         timestamp: column or field name with ms since 1970, or a function of the record.
         out_of_orderness_ms: how much earlier than its predecessors a record may be without being late.
         idleness_ms: after so long without records a source subtask holds back no others; None: never.
-        max_drift_ms: how far a source subtask may be ahead of the slowest one of its `drift_group` in event
-            time; one that is further ahead reads nothing until the slowest one has come nearer. It may go
-            beyond by the records of one batch. None for no limit.
-        drift_group: name of the sources that are compared, all those of the job with the same name.
+        max_drift_ms: by how much a source subtask may be ahead of the slowest of its group; None: no limit.
+        drift_group: name of the sources of the job that are compared.
     """
 
     timestamp: str | Callable[[Any], int]

@@ -149,10 +149,9 @@ class DataStream(Outputs[T]):
             timestamp: field or column with ms since 1970, or a function of the record.
             out_of_orderness: how much earlier than its predecessors a record may be; text as ``"7d"``, or ms.
             idleness: after so long without records a source subtask no longer holds others back; None: never.
-            max_drift: how far a source subtask may be ahead of the slowest one of its group in event time,
-                as text or ms; one that is further ahead reads nothing until the others come nearer, so that
-                what waits for them downstream stays small. None for no limit.
-            drift_group: name of the group; sources of one name are compared, also of different streams.
+            max_drift: by how much event time a source subtask may be ahead of the slowest one of its group:
+                whoever is further ahead reads nothing until the others have come nearer. None: no limit.
+            drift_group: name of the group, which may have sources of several streams.
 
         Raises:
             PlanError: a duration is negative or no duration, or `timestamp` is neither name nor function.

@@ -10,6 +10,7 @@ from headgate.core.job import events as v
 from headgate.core.job.machine import JobMachine
 from headgate.runtime.job.listener import JobListener
 from headgate.runtime.master.attempt.attempts import Attempts
+from headgate.runtime.master.attempt.heartbeat_answers import answer_to
 from headgate.runtime.master.attempt.members import Members
 from headgate.runtime.master.attempt.outbox import Outbox, failure_of
 from headgate.runtime.master.checkpoints.checkpoint_master import CheckpointMaster
@@ -75,9 +76,7 @@ class WorkerMessages:
         if member is None or member.beat is None:
             return
         beat = member.beat
-        # Who has no group of sources in its report asks for no answer about any.
-        elsewhere = self._members.event_times_elsewhere(slot) if beat.event_times else None
-        member.link.send(m.HeartbeatSeen(beat.sent_ms, beat.attempt, elsewhere))
+        member.link.send(answer_to(beat, slot, self._members))
         if self._machine.counts(beat.attempt):
             member.standstills, member.rss_bytes = beat.standstills, beat.rss_bytes
         self._count(slot, beat.attempt, beat.counters)

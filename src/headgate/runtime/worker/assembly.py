@@ -33,12 +33,11 @@ from headgate.runtime.worker.in_flight.recovered import RecoveredInput
 from headgate.runtime.worker.operator_chain import build_chain
 from headgate.runtime.worker.operators.operator_contract import Receiver
 from headgate.runtime.worker.operators.source_alignment import SourceAlignment
-from headgate.runtime.worker.operators.timestamps import TimestampsOperator
 from headgate.runtime.worker.snapshot.finishing import AttemptServices
+from headgate.runtime.worker.task.aligned_source import source_task
 from headgate.runtime.worker.task.chain_runner import ChainRunner, CollectedOutput, OnThread
 from headgate.runtime.worker.task.gate_task import GateTask, InputChannel
 from headgate.runtime.worker.task.measuring import Wanted
-from headgate.runtime.worker.task.source_task import SourceTask
 from headgate.runtime.worker.task.step_budget import StepBudget
 from headgate.runtime.worker.task.task import Task, TaskParts
 from headgate.runtime.worker.worker_ports import WorkerPorts
@@ -151,21 +150,8 @@ class Assembler:
             self._tasks[self._id(vertex)] = self._task(vertex)
         for vertex in here:
             self._connect_inputs(vertex)
-        return Assembly(self._tasks, self._exchange, self._alignment())
-
-    def _alignment(self) -> SourceAlignment:
-        """Align the sources whose strategy limits how far they may be ahead of others."""
-        alignment = SourceAlignment(alone=self._plan.slots == 1)
-        for task in self._tasks.values():
-            if isinstance(task, SourceTask):
-                for operator in task.operators:
-                    if (
-                        isinstance(operator, TimestampsOperator)
-                        and operator.strategy.max_drift_ms is not None
-                    ):
-                        alignment.join(operator)
-                        operator.alignment, task.aligned = alignment, operator
-        return alignment
+        operators = [each for task in self._tasks.values() for each in task.operators]
+        return Assembly(self._tasks, self._exchange, SourceAlignment(operators, self._plan.slots == 1))
 
     def _id(self, vertex: Vertex) -> SubtaskId:
         return SubtaskId(vertex.id, SubtaskIndex(self._slot))
@@ -191,8 +177,7 @@ class Assembler:
         parts = TaskParts(*made, self._wanted)
         senders = self._senders(vertex)
         if not senders:
-            finished = (vertex.id, self._slot) in self._deploy.finished
-            return SourceTask(parts, finished=finished)
+            return source_task(parts, finished=(vertex.id, self._slot) in self._deploy.finished)
         channels = [self._input_channel(edge, sender) for edge, sender in senders]
         handler = make_handler(
             len(channels),

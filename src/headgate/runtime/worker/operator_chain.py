@@ -40,10 +40,11 @@ from headgate.runtime.worker.operators.broadcast_operators import (
     KeyedBroadcastProcessOperator,
 )
 from headgate.runtime.worker.operators.fused import FusedNode, FusedOperator
+from headgate.runtime.worker.operators.groups_of_rows_ahead import RescaledRowWindows
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
 from headgate.runtime.worker.operators.operator_contract import Operator, R, Receiver
 from headgate.runtime.worker.operators.reading_source import SourceOperator
-from headgate.runtime.worker.operators.row_windows import RowWindowsOperator
+from headgate.runtime.worker.operators.source_alignment import AlignedTimestamps
 from headgate.runtime.worker.operators.stateless import ProcessOperator, SelectOperator, SinkOperator
 from headgate.runtime.worker.operators.timestamps import TimestampsOperator
 
@@ -140,7 +141,8 @@ def _make(node: Node, context_of: Callable[[Node], OperatorContext]) -> Operator
 
             return table_operator(context, node)
         case TimestampsNode():
-            return TimestampsOperator(context, node.strategy)
+            aligned = node.strategy.max_drift_ms is not None
+            return (AlignedTimestamps if aligned else TimestampsOperator)(context, node.strategy)
         case BroadcastProcessNode():
             return BroadcastProcessOperator(context, copy.copy(node.function))
         case ProcessNode():
@@ -148,7 +150,7 @@ def _make(node: Node, context_of: Callable[[Node], OperatorContext]) -> Operator
         case KeyedBroadcastProcessNode():
             return KeyedBroadcastProcessOperator(context, copy.copy(node.function), node.key, node.keys)
         case WindowNode():
-            return RowWindowsOperator(context, copy.copy(node.function), node.key, node.keys)
+            return RescaledRowWindows(context, copy.copy(node.function), node.key, node.keys)
         case KeyedProcessNode():
             return KeyedProcessOperator(context, copy.copy(node.function), node.key, node.keys)
         case SinkNode():

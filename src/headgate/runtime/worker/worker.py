@@ -319,15 +319,11 @@ class Worker:
 
     def counters(self) -> list[m.Counters]:
         """Return each subtask's totals since the attempt began; may be called in the heartbeat's thread."""
-        assembly = self._assembly
-        return [] if assembly is None else [task.counters() for task in assembly.tasks.values()]
+        return [] if (now := self._assembly) is None else [each.counters() for each in now.tasks.values()]
 
     def event_times(self) -> dict[str, int] | None:
-        """Return group of sources -> least event time (ms) of its subtasks here that still read; None before
-        they are open. May be called in the heartbeat's thread.
-        """
-        assembly = self._assembly
-        return None if assembly is None else assembly.alignment.event_times()
+        """Return the event times of aligned sources by group; None: nothing runs. For any thread."""
+        return None if (assembly := self._assembly) is None else assembly.alignment.event_times()
 
 
 class _PeerLostError(errors.OperatingError):

@@ -138,8 +138,8 @@ class WorkerProcess(Process):
             self.end("fenced: lease ran out", f"slot {self.slot}: the job master was silent")
             return "lease ran out"
         worker = self.worker
-        totals = worker.attempt, now, worker.progress, worker.counters()
-        self.link.send(m.Heartbeat(*totals, event_times=worker.event_times()))
+        totals, times = (worker.attempt, now, worker.progress, worker.counters()), worker.event_times()
+        self.link.send(m.Heartbeat(*totals, event_times=times))
         return "sent"
 
     def end(self, why: str, error: str | None, how: str = "ends") -> None:

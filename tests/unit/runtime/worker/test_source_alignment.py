@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from operator_samples import context
 
 from headgate.api.streams.event_time import WatermarkStrategy
 from headgate.common.time import WATERMARK_MIN
-from headgate.runtime.worker.operators.source_alignment import SourceAlignment
+from headgate.runtime.worker.operators.source_alignment import AlignedTimestamps, SourceAlignment
 
 
-@dataclass
-class Source:
-    """A source subtask at an event time."""
+class Source(AlignedTimestamps):
+    """A source subtask at an event time that a test sets."""
 
-    strategy: WatermarkStrategy
-    event_time: int | None
+    event_time: int | None = None  # type: ignore[assignment]
 
 
 def source(at: int | None, drift: int | None = 10, group: str = "a") -> Source:
     """One that may be `drift` ahead."""
-    return Source(WatermarkStrategy("at", max_drift_ms=drift, drift_group=group), at)
+    made = Source(context(), WatermarkStrategy("at", max_drift_ms=drift, drift_group=group))
+    made.event_time = at
+    return made
 
 
 def aligned(*sources: Source, alone: bool = True) -> SourceAlignment:
     """Those of one worker."""
-    alignment = SourceAlignment(alone)
-    for each in sources:
-        alignment.join(each)
-    return alignment
+    return SourceAlignment(sources, alone)
 
 
 def test_who_is_too_far_ahead_waits_for_the_slowest_here() -> None:

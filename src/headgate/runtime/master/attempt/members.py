@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from headgate.common.ports import Link
-from headgate.core.watermark_alignment import least_of
 from headgate.runtime.protocol import messages as m
 
 
@@ -90,17 +89,6 @@ class Members:
     def counters(self) -> list[m.Counters]:
         """Return each subtask's last reported running totals (records in and out, busy time, ...)."""
         return [counters for member in self.members() for counters in member.counters.values()]
-
-    def event_times_elsewhere(self, slot: int) -> dict[str, int] | None:
-        """Return group of sources -> least event time (ms) that workers of other slots have reported in the
-        attempt of the last heartbeat of `slot`; None if one of them has not yet.
-        """
-        beats = {other: member.beat for other, member in self._members.items()}
-        own = beats.pop(slot)
-        return least_of(
-            None if own is None or beat is None or beat.attempt != own.attempt else beat.event_times
-            for beat in beats.values()
-        )
 
     def broadcast(self, message: m.ToWorker) -> None:
         """Send a message to every worker of the gang."""

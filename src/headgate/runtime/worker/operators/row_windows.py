@@ -2,67 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 
 from headgate.api.windows.window_function import WindowFunction
-from headgate.common.keys.keygroups import key_group, key_group_range
 from headgate.metrics.metric_table import LATE_RECORDS
-from headgate.records.batch import Batch
 from headgate.runtime.worker.operators.keyed_context import KeyedOutput
-from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator, KeyedRun
-from headgate.runtime.worker.operators.operator_contract import PendingState
+from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
 
 
 class RowWindowsOperator(KeyedProcessOperator):
-    """Runs a `WindowFunction`, which emits pairs of event time (None: that of the input) and result.
-
-    After an unaligned checkpoint and a change of the parallelism it may take over key groups of several
-    former subtasks, and begins at the lowest of their watermarks. For a group that was further, records count
-    as late by the group's watermark, until the subtask has reached that: its windows have been sent out.
-    """
-
-    _ahead: Mapping[int, int]  # key group -> its watermark
-
-    def open(self) -> None:
-        """Restore state, and which key groups are ahead of the subtask."""
-        super().open()
-        where, stored = self.context, dict(self._windows.ahead.get())
-        first, last = key_group_range(where.max_parallelism, where.parallelism, where.subtask)
-        ahead: dict[int, int] = {}
-        for state in where.restored:
-            if state.keyed is not None and state.watermark is not None:
-                groups = range(max(first, state.keyed.first_group), min(last, state.keyed.last_group) + 1)
-                ahead |= {group: stored.get(group, state.watermark) for group in groups}
-        self._ahead = ahead if self._windows.event_time else {}
-        self._forget_reached()
-
-    def process_some(self, batch: Batch) -> int:
-        """Process records from the front of a batch; see the base class."""
-        if self._ahead:
-            self._forget_reached()
-        return self._run(batch, _RunOfGroupsAhead if self._ahead else KeyedRun)
-
-    def watermark_of(self, key: Hashable, watermark: int) -> int:
-        """Return the watermark by which records of a key are late: `watermark`, or that of its key group."""
-        return max(watermark, self._ahead.get(key_group(key, self.context.max_parallelism), watermark))
-
-    def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Take the synchronous part of the snapshot, with the key groups that are still ahead."""
-        self._forget_reached()
-        self._windows.ahead.update(sorted(self._ahead.items()))
-        return super().snapshot(checkpoint)
+    """Runs a `WindowFunction`, which emits pairs of event time (None: that of the input) and result."""
 
     def measured(self) -> Mapping[str, int]:
-        """Return what a keyed operator measures, and how many records came too late for their windows."""
-        return {**super().measured(), LATE_RECORDS.at(): self._windows.dropped}
-
-    @property
-    def _windows(self) -> WindowFunction:
-        assert isinstance(self._function, WindowFunction)
-        return self._function
-
-    def _forget_reached(self) -> None:
-        self._ahead = {group: mark for group, mark in self._ahead.items() if mark > self._mark}
+        """Return the metrics of a keyed operator, and how many records came too late for their windows."""
+        function = self._function
+        assert isinstance(function, WindowFunction)
+        return {**super().measured(), LATE_RECORDS.at(): function.dropped}
 
     def _emit(self, out: KeyedOutput) -> None:
         pairs = out.records
@@ -74,22 +29,3 @@ class RowWindowsOperator(KeyedProcessOperator):
                     own if given is None else given for (given, _), own in zip(pairs, out.times, strict=True)
                 ]
         super()._emit(out)
-
-
-class _RunOfGroupsAhead(KeyedRun):
-    """A run in which the function sees, for each record, the watermark of the record's key group."""
-
-    def __init__(
-        self,
-        operator: RowWindowsOperator,
-        batch: Batch,
-        out: KeyedOutput,
-        origins: list[int],
-        times: list[int] | None,
-        marks: list[int] | None,
-    ) -> None:
-        super().__init__(operator, batch, out, origins, times, marks)
-        if marks is not None:
-            keys = self._arguments[0]
-            marks = [operator.watermark_of(key, mark) for key, mark in zip(keys, marks, strict=True)]
-            self._arguments = (*self._arguments[:3], marks, *self._arguments[4:])

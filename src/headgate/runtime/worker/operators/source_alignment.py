@@ -2,43 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Iterable, Mapping
 
 from headgate.api.streams.event_time import WatermarkStrategy
-from headgate.common.time import WATERMARK_MIN
+from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.core.watermark_alignment import least_of
+from headgate.records.batch import Batch
+from headgate.runtime.job.operator_context import OperatorContext
+from headgate.runtime.worker.operators.operator_contract import Operator
+from headgate.runtime.worker.operators.timestamps import TimestampsOperator
 
 
-class Aligned(Protocol):
-    """What assigns event time in a source subtask, as far as its alignment with others goes."""
+class AlignedTimestamps(TimestampsOperator):
+    """Assigns event time in a source subtask whose strategy limits how far it may be ahead of others."""
 
-    strategy: WatermarkStrategy
+    alignment: SourceAlignment  # with the other sources
+
+    def __init__(self, context: OperatorContext, strategy: WatermarkStrategy) -> None:
+        super().__init__(context, strategy)
+        self.group, self.limit_ms = strategy.drift_group, strategy.max_drift_ms
+        self.has_splits = True  # whether the reader has something to read; set by the subtask
+        self._idle = self._ended = self._was_held = False
 
     @property
     def event_time(self) -> int | None:
         """The watermark reached (ms); None if nobody needs to wait for it, as it is idle or has no split."""
+        if self._idle or self._ended or not self.has_splits:
+            return None
+        behind = self._greatest - self._strategy.out_of_orderness_ms - 1
+        return behind if self._greatest != WATERMARK_MIN else WATERMARK_MIN
+
+    @property
+    def held_back(self) -> bool:
+        """Whether the source is to read nothing, because it is too far ahead of others."""
+        held = self.alignment.holds(self)
+        self._was_held |= held
+        return held
+
+    def process(self, batch: Batch) -> None:
+        """Pass a batch on with timestamps and watermarks, as the base class does."""
+        self._idle = self._was_held = False
+        super().process(batch)
+
+    def watermark(self, timestamp: int) -> None:
+        """Ignore watermarks of the input except the final one, for which nobody has to wait."""
+        self._ended |= timestamp == WATERMARK_MAX
+        super().watermark(timestamp)
+
+    def fire_processing_time(self, now_ms: int) -> None:
+        """Pass on, if due at `now_ms`, that the reader is idle, if it was not held back meanwhile."""
+        due = self._idle_at
+        if due is None or now_ms < due:
+            return
+        if self._was_held:
+            self._was_held = self.held_back
+            self._note_activity()
+            return
+        self._idle = True
+        super().fire_processing_time(now_ms)
 
 
 class SourceAlignment:
     """The source subtasks of one worker that have a limit to their drift, by groups; see `WatermarkStrategy`.
 
     Args:
+        members: operators of this worker's sources, of which those with a limit count.
         alone: whether the gang has no other worker. Otherwise subtasks that have begun wait until the other
             workers' event times are known.
     """
 
-    def __init__(self, alone: bool) -> None:
-        self._members: list[Aligned] = []
+    def __init__(self, members: Iterable[Operator], alone: bool) -> None:
+        self._members = [each for each in members if isinstance(each, AlignedTimestamps)]
+        for member in self._members:
+            member.alignment = self
         self._elsewhere: Mapping[str, int] | None = {} if alone else None
-
-    def join(self, member: Aligned) -> None:
-        """Add a subtask; its strategy has a limit."""
-        self._members.append(member)
 
     def event_times(self) -> dict[str, int]:
         """Return group -> least event time (ms) of this worker; may be called in the heartbeat's thread."""
-        reached = [(member.strategy.drift_group, member.event_time) for member in self._members]
+        reached = [(member.group, member.event_time) for member in self._members]
         return least_of({group: time} for group, time in reached if time is not None) or {}
 
     def others_reached(self, elsewhere: Mapping[str, int] | None) -> None:
@@ -46,19 +87,15 @@ class SourceAlignment:
         if elsewhere is not None:
             self._elsewhere = elsewhere
 
-    def holds(self, member: Aligned) -> bool:
+    def holds(self, member: AlignedTimestamps) -> bool:
         """Return whether a subtask is to read nothing for now."""
-        reached, limit = member.event_time, member.strategy.max_drift_ms
+        reached, limit = member.event_time, member.limit_ms
         if reached is None or reached == WATERMARK_MIN or limit is None:
             return False
         if self._elsewhere is None:
             return True
-        group = member.strategy.drift_group
-        others = [each.event_time for each in self._members if self._beside(each, member)]
-        least = min(
-            (time for time in (*others, self._elsewhere.get(group)) if time is not None), default=None
-        )
-        return least is not None and reached - least > limit
-
-    def _beside(self, each: Aligned, member: Aligned) -> bool:
-        return each is not member and each.strategy.drift_group == member.strategy.drift_group
+        beside = [
+            each.event_time for each in self._members if each is not member and each.group == member.group
+        ]
+        times = [time for time in (*beside, self._elsewhere.get(member.group)) if time is not None]
+        return bool(times) and reached - min(times) > limit

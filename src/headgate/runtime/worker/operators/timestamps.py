@@ -20,7 +20,6 @@ from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.job.user_errors import placed, shorten, user_error
 from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, R, ReadyState, V
 from headgate.runtime.worker.operators.reading_source import SourceOperator
-from headgate.runtime.worker.operators.source_alignment import SourceAlignment
 from headgate.runtime.worker.operators.unlikely_times import missing_time, refuse_unlikely
 from headgate.state.snapshots import OperatorSubtaskState
 
@@ -32,15 +31,12 @@ class TimestampsOperator(Operator):
     """Assigns timestamps, and to each record the watermark before it, by the greatest timestamp so far."""
 
     source: SourceOperator | None = None  # the head of its chain, if that is a source
-    alignment: SourceAlignment | None = None  # with other sources, if the strategy limits the drift
 
     def __init__(self, context: OperatorContext, strategy: WatermarkStrategy) -> None:
         super().__init__(context)
-        self.strategy = self._strategy = strategy
+        self._strategy = strategy
         self._greatest = WATERMARK_MIN
         self._idle_at: int | None = None
-        self._idle = self._ended = self._was_held = False
-        self.has_splits = True  # whether the reader has something to read; set by the subtask
 
     def open(self) -> None:
         """Restore the event time: the lowest of the stored splits; without any, of the former subtasks."""
@@ -64,16 +60,14 @@ class TimestampsOperator(Operator):
             before, end = np.minimum(before, bound), min(end, bound)
         before = np.maximum(before, self._greatest)
         self._greatest = max(self._greatest, end)
-        self._idle = self._was_held = False
         self._note_activity()
         self.next.process(batch.with_times(times, self._watermarks(before)))
         if self._greatest != WATERMARK_MIN:  # a split not yet begun keeps it there
-            self.next.watermark(self._watermark())
+            self.next.watermark(self._greatest - self._strategy.out_of_orderness_ms - 1)
 
     def watermark(self, timestamp: int) -> None:
         """Ignore watermarks of the input except the final one, because this operator makes its own."""
         if timestamp == WATERMARK_MAX:
-            self._ended = True
             self.next.watermark(timestamp)
 
     def next_processing_time(self) -> int | None:
@@ -82,28 +76,9 @@ class TimestampsOperator(Operator):
 
     def fire_processing_time(self, now_ms: int) -> None:
         """Pass on, if due at `now_ms`, that the reader is idle, so that event time does not wait for it."""
-        if self._idle_at is None or now_ms < self._idle_at:
-            return
-        if self._was_held:  # that it has read nothing was not for want of records
-            self._was_held = self.held_back
-            self._note_activity()
-            return
-        self._idle_at, self._idle = None, True
-        self.next.idle()
-
-    @property
-    def event_time(self) -> int | None:
-        """The watermark reached (ms); None if nobody needs to wait for it, as it is idle or has no split."""
-        if self._idle or self._ended or not self.has_splits:
-            return None
-        return self._watermark()
-
-    @property
-    def held_back(self) -> bool:
-        """Whether the source is to read nothing, because it is too far ahead of others."""
-        held = self.alignment is not None and self.alignment.holds(self)
-        self._was_held |= held
-        return held
+        if self._idle_at is not None and now_ms >= self._idle_at:
+            self._idle_at = None
+            self.next.idle()
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
         """Return the event time reached, and that of each split not yet read to its end, as a snapshot."""
@@ -126,10 +101,6 @@ class TimestampsOperator(Operator):
     def _note_activity(self) -> None:
         if self._strategy.idleness_ms is not None:
             self._idle_at = self.context.clock.now_ms() + self._strategy.idleness_ms
-
-    def _watermark(self) -> int:
-        behind = self._greatest - self._strategy.out_of_orderness_ms - 1
-        return behind if self._greatest != WATERMARK_MIN else WATERMARK_MIN
 
     def _watermarks(self, greatest: Int64s) -> Int64s:
         lag = self._strategy.out_of_orderness_ms + 1

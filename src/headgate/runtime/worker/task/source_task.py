@@ -14,7 +14,6 @@ from headgate.core.alignment.barriers import Barrier
 from headgate.core.alignment.handler_contract import SUBSUMED
 from headgate.runtime.worker.in_flight.recovered import RecoveredInput
 from headgate.runtime.worker.operators.reading_source import SourceOperator
-from headgate.runtime.worker.operators.timestamps import TimestampsOperator
 from headgate.runtime.worker.snapshot.snapshot_taker import waits_until
 from headgate.runtime.worker.snapshot.snapshot_writer import BarrierMetrics
 from headgate.runtime.worker.task.task import Task, TaskParts, earliest
@@ -37,8 +36,6 @@ class SourceTask(Task):
         # deferred barriers, and until when at most (monotonic ms)
         self._deferred: list[tuple[Barrier, int | None]] = []
         self._stopped = False
-        # what assigns event time here, if sources are aligned by it
-        self.aligned: TimestampsOperator | None = None
 
     def open(self) -> None:
         """Open the operators; a reader that has splits, or is finished, need not defer barriers."""
@@ -62,16 +59,9 @@ class SourceTask(Task):
         return earliest(super()._barrier_timeout(), None if due is None else due + 1)
 
     def _input_waits(self) -> bool:
-        if self._stopped or self.ended or self._ending or self._held_back():
+        if self._stopped or self.ended or self._ending:
             return False
         return self._resume_at <= self.clock.monotonic_ms()
-
-    def _note_splits(self, there: bool) -> None:
-        if self.aligned is not None:  # other sources do not wait for one that has nothing to read
-            self.aligned.has_splits = there
-
-    def _held_back(self) -> bool:
-        return self.aligned is not None and self.aligned.held_back
 
     def _take_input(self) -> bool:
         if self._finished:
@@ -99,8 +89,8 @@ class SourceTask(Task):
     def next_wakeup(self) -> int | None:
         """Return when the subtask needs a step although nothing arrives (monotonic ms); None: never."""
         due = super().next_wakeup()
-        if self.ended or self._stopped or not self.outputs.available or self._held_back():
-            return due  # news of slower sources wakes the loop
+        if self.ended or self._stopped or not self.outputs.available:
+            return due
         return earliest(due, self._resume_at)
 
     def next_processing_time(self) -> int | None:
@@ -121,7 +111,6 @@ class SourceTask(Task):
         self._asked = False
         if splits:
             self.head.add_splits(splits)
-            self._note_splits(there=True)
             self._resume_at = 0
         else:
             self._resume_at = self.clock.monotonic_ms() + SPLIT_RETRY_MS
@@ -180,7 +169,6 @@ class SourceTask(Task):
         self._times.no_work()
         if not self._asked and self.head.needs_split:
             self._asked = True
-            self._note_splits(there=False)
             self.reports.request_splits(self.id)
         now = self.clock.monotonic_ms()
         self._resume_at = now + NOTHING_RETRY_MS

@@ -12,7 +12,7 @@ import headgate as hg
 from headgate.common.keys.keygroups import key_group, key_group_range
 from headgate.graph.logical import WindowNode
 from headgate.metrics.metric_table import LATE_RECORDS
-from headgate.runtime.worker.operators.row_windows import RowWindowsOperator
+from headgate.runtime.worker.operators.groups_of_rows_ahead import RescaledRowWindows
 from headgate.state.snapshots import OperatorSubtaskState
 
 GROUPS = 128
@@ -26,14 +26,14 @@ def key_of(subtask: int) -> str:
     return next(key for key in map(str, range(100)) if first <= key_group(key, GROUPS) <= last)
 
 
-def windows(assigner: Any, parallelism: int = 1, subtask: int = 0, **changes: Any) -> RowWindowsOperator:
+def windows(assigner: Any, parallelism: int = 1, subtask: int = 0, **changes: Any) -> RescaledRowWindows:
     """The operator of a program that counts in windows."""
     env = hg.Environment(parallelism=1)
     stream = env.from_collection([("k", 0)]).with_event_time(lambda record: 0)
     stream.key_by(lambda record: record[0]).window(assigner).aggregate(n=hg.count(), uid="op").collect_later()
     node = next(node for node in env.program.nodes() if isinstance(node, WindowNode))
     where = context(parallelism=parallelism, subtask=subtask, **changes)
-    return RowWindowsOperator(where, copy.copy(node.function), node.key, node.keys)
+    return RescaledRowWindows(where, copy.copy(node.function), node.key, node.keys)
 
 
 def stopped(assigner: Any, subtask: int, watermark: int) -> OperatorSubtaskState:

@@ -1,0 +1,80 @@
+"""Windows of rows for which some key groups are further in event time than their subtask.
+
+After an unaligned checkpoint and a change of the parallelism a subtask takes over key groups of several
+former subtasks, and begins at the lowest of their watermarks. In a group that was further, windows have been
+sent out that a record in flight could open again. So its records count as late by the group's own watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+
+from headgate.api.windows.window_function import WindowFunction
+from headgate.common.keys.keygroups import key_group, key_group_range
+from headgate.records.batch import Batch
+from headgate.runtime.worker.operators.keyed_context import KeyedOutput
+from headgate.runtime.worker.operators.keyed_operator import KeyedRun
+from headgate.runtime.worker.operators.operator_contract import PendingState
+from headgate.runtime.worker.operators.row_windows import RowWindowsOperator
+
+
+class RescaledRowWindows(RowWindowsOperator):
+    """Runs a `WindowFunction`, and knows which key groups are ahead of the subtask's watermark."""
+
+    _ahead: Mapping[int, int]  # key group -> its watermark (ms)
+
+    def open(self) -> None:
+        """Restore state, and which key groups are ahead of the subtask."""
+        super().open()
+        where, stored = self.context, dict(self._windows.ahead.get())
+        first, last = key_group_range(where.max_parallelism, where.parallelism, where.subtask)
+        ahead: dict[int, int] = {}
+        for state in where.restored:
+            if state.keyed is not None and state.watermark is not None:
+                groups = range(max(first, state.keyed.first_group), min(last, state.keyed.last_group) + 1)
+                ahead |= {group: stored.get(group, state.watermark) for group in groups}
+        self._ahead = ahead if self._windows.event_time else {}
+        self._forget_reached()
+
+    def process_some(self, batch: Batch) -> int:
+        """Process records from the front, until due timers need more than a slice; return how many."""
+        if self._ahead:
+            self._forget_reached()
+        return self._run(batch, _RunOfGroupsAhead if self._ahead else KeyedRun)
+
+    def watermark_of(self, key: Hashable, watermark: int) -> int:
+        """Return the watermark by which records of a key are late: `watermark`, or that of its key group."""
+        return max(watermark, self._ahead.get(key_group(key, self.context.max_parallelism), watermark))
+
+    def snapshot(self, checkpoint: int) -> PendingState | None:
+        """Take the synchronous part of the snapshot, with the key groups that are still ahead."""
+        self._forget_reached()
+        self._windows.ahead.update(sorted(self._ahead.items()))
+        return super().snapshot(checkpoint)
+
+    @property
+    def _windows(self) -> WindowFunction:
+        assert isinstance(self._function, WindowFunction)
+        return self._function
+
+    def _forget_reached(self) -> None:
+        self._ahead = {group: mark for group, mark in self._ahead.items() if mark > self._mark}
+
+
+class _RunOfGroupsAhead(KeyedRun):
+    """A run in which the function sees, for each record, the watermark of the record's key group."""
+
+    def __init__(
+        self,
+        operator: RescaledRowWindows,
+        batch: Batch,
+        out: KeyedOutput,
+        origins: list[int],
+        times: list[int] | None,
+        marks: list[int] | None,
+    ) -> None:
+        super().__init__(operator, batch, out, origins, times, marks)
+        if marks is not None:
+            keys = self._arguments[0]
+            marks = [operator.watermark_of(key, mark) for key, mark in zip(keys, marks, strict=True)]
+            self._arguments = (*self._arguments[:3], marks, *self._arguments[4:])

@@ -1,0 +1,44 @@
+"""A source subtask that reads nothing while it is too far ahead of slower sources in event time."""
+
+from __future__ import annotations
+
+from headgate.api.source import PollStatus, Split
+from headgate.runtime.worker.operators.source_alignment import AlignedTimestamps
+from headgate.runtime.worker.task.source_task import SourceTask
+from headgate.runtime.worker.task.task import Task, TaskParts
+
+
+def source_task(parts: TaskParts, *, finished: bool) -> SourceTask:
+    """Return the subtask of a source; `finished`: it had read everything before the restore."""
+    for operator in parts.operators:
+        if isinstance(operator, AlignedTimestamps):
+            return AlignedSourceTask(parts, operator, finished=finished)
+    return SourceTask(parts, finished=finished)
+
+
+class AlignedSourceTask(SourceTask):
+    """A source subtask whose event time is aligned with that of others; it takes barriers as always."""
+
+    def __init__(self, parts: TaskParts, aligned: AlignedTimestamps, *, finished: bool = False) -> None:
+        super().__init__(parts, finished=finished)
+        self._aligned = aligned
+
+    def next_wakeup(self) -> int | None:
+        """Return when the subtask needs a step although nothing arrives (monotonic ms); None: never."""
+        if self._aligned.held_back:  # news of slower sources wakes the loop
+            return Task.next_wakeup(self)
+        return super().next_wakeup()
+
+    def splits_assigned(self, splits: list[Split] | None) -> None:
+        """Give the reader its splits: [] for none now, None for never again."""
+        self._aligned.has_splits |= bool(splits)
+        super().splits_assigned(splits)
+
+    def _input_waits(self) -> bool:
+        return super()._input_waits() and not self._aligned.held_back
+
+    def _no_records(self, status: PollStatus) -> bool:
+        worked = super()._no_records(status)
+        if self._asked:  # for a split; others need not wait for who has nothing to read
+            self._aligned.has_splits = False
+        return worked
