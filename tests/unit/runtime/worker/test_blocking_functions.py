@@ -22,6 +22,7 @@ from headgate.runtime.protocol import messages as m
 from headgate.runtime.protocol.elements import Barrier, EndOfData, Idle, Watermark
 from headgate.runtime.worker.assembly import Assembly, Exchange
 from headgate.runtime.worker.exchange.output import EdgeReceiver
+from headgate.runtime.worker.operators.source_alignment import SourceAlignment
 from headgate.runtime.worker.task.chain_runner import CollectedOutput, OnThread, UserThread
 from headgate.runtime.worker.task.gate_task import GateTask, InputChannel
 from headgate.runtime.worker.task.task import TaskParts
@@ -423,7 +424,7 @@ def stopped(clock: ManualClock) -> tuple[Worker, Lingering, Link]:
     ports: Any = (clock, None, NoData(), link, None, NoProbe(), None, None)
     worker = Worker("job", 0, WorkerPorts(*ports))  # type: ignore[arg-type]
     tasks: Any = {TASK: task}
-    worker._assembly, worker.attempt = Assembly(tasks, Exchange()), 1
+    worker._assembly, worker.attempt = Assembly(tasks, Exchange(), SourceAlignment([], alone=True)), 1
     worker.state = WorkerState.RUNNING
     worker.handle(m.Stop(1))
     return worker, task, link

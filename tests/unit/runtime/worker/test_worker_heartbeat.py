@@ -26,6 +26,9 @@ class Idle:
     def standstills(self, loop: int) -> list[Any]:
         return []
 
+    def event_times(self) -> dict[str, int] | None:
+        return {"sources": 5}
+
 
 class Broken:
     """A worker whose totals cannot be read."""
@@ -51,6 +54,7 @@ def test_a_heartbeat_has_what_is_measured_of_the_worker() -> None:
     process._link = SimpleNamespace(send=said.append)  # type: ignore[assignment]
     process._send_heartbeat()
     assert said[0].rss_bytes > 1 << 20
+    assert said[0].event_times == {"sources": 5}
 
 
 def test_a_heartbeat_that_fails_ends_the_worker() -> None:
