@@ -51,7 +51,7 @@ def duration_ms(value: int | float | str, name: str = "duration") -> int:
 
 
 def format_ms(value_ms: int) -> str:
-    """Return the shortest text for a duration that :func:`duration_ms` reads back.
+    """Return a duration in its largest whole unit, d to ms, as text that :func:`duration_ms` reads back.
 
     Example:
         >>> format_ms(604_800_000), format_ms(1500)

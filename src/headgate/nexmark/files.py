@@ -195,7 +195,7 @@ def _write_beside(directory: Path, settings: NexmarkSettings, wanted: Contents) 
 
 
 def _write_files(directory: Path, number: int, settings: NexmarkSettings, wanted: Contents) -> None:
-    """Write one file of each table."""
+    """Write file `number` (from 0) of each table: its share of the `wanted` events; folders are there."""
     file_format = FileFormat(wanted.file_format)
     with ExitStack() as open_files:
         tables = []

@@ -164,7 +164,7 @@ class CountSlots(Effect):
 
 @dataclass(frozen=True, slots=True)
 class TakeCheckpoint(Effect):
-    """Take the checkpoint from which a rescaled job goes on; the event Saved follows."""
+    """Take the checkpoint from which a rescaled job goes on; Saved follows, with the failure if it failed."""
 
     ticket: int
 

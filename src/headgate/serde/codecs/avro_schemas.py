@@ -60,7 +60,7 @@ def canonical(text: str) -> Schema:
 
 
 def expanded(schema: Schema) -> Schema:
-    """Return a schema with definitions in place of names; UsageError for recursion and items of no bytes."""
+    """Return a canonical schema with names expanded; UsageError: recursion, arrays of items without bytes."""
     return _expand(schema, {}, ())
 
 

@@ -16,7 +16,7 @@ _MICROSECOND: Final = dt.timedelta(microseconds=1)
 
 
 def datetime_to_plain(value: dt.datetime) -> Moment:
-    """Return the wall clock in microseconds since 1970; in a tuple with fold and zone if it has any."""
+    """Return the wall clock in µs since 1970, or (it, fold, zone) if it has any; UsageError: unknown zone."""
     micros = (value.replace(tzinfo=None) - _EPOCH) // _MICROSECOND
     if value.tzinfo is None and not value.fold:
         return micros

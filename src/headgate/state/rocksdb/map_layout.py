@@ -190,7 +190,7 @@ def entry(place: int, encoded: bytes) -> bytes:
 
 
 def whole(encoded: bytes) -> bytes:
-    """Return the RocksDB value of a small map; `encoded`: the number of its type, then the encoded map."""
+    """Return the RocksDB value of a small map; `encoded`: the map as :meth:`Versions.encode` gives it."""
     return encoded[:1] + _WHOLE + encoded[1:]
 
 

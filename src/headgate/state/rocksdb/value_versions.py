@@ -180,7 +180,7 @@ def _changes(verdict: Compatibility) -> tuple[str, ...]:
 
 
 def _of_fields(changes: Iterable[str]) -> set[str]:
-    """Return the changes that name a field; two widenings of a type count as one."""
+    """Return changes of fields themselves; not "field ...: int became float": two such steps equal one."""
     return {change for change in changes if change.rpartition(": ")[2].startswith("field ")}
 
 

@@ -127,7 +127,7 @@ def make_link(
     worker_paused: Callable[[], bool],
     master_paused: Callable[[], bool] = lambda: False,
 ) -> tuple[SimLink[FromWorker, ToWorker], SimLink[ToWorker, FromWorker]]:
-    """Return the ends of a new control link, the worker's and the job master's; times are virtual ms."""
+    """Return a control link's ends, worker's and master's; messages to a paused end wait; virtual ms."""
     up = Wire(f"{name} to master", decode_from_worker, now, latency, master_paused)
     down = Wire(f"{name} to worker", decode_to_worker, now, latency, worker_paused)
     return SimLink(up, down), SimLink(down, up)

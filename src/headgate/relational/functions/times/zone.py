@@ -97,7 +97,7 @@ def instants_of(values: Values, zone: str) -> Values:
 
 
 def _far(values: pa.Array, zone: str, function: Callable[[str, int], int]) -> pa.Array:
-    """Return the times after 2036 by Python's zones, and null for the others: Arrow's have no summer then."""
+    """Return `function(zone, us)` of times after 2036, else null: from then on Arrow has no summer time."""
     far = pc.if_else(pc.greater(values, _ARROW_ENDS), values, pa.scalar(None, LOCAL_TIMESTAMP))
     if far.null_count == len(far):
         return far

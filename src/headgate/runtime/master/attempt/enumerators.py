@@ -77,7 +77,7 @@ class Enumerators:
         return states
 
     def checkpoint_ended(self, checkpoint: int, *, complete: bool) -> None:
-        """Notify all enumerators that `checkpoint` completed (`complete=True`) or was aborted."""
+        """Notify enumerators that `checkpoint` completed, or else was aborted; raise the first user error."""
         for place, enumerator in self._by_vertex.values():
             with blamed(place, f"at the {'completion' if complete else 'end'} of checkpoint {checkpoint}"):
                 if complete:

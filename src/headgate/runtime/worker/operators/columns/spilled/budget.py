@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 
 class Budget:
-    """Says when tables of windows take about `limit` bytes; `size` adds up what they take.
+    """Says when to write windows to disk: adds up bytes that come, measures (`size`) only above `limit`.
 
     Example:
-        >>> budget = Budget(100, lambda: 30)
+        >>> budget = Budget(100, lambda: 60)
         >>> [budget.exceeded_by(40) for _ in range(4)]
-        [False, False, False, False]
+        [False, False, True, False]
     """
 
     def __init__(self, limit: int, size: Callable[[], int]) -> None:

@@ -77,7 +77,7 @@ class SpilledSessions(SpilledWindows):
         self.put(table)
 
     def _take_out(self, rows: pa.Table) -> None:
-        """Move stored sessions that `rows` may touch into memory; they must end after all of `rows`."""
+        """Move stored sessions that `rows` may touch into memory; all `rows` end before any stored one."""
         if not self._chunks:
             return
         hashes, until = np.unique(hashes_of_rows(rows, self._spill.columns.keys)), int(_ends(rows).max())
