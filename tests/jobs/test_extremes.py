@@ -97,7 +97,55 @@ def sliding(table: hg.Table) -> hg.Table:
     return each.join(most, ["window", "price"], uid="joined")
 
 
-ALL_TRAVEL: list[Query] = [outer, of_some, by_key, of_another_column, sliding]
+def two_results(table: hg.Table) -> hg.Table:
+    """Two results of the aggregation lie in one window of the join."""
+    most = highest(table).select("price", F.window(F.window_time("window"), "2s"))
+    return table.select("price", "who", F.window("at", "2s")).join(most, ["window", "price"], uid="joined")
+
+
+def overlapping(table: hg.Table) -> hg.Table:
+    """A result of the aggregation lies in three windows of the join, and each of these has three."""
+    most = highest(table).select("price", F.window(F.window_time("window"), "3s", "1s"))
+    each = table.select("price", "who", F.window("at", "3s", "1s"))
+    return each.join(most, ["window", "price"], uid="joined")
+
+
+def with_a_default(table: hg.Table) -> hg.Table:
+    """The program says what stands in the place of a missing price."""
+    price = F.when(F.col("price").isNull(), 100).otherwise(F.col("price")).alias("price")
+    each = table.select(price, "who", F.window("at", "1s"))
+    return each.join(highest(table), ["window", "price"], uid="joined")
+
+
+def changed_result(table: hg.Table) -> hg.Table:
+    """The greatest price is another one afterwards."""
+    price = F.when(F.col("price") > 10, 0).otherwise(F.col("price")).alias("price")
+    each = table.select("price", "who", F.window("at", "1s"))
+    return each.join(highest(table).select(price, "window"), ["window", "price"], uid="joined")
+
+
+def failing(table: hg.Table) -> hg.Table:
+    """What is computed of the greatest price fails for some prices, though for no greatest one."""
+    most = highest(table).filter(F.lit(10) / (F.col("price") - 3) < 100)
+    return table.select("price", "who", F.window("at", "1s")).join(most, ["window", "price"], uid="joined")
+
+
+@F.udf("boolean")
+def dear(price: int) -> bool:
+    """Whether a price is high."""
+    return price > 10
+
+
+def called(table: hg.Table) -> hg.Table:
+    """A function of the program sees the greatest prices, and no others."""
+    most = highest(table).filter(dear(F.col("price")))
+    return table.select("price", "who", F.window("at", "1s")).join(most, ["window", "price"], uid="joined")
+
+
+ALL_TRAVEL: list[Query] = [
+    outer, of_some, by_key, of_another_column, sliding, two_results, overlapping, with_a_default,
+    changed_result, failing, called,
+]  # fmt: skip
 
 
 def answer(query: Query, given: list[dict[str, Any]], parallelism: int) -> list[str]:
@@ -115,6 +163,28 @@ def test_dropping_changes_no_answer(name: str, monkeypatch: pytest.MonkeyPatch) 
     assert with_it
     monkeypatch.setattr(lowering, "extremes_of", lambda join, side: None)
     assert answer(query, given, 2) == with_it
+
+
+def test_the_least_of_all_integers_is_less_than_any_other() -> None:
+    """It has no negative."""
+    prices = ((0, 5), (10, -(2**63)), (20, 3), (5_000, 0))
+    found = answer(swapped, [{"at": at, "price": price, "who": "x"} for at, price in prices], 1)
+    assert len(found) == 2
+    assert str(-(2**63)) in "".join(found)
+
+
+def test_columns_are_told_apart_by_name_not_by_place() -> None:
+    """Two tables of one stream may have other columns at the same place."""
+    env = hg.Environment(parallelism=1, executor=MiniCluster(), config=TINY)
+    given = [
+        {"at": at, "price": price, "cost": cost} for at, price, cost in ((0, 50, 7), (9, 7, 3), (9_000, 1, 0))
+    ]
+    timed = env.from_collection(given).with_event_time("at", "1s")
+    costs = timed.to_table(pa.schema({"at": pa.int64(), "cost": pa.int64()}))
+    prices = timed.to_table(pa.schema({"at": pa.int64(), "price": pa.int64()}))
+    most = costs.group_by(F.window("at", "1s")).agg(F.max("cost").alias("price"), uid="most")
+    each = prices.select("price", F.window("at", "1s"))
+    assert [row["price"] for row in each.join(most, ["window", "price"], uid="joined").collect()] == [7]
 
 
 def explained(query: Query) -> str:

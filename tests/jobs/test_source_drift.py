@@ -64,3 +64,24 @@ def test_without_a_limit_it_does_not_wait(tmp_path: Path) -> None:
     """The test above can fail."""
     run(tmp_path, 1, None)
     assert max(AHEAD) > RECORDS / 2
+
+
+def passes(record: Any) -> bool:
+    """Whether a record goes on."""
+    return bool(record["at"] % 2 == 0)
+
+
+def test_only_a_sources_own_event_time_has_a_limit() -> None:
+    """Nothing could be held back where another one, or another chain, decides how far the source is."""
+    limited = hg.WatermarkStrategy("at", max_drift_ms=100)
+    env = hg.Environment(parallelism=1, executor=MiniCluster())
+    stream = env.from_collection([{"at": 1}])
+    stream.with_watermarks(limited).filter(passes).with_watermarks(limited).collect_later()
+    with pytest.raises(hg.PlanError, match="has max_drift, but does not decide how far a source has read"):
+        env.explain()
+    env = hg.Environment(parallelism=1, executor=MiniCluster())
+    stream = env.from_collection([{"at": 1}])
+    for _ in range(2):
+        stream.filter(passes).with_watermarks(limited).collect_later()
+    with pytest.raises(hg.PlanError, match="before it branches"):
+        env.explain()

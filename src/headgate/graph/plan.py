@@ -9,6 +9,7 @@ from headgate.common.hints import Hint
 from headgate.common.ids import EdgeId
 from headgate.common.keys.keygroups import default_max_parallelism
 from headgate.common.settings.options import MAX_PARALLELISM, PARALLELISM_MAX
+from headgate.graph.aligned_sources import check_aligned_sources
 from headgate.graph.logical import Node, SideOutputNode
 from headgate.graph.narrowing import narrow_sources
 from headgate.graph.physical import PhysicalPlan
@@ -44,6 +45,7 @@ def passes(default_parallelism: int) -> tuple[Pass, ...]:
         narrow_sources,
         choose_partitioners,
         chain_operators,
+        check_aligned_sources,
     )
 
 

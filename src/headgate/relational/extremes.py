@@ -7,7 +7,7 @@ value was read in the same window. So the rows are dropped before the exchange; 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeGuard
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -15,6 +15,7 @@ from headgate.relational.aggregates import Aggregate
 from headgate.relational.firing import AT_END
 from headgate.relational.fused_steps import AnyStep, pruned, steps_of
 from headgate.relational.relations import (
+    WINDOW_START,
     Aggregation,
     Explode,
     Filter,
@@ -25,7 +26,7 @@ from headgate.relational.relations import (
     Windowed,
     WindowJoin,
 )
-from headgate.relational.resolved import Choice, Column, Constant, Typed
+from headgate.relational.resolved import Choice, Column, PythonApply, WindowsOf, columns_in, parts_of
 from headgate.relational.spark_types import WINDOW
 
 _DROPPING: Final[tuple[frozenset[JoinKind], frozenset[JoinKind]]] = (
@@ -62,17 +63,20 @@ class Extremes:
 
 
 class _Origin(NamedTuple):
-    """Where a column comes from: a stream by its number, and the place of the column in it."""
+    """Where a column comes from: the number of a stream, and a field of its records, read as a type."""
 
     stream: int
-    place: int
+    name: str
+    type: pa.DataType
 
 
 def extremes_of(join: WindowJoin, side: int) -> Extremes | None:
     """Return which rows of side 0 (left) or 1 (right) of a join can have a partner; None if all can.
 
     The other side has to be an aggregation of all rows of the same stream in tumbling windows, without keys,
-    and one of the columns that are equal its greatest or least value of the same column, an integer.
+    and one of the columns that are equal its greatest or least value of the same column, an integer. In each
+    window of the join there may be the result of one window of the aggregation only. What is computed of
+    the result must never fail, as it is computed of values that become no results, too.
     """
     rows, found = (join.right, join.left) if side else (join.left, join.right)
     below, steps = steps_of(found)
@@ -80,14 +84,16 @@ def extremes_of(join: WindowJoin, side: int) -> Extremes | None:
     if join.how not in _DROPPING[side] or plan is None or not steps or not _is_of_all_rows(plan):
         return None
     steps = pruned(steps)
+    if any(map(_may_fail, steps)) or not _one_result_each(found, plan):
+        return None
     shown = {field.name for field in plan.schema if field.type == WINDOW}
     for name in join.shown_keys:
-        extreme = _extreme_of(plan, _origin(found, found.schema.place(name), filtered=True))
+        extreme = _extreme_of(plan, _key_origin(found, name))
         if extreme is None or set(steps[0].reads.names) - {*shown, extreme.name}:
             continue
         asked = extreme.arguments[0]
-        summed = _origin(plan.child, asked.index) if isinstance(asked, Column) else None
-        if summed is not None and summed == _origin(rows, rows.schema.place(name), filtered=True):
+        of_all = _origin(plan.child, asked.index, filtered=False) if isinstance(asked, Column) else None
+        if of_all is not None and of_all == _key_origin(rows, name):
             greatest = extreme.function == "max"
             return Extremes(name, greatest, plan.window, extreme.name, steps)
     return None
@@ -99,29 +105,88 @@ def _is_of_all_rows(plan: Aggregation) -> bool:
     return tumbling and window.clock == "event" and not plan.keys and plan.firing == AT_END
 
 
+def _may_fail(step: AnyStep) -> bool:
+    """Return whether a step may fail, or call the program, for a value that is no result.
+
+    Windows are those of results in any case.
+    """
+    for each in step.expressions:
+        reads = {step.reads.fields[place].type for place in columns_in(each)}
+        calls = any(isinstance(part, PythonApply) for part in parts_of(each))
+        if calls or (each.may_fail and reads != {WINDOW}):
+            return True
+    return False
+
+
+def _one_result_each(found: Relation, plan: Aggregation) -> bool:
+    """Return whether results of different windows of the aggregation lie in different windows of the join.
+
+    They do if the join's windows are the aggregation's, or windows of their last moment such that each has
+    one such moment at most.
+    """
+    starts = found.columns[found.schema.place(WINDOW_START)] if isinstance(found, Project) else None
+    places = [part.index for part in parts_of(starts) if isinstance(part, Column)] if starts else []
+    if not isinstance(found, Project) or len(places) != 1:
+        return False
+    below, place = found.child, places[0]
+    while isinstance(below, Filter | Project):
+        if isinstance(below, Project):
+            column = below.columns[place]
+            if not isinstance(column, Column):
+                return False
+            place = column.index
+        below = below.child
+    if isinstance(below, Scan):
+        return below.of is plan
+    windows = below.values if isinstance(below, Explode) and place == len(below.child.schema) else None
+    if not isinstance(windows, WindowsOf) or windows.grow or not isinstance(below, Explode):
+        return False
+    window = next(field.name for field in plan.schema if field.type == WINDOW)
+    last_moment = f"timestamp_micros((unix_micros({window}.end) - 1))"
+    at_scan = isinstance(below.child, Scan) and below.child.of is plan
+    return at_scan and str(windows.child) == last_moment and _lasts_within(windows, plan) <= 1
+
+
+def _lasts_within(windows: WindowsOf, plan: Aggregation) -> int:
+    """Return how many last moments of the aggregation's windows lie in each of `windows`; times in us."""
+    every, first = plan.window.size_ms * 1000, plan.window.offset_ms * 1000 - 1
+    if windows.slide % every:
+        return windows.size  # it depends on the window
+    start = windows.offset
+    return (start + windows.size - 1 - first) // every - (start - 1 - first) // every
+
+
 def _extreme_of(plan: Aggregation, origin: _Origin | None) -> Aggregate | None:
     """Return the aggregate whose result a column of the aggregation is, if that is an extreme of integers."""
-    if origin is None:
-        return None
-    name = plan.schema.names[origin.place]
     for aggregate in plan.aggregates:
-        if aggregate.name == name and aggregate.function in ("max", "min"):
+        if origin is not None and aggregate.name == origin.name and aggregate.function in ("max", "min"):
             return aggregate if pa.types.is_integer(aggregate.result) else None
     return None
 
 
-def _origin(relation: Relation, place: int, *, filtered: bool = False) -> _Origin | None:
+def _key_origin(side: Relation, name: str) -> _Origin | None:
+    """Return the column of a stream that a key of a join's input is; in the input, 0 is in place of null."""
+    column = side.columns[side.schema.place(name)] if isinstance(side, Project) else None
+    if isinstance(column, Choice) and isinstance(column.otherwise, Column):
+        nulls = [each for each, _ in column.branches]
+        if [str(each) for each in nulls] == [f"isnull({column.otherwise})"]:
+            column = column.otherwise
+    if not isinstance(side, Project) or not isinstance(column, Column):
+        return None
+    return _origin(side.child, column.index, filtered=True)
+
+
+def _origin(relation: Relation, place: int, *, filtered: bool) -> _Origin | None:
     """Return the column of a stream that a plan's column is, unchanged; None if it is computed.
 
-    With `filtered`, the plan may drop rows, and repeat them; nulls that became 0 are taken for dropped.
+    With `filtered`, the plan may drop rows, and repeat them.
     """
     match relation:
         case Scan():
-            return _Origin(relation.stream, place)
+            field = relation.schema.fields[place]
+            return _Origin(relation.stream, field.name, field.type)
         case Project():
             column = relation.columns[place]
-            if filtered and _is_without_nulls(column):
-                column = column.otherwise
             if isinstance(column, Column):
                 return _origin(relation.child, column.index, filtered=filtered)
         case Filter() if filtered:
@@ -129,8 +194,3 @@ def _origin(relation: Relation, place: int, *, filtered: bool = False) -> _Origi
         case Explode() if filtered and place < len(relation.child.schema):
             return _origin(relation.child, place, filtered=True)
     return None
-
-
-def _is_without_nulls(column: Typed) -> TypeGuard[Choice]:
-    """Return whether an expression is a column with a constant in place of nulls, as keys of a join are."""
-    return isinstance(column, Choice) and all(isinstance(value, Constant) for _, value in column.branches)

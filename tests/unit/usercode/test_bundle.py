@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
-import multiprocessing
 import os
 import stat
+import subprocess
+import sys
 import tarfile
 import time
 import zipfile
@@ -288,18 +289,28 @@ def test_a_leased_folder_stays(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["making-new"]
 
 
-def _lease_and_sweep(root: str, number: int) -> int:
-    cache, wrong = ArtifactCache(Path(root)), 0
-    for _ in range(30):
-        leased = cache.lease(KEY, lambda folder: (folder / "a").touch())
-        wrong += not (leased.folder / "a").exists()
-        leased.release()
-        cache.sweep()
-    return wrong
+LEASES_AND_SWEEPS = """
+import sys
+from pathlib import Path
+from headgate.usercode.bundle.cache import ArtifactCache
+
+cache, wrong = ArtifactCache(Path(sys.argv[1])), 0
+for _ in range(30):
+    leased = cache.lease(sys.argv[2], lambda folder: (folder / "a").touch())
+    wrong += not (leased.folder / "a").exists()
+    leased.release()
+    cache.sweep()
+print(wrong)
+"""
 
 
 def test_processes_that_lease_and_sweep_at_once(tmp_path: Path) -> None:
     """None ever finds a folder gone while it holds a lease."""
-    with multiprocessing.get_context("spawn").Pool(3) as pool:
-        found = pool.starmap(_lease_and_sweep, [(str(tmp_path / "cache"), number) for number in range(3)])
-    assert found == [0, 0, 0]
+    command = [sys.executable, "-c", LEASES_AND_SWEEPS, str(tmp_path / "cache"), KEY]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sys.path))}
+    running = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        for _ in range(3)
+    ]
+    ended = [process.communicate(timeout=50) for process in running]
+    assert ended == [("0\n", "")] * 3

@@ -29,8 +29,12 @@ class AlignedTimestamps(TimestampsOperator):
         """The watermark reached (ms); None if nobody needs to wait for it, as it is idle or has no split."""
         if self._idle or self._ended or not self.has_splits:
             return None
-        behind = self._greatest - self._strategy.out_of_orderness_ms - 1
-        return behind if self._greatest != WATERMARK_MIN else WATERMARK_MIN
+        return max(WATERMARK_MIN, self._greatest - self._strategy.out_of_orderness_ms - 1)
+
+    def announce(self) -> None:
+        """Pass the restored watermark on, if there is one."""
+        if self._greatest != WATERMARK_MIN:
+            self.next.watermark(max(WATERMARK_MIN, self._greatest - self._strategy.out_of_orderness_ms - 1))
 
     @property
     def held_back(self) -> bool:

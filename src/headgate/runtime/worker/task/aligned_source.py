@@ -21,11 +21,19 @@ class AlignedSourceTask(SourceTask):
 
     def __init__(self, parts: TaskParts, aligned: AlignedTimestamps, *, finished: bool = False) -> None:
         super().__init__(parts, finished=finished)
-        self._aligned = aligned
+        self._aligned, self._announced = aligned, False
+
+    def step(self) -> bool:
+        """Do up to one step of work; before the first one, pass on the restored watermark."""
+        if not self._announced and self._recovered is None and not self._runner.away:
+            self._announced = True
+            self._invoke(self._aligned.announce)
+            self.outputs.note_step(self.clock.monotonic_ms())
+        return super().step()
 
     def next_wakeup(self) -> int | None:
         """Return when the subtask needs a step although nothing arrives (monotonic ms); None: never."""
-        if self._aligned.held_back:  # news of slower sources wakes the loop
+        if self._held_back():  # news of slower sources wakes the loop
             return Task.next_wakeup(self)
         return super().next_wakeup()
 
@@ -35,7 +43,11 @@ class AlignedSourceTask(SourceTask):
         super().splits_assigned(splits)
 
     def _input_waits(self) -> bool:
-        return super()._input_waits() and not self._aligned.held_back
+        return super()._input_waits() and not self._held_back()
+
+    def _held_back(self) -> bool:
+        # Whoever does not know yet whether it will read defers barriers; whoever had ended has to say so.
+        return self._answered and not self._finished and self._aligned.held_back
 
     def _no_records(self, status: PollStatus) -> bool:
         worked = super()._no_records(status)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,8 @@ from headgate.runtime.worker.operators.columns.window_times import WindowTimes
 from headgate.runtime.worker.operators.columns.windows_operator import window_column
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from headgate.records.batch import Int64s
 
 
@@ -40,8 +42,6 @@ class ExtremeColumnsOperator(ColumnsOperator):
     def __init__(self, context: OperatorContext, steps: tuple[AnyStep, ...], wanted: Extremes) -> None:
         super().__init__(context, steps)
         self._wanted, self._times = wanted, WindowTimes.of(wanted.window)
-        # Values are compared as if the greatest were wanted.
-        self._sign = 1 if wanted.greatest else -1
         self._extremes: dict[int, int] = {}  # start of a window of the aggregation -> greatest value
         self._bounds: dict[Window, int] = {}  # window of the join -> the least value that may have a partner
         self._found = ColumnsOperator(context, wanted.found)
@@ -56,7 +56,7 @@ class ExtremeColumnsOperator(ColumnsOperator):
 
     def _done(self, batch: ArrowBatch) -> None:
         columns = batch.columns
-        values = columns.column(self._wanted.value).to_numpy().astype(np.int64) * self._sign
+        values = self._ranked(columns.column(self._wanted.value).to_numpy())
         self._learn(batch, values)
         starts, lasts = (columns.column(name).to_numpy() for name in (WINDOW_START, WINDOW_LAST))
         bounds = np.full(len(values), np.iinfo(np.int64).min)
@@ -69,6 +69,11 @@ class ExtremeColumnsOperator(ColumnsOperator):
         elif len(places):
             times, marks = take_times(batch.timestamps, places), take_times(batch.watermarks, places)
             self.next.process(ArrowBatch(columns.take(pa.array(places)), times, marks))
+
+    def _ranked(self, values: NDArray[Any]) -> Int64s:
+        """Return integers, the greater the nearer a value is to the extreme; applied twice, the values."""
+        integers = values.astype(np.int64)
+        return integers if self._wanted.greatest else np.invert(integers)  # as -x - 1, which cannot overflow
 
     def _learn(self, batch: ArrowBatch, values: Int64s) -> None:
         """Note the extremes of the aggregation's windows, of rows that are not late for these."""
@@ -91,12 +96,12 @@ class ExtremeColumnsOperator(ColumnsOperator):
         """Raise the bounds of the join's windows in which results of the aggregation's windows will be."""
         starts = np.array([*greater], np.int64)
         window = window_column(starts, starts + self._times.size)
-        extremes = np.array([*greater.values()], np.int64) * self._sign
+        extremes = self._ranked(np.array([*greater.values()], np.int64))
         reads = self._wanted.found[0].reads.to_arrow()
         arrays = [window if field.type == WINDOW else pa.array(extremes).cast(field.type) for field in reads]
         self._found.process(ArrowBatch(pa.RecordBatch.from_arrays(arrays, schema=reads)))
         for found in self._inputs.taken():
-            values = found.column(self._wanted.value).to_numpy().astype(np.int64) * self._sign
+            values = self._ranked(found.column(self._wanted.value).to_numpy())
             both = (found.column(name).to_pylist() for name in (WINDOW_START, WINDOW_LAST))
             for start, last, value in zip(*both, values.tolist(), strict=True):
                 self._bounds[Window(start, last)] = max(value, self._bounds.get(Window(start, last), value))
