@@ -39,7 +39,7 @@ class KeyedBroadcastContext(KeyedContext[K], Protocol[K]):
     """The context of `process_broadcast` in a keyed function: no current key, but a call for all keys.
 
     There is a key only while :meth:`apply_to_all_keys` calls its function; outside of it `key`, keyed state
-    and the registering of timers are refused.
+    and the registering of timers raise RuntimeError.
     """
 
     def apply_to_all_keys(self, state: S, function: Callable[[K, S], Iterable[R] | None]) -> list[R]:
@@ -56,8 +56,8 @@ class KeyedBroadcastContext(KeyedContext[K], Protocol[K]):
             The outputs of all calls, in no particular order of keys; yield them to emit them.
 
         Raises:
-            TypeError: `state` is none of the function's keyed states, `function` gave one record in place of
-                several, or calls this again.
+            TypeError: `state` is none of the function's keyed states; `function` returned one record, not an
+                iterable of records; or `function` calls this method again.
         """
 
 
@@ -83,7 +83,7 @@ class BroadcastProcessFunction(RichFunction, ABC, Generic[I, B, O]):
     def process(self, record: I, ctx: BroadcastContext) -> Iterable[O] | None:
         """Handle one record of the main side; yield or return the outputs (None means none).
 
-        Broadcast state is read-only here, as it is in `open`.
+        Broadcast state is read-only here, as it is in `open`: a change raises TypeError.
         """
 
     @abstractmethod
@@ -126,7 +126,7 @@ class KeyedBroadcastProcessFunction(RichFunction, ABC, Generic[K, I, B, O]):
     def process(self, record: I, ctx: KeyedContext[K]) -> Iterable[O] | None:
         """Handle one record of the main side; yield or return the outputs (None means none).
 
-        Broadcast state is read-only here, as it is in `open` and `on_timer`.
+        Broadcast state is read-only here, as it is in `open` and `on_timer`: a change raises TypeError.
         """
 
     @abstractmethod

@@ -62,7 +62,7 @@ class Environment(Readers):
         executor: runs the jobs: ``"spark"``, ``"mini-cluster"`` (this process), or an :class:`Executor`.
 
     Raises:
-        ConfigError: an option does not exist or has a wrong value; `spark` or `executor` is something else.
+        ConfigError: an option does not exist or has a wrong value; `spark` or `executor` has a wrong type.
 
     Example:
         >>> import headgate as hg
@@ -216,7 +216,7 @@ class Environment(Readers):
             name: of the job, as the result shows it.
 
         Raises:
-            PlanError: the program cannot run as written, though it needs no sink here; or no such format.
+            PlanError: no plan can be made, as for a repeated uid; no sink is needed. Or no such `format`.
         """
         if format not in ("text", "json"):
             raise PlanError(f"explain() got format {format!r}; expected 'text' or 'json'")
@@ -224,13 +224,13 @@ class Environment(Readers):
         return render(facts) if format == "text" else json.dumps(facts, indent=2)
 
     def describe(self, name: str = "job") -> dict[str, Any]:
-        """Return what :meth:`explain` shows, for a job called `name`, as dicts, lists, texts and numbers."""
+        """Return what :meth:`explain` shows, as dicts, lists, texts and numbers; errors are the same."""
         return self._described(name, self.program.remaining(), self._settings)
 
     # -- running
 
     def execute(self, name: str = "job", restore_from: str | None = None) -> JobResult:
-        """Run all sinks that no job has run before, and what feeds them; return the result at the job's end.
+        """Run the sinks that no earlier job has begun, and what feeds them; return the result when it ends.
 
         Args:
             name: of the job, for people and logs.
@@ -297,7 +297,7 @@ class Environment(Readers):
         return None if launch.capture_file() is not None else self._spec(name, nodes, config)
 
     def _run(self, job: JobSpec) -> JobResult:
-        """Run a job of :meth:`_query`; return its result, also kept in `result` unless `job.told` is set."""
+        """Run a job of :meth:`_query`; return its result, kept in `result`, too, unless `job.told` is set."""
         result = self._find_executor().execute(job)
         if job.told is None:  # more than a glance
             self.result = result
@@ -306,7 +306,7 @@ class Environment(Readers):
     # -- inside
 
     def _pending(self, name: str) -> tuple[Node, ...]:
-        """Return the nodes that the next job, `name`, runs; PlanError if there are streams but no sink."""
+        """Return the nodes that the next job, `name`, runs; PlanError: streams, but no sink to run."""
         nodes = self.program.pending()
         if nodes or not self.program.nodes():
             return nodes
@@ -325,7 +325,7 @@ class Environment(Readers):
         return replace(job, restore_from=restore_from or launch.restore_from())
 
     def _capture(self, name: str, nodes: tuple[Node, ...], config: Config, *, ends: bool) -> None:
-        """If this process only captures plans, write that of `nodes`; with `ends`, end the program then."""
+        """If this process captures plans, write that of `nodes`; with `ends`, then raise CaptureComplete."""
         if (file := launch.capture_file()) is None:
             return
         # The types of state are not checked: a captured plan shows which are refused.

@@ -80,10 +80,10 @@ class TimerService(Protocol):
         """Call `on_timer` for this key at `timestamp` by the wall clock (ms), unless input ends before."""
 
     def delete_event_time(self, timestamp: int) -> None:
-        """Delete this key's event-time timer at `timestamp` (ms); an absent one is no error."""
+        """Delete this key's event-time timer for `timestamp` (ms), if any, which then does not fire."""
 
     def delete_processing_time(self, timestamp: int) -> None:
-        """Delete this key's processing-time timer at `timestamp` (ms); an absent one is no error."""
+        """Delete this key's processing-time timer for `timestamp` (ms), if any, which then does not fire."""
 
 
 class KeyedContext(Protocol[K]):
@@ -133,9 +133,9 @@ class ProcessFunction(RichFunction, ABC, Generic[I, O]):
         """Handle one record; `ctx` has `timestamp`, `watermark` (ms or None), `side_output(tag, value)`.
 
         Returns:
-            an iterable of outputs, such as a list or a generator; None, ``[]`` and ``()`` are no
-            output. One record that is returned instead of yielded (a number, an object with fields, text,
-            a dict, a tuple with elements) is refused: it would be split into elements, or cannot be iterated.
+            an iterable of outputs, such as a list or a generator; None, ``[]`` and ``()`` are no output.
+            One record that is returned, not yielded (a number, an object with fields, text, a dict, a tuple
+            with elements) fails the job: it would be split into elements, or cannot be iterated.
         """
 
 
@@ -158,7 +158,7 @@ class KeyedProcessFunction(RichFunction, ABC, Generic[K, I, O]):
         The record may be a view of a columnar batch; keeping it is allowed.
 
         Returns:
-            an iterable of outputs, or None for none; one record that is returned itself is refused.
+            an iterable of outputs, or None for none; one record returned, not yielded, fails the job.
         """
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext[K]) -> Iterable[O] | None:
@@ -186,7 +186,7 @@ def blocking(function: F) -> F:
         The same function, marked; where it cannot be marked itself, one that calls it.
 
     Raises:
-        PlanError: `function` is none of these.
+        PlanError: `function` is a class of another kind, or neither callable nor a process function.
 
     Example:
         >>> import time

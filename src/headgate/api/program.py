@@ -35,7 +35,7 @@ class Program:
         self._looked_at: set[int] = set()
 
     def add(self, node: Node, inputs: Iterable[int] = ()) -> int:
-        """Append a copy of `node`, fed by nodes `inputs`; return its number; PlanError if it is invalid."""
+        """Append a copy of `node`, fed by `inputs`; return its number; PlanError: bad uid or parallelism."""
         _check_changes(node.name, {"uid": node.uid, "parallelism": node.parallelism})
         number = len(self._nodes)
         sources = tuple(self._nodes[key] for key in inputs)
@@ -118,14 +118,14 @@ class Program:
                 self._sinks_run[node.id] = job
 
     def note_refused(self, nodes: Iterable[Node]) -> None:
-        """Undo :meth:`note_run` for a job that was refused before it began: later jobs run its sinks."""
+        """Undo :meth:`note_run` for sinks of a job that was refused before it began: later jobs run these."""
         for node in nodes:
             if self._sinks_run.pop(node.id, None) is not None:
                 self._run.discard(node.id)
 
 
 def closure(nodes: Sequence[Node], wanted: Collection[int]) -> tuple[Node, ...]:
-    """Return the nodes with ids `wanted` and all that feed them; `nodes` has inputs before their readers."""
+    """Return the nodes with ids `wanted` and all that feed them; `nodes` must have inputs before readers."""
     found = set(wanted)
     for node in reversed(nodes):
         if node.id in found:

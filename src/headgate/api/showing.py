@@ -109,7 +109,7 @@ class Cell(NamedTuple):
 
 
 def table(records: Iterable[T]) -> tuple[list[str], list[list[Cell]]]:
-    """Return column names (20, then one that counts the rest; ``record`` for no fields) and rows of cells."""
+    """Return names of columns (``record`` for values without fields; after 20 one "... n more") and rows."""
     found = [_fields(record) for record in records]
     names: dict[str, None] = {}
     for fields in found:
@@ -121,7 +121,7 @@ def table(records: Iterable[T]) -> tuple[list[str], list[list[Cell]]]:
 
 
 def cell(value: object) -> str:
-    """Return a value's text (`repr`, but text as it is) as one printable line of at most 60 characters."""
+    """Return a value's text (`repr`, but text as it is) as one printable line, cut to 60 characters."""
     text = value if isinstance(value, str) else repr(value)
     if isinstance(value, Mapping) and [*value] == ["start", "end"]:  # a window of columns
         text = f"{value['start']} to {value['end']}"

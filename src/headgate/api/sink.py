@@ -150,7 +150,7 @@ class SinkWriter(ABC, Generic[T, C, W]):
         return self.prepare_commit()
 
     def snapshot(self) -> list[W]:
-        """Return the writer's state besides committables: a list that a restore redistributes to writers."""
+        """Return the writer's state besides committables; a restore deals its elements out to all writers."""
         return []
 
     def close(self) -> None:
@@ -292,7 +292,7 @@ class Sink(ABC, Generic[T, C, W]):
 
     @abstractmethod
     def create_writer(self, context: SinkWriterContext, restored: Sequence[W]) -> SinkWriter[T, C, W]:
-        """Return the writer of one subtask; `restored` are its share of the checkpoint's writer states."""
+        """Return a subtask's writer; `restored`: its share of what all writers' `snapshot` returned."""
 
     def create_committer(self) -> SinkCommitter[C] | None:
         """Return a new committer; None for a sink whose output is visible as soon as it is written."""

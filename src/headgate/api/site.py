@@ -13,7 +13,7 @@ _OURS = str(Path(__file__).absolute().parents[1]) + os.sep
 
 
 def user_site() -> str:
-    """Return ``job.py:12``, or ``In[3]:2``, of the nearest caller outside Headgate; empty if none."""
+    """Return file and line, ``job.py:12`` or ``In[3]:2``, of the nearest caller outside Headgate, or ""."""
     frame = sys._getframe(1)
     while _is_ours(frame):
         if frame.f_back is None:

@@ -111,7 +111,7 @@ class SourceReader(ABC, Generic[T, P]):
 
     @abstractmethod
     def add_splits(self, splits: Sequence[Split[P]]) -> None:
-        """Assign splits to this reader, which reads each from its position on."""
+        """Add splits to those of this reader, which reads each from its position on (None: the start)."""
 
     @abstractmethod
     def no_more_splits(self) -> None:
@@ -125,7 +125,7 @@ class SourceReader(ABC, Generic[T, P]):
         empty list is not: return NOTHING_AVAILABLE, or END_OF_INPUT once no more can come.
 
         Raises:
-            BadRecordError: a record does not decode and `on_error` is "fail".
+            BadRecordError: a record does not decode, and the source is to fail then (`on_error="fail"`).
         """
 
     @abstractmethod
@@ -181,7 +181,7 @@ class SplitEnumerator(ABC, Generic[P, S]):
         """Return the enumerator's state for a checkpoint, without the splits that were already handed out."""
 
     def snapshot_for(self, checkpoint_id: int) -> S:
-        """Return the state for the checkpoint or savepoint `checkpoint_id`; by default :meth:`snapshot`."""
+        """Return the state for checkpoint or savepoint `checkpoint_id`; by default :meth:`snapshot`."""
         return self.snapshot()
 
     def ready_to_snapshot(self) -> bool:
@@ -193,7 +193,7 @@ class SplitEnumerator(ABC, Generic[P, S]):
         return True
 
     def wants_checkpoint(self) -> bool:
-        """Return whether the source waits for a checkpoint; one is taken as soon as the limits allow it.
+        """Return whether the source waits for a checkpoint; True: one is taken as soon as the limits allow.
 
         Asked often. Without periodic checkpoints nothing follows.
         """
@@ -236,7 +236,7 @@ class Source(ABC, Generic[T, P, S]):
 
     @abstractmethod
     def create_reader(self, context: SourceReaderContext) -> SourceReader[T, P]:
-        """Return a reader for one subtask, still without splits; the framework adds them."""
+        """Return a reader for one subtask, without splits: they come by :meth:`SourceReader.add_splits`."""
 
     def check_restore(self, rest: S | None, splits: Sequence[Split[P]]) -> None:
         """Check that readers can resume at a snapshot's positions, before a job begins from it.
@@ -245,7 +245,7 @@ class Source(ABC, Generic[T, P, S]):
         default nothing is checked, and what does not fit fails when it is read.
 
         Args:
-            rest: the enumerator's state, as :meth:`SplitEnumerator.snapshot` returned it, or None.
+            rest: the state that :meth:`SplitEnumerator.snapshot` returned; None if the snapshot has none.
             splits: the splits that readers had not finished, with the positions reached.
 
         Raises:

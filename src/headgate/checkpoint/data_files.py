@@ -135,7 +135,7 @@ def verify_handle(disk: Disk, handle: StateHandle) -> None:
 
 
 def copy_handle(disk: Disk, handle: StateHandle, target: Path) -> None:
-    """Write verified bytes of a handle to file `target`; never change it in place: it may be a hard link."""
+    """Write a handle's verified bytes to `target` (maybe a hard link: never change it), else StorageError."""
     if isinstance(handle, Inline):
         _copy(disk, handle, target)
     else:
@@ -170,9 +170,9 @@ def _linked(copies: CopyFolder, handle: FileRange, target: Path) -> bool:
 
 
 class StoredBytes:
-    """Access to parts of a handle's stored bytes; with `verified` all are verified when this is made.
+    """Access to parts of a handle's stored bytes; if `verified`, the constructor verifies all.
 
-    `where` names their file for messages, and `begins` is the offset in it of the first byte.
+    `where`: name of their file for messages; `begins`: first byte's offset in it. DamagedFileError: damaged.
     """
 
     def __init__(self, disk: Disk, handle: StateHandle, *, verified: bool = True) -> None:

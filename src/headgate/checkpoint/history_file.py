@@ -108,7 +108,7 @@ class HistoryFile:
         self._earlier: dict[int, CheckpointRecord] | None = None
 
     def write(self, records: Iterable[CheckpointRecord]) -> None:
-        """Replace the file by `records` and those of earlier job masters; only the newest 50 are kept."""
+        """Replace the file by all `records` of this job master and earlier ones'; the newest 50 are kept."""
         if self._earlier is None:
             self._earlier = {record.checkpoint: record for record in self._load()}
         kept = self._earlier | {record.checkpoint: record for record in records}

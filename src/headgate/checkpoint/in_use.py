@@ -57,7 +57,7 @@ class InUse:
         self._disk.create(self._name, [str(self._count).encode()])
 
     def end(self) -> None:
-        """Delete the marker file, so that the checkpoint may be deleted."""
+        """Delete the marker file, so that the checkpoint may be deleted; on a StorageError it expires."""
         with suppress(StorageError):  # then it stays until the file expires
             self._disk.delete(self._name)
 

@@ -46,7 +46,7 @@ class JobFiles(NamedTuple):
 
 
 class SnapshotFiles(NamedTuple):
-    """The files of one checkpoint or savepoint that was given by its own URI."""
+    """The files of one checkpoint or savepoint given by its own URI; names are relative to its folder."""
 
     disk: Disk
     names: frozenset[str]

@@ -45,15 +45,15 @@ class CopyFolder(LocalDisk):
     """The folder with the local copies of one slot, which can be read like a storage."""
 
     def whole_file(self, handle: FileRange) -> Path | None:
-        """Return the path of the file with a handle's bytes if it holds nothing else; else None."""
+        """Return a handle's file if it has only the handle's bytes, else None; FileNotFoundError: no file."""
         path = self._path(handle.file)
         return path if handle.offset == 0 and path.stat().st_size == handle.length else None
 
 
 class LocalCopies:
-    """Local copies of one job's checkpoint files on this machine; each worker writes those of its slot.
+    """Local copies of a job's checkpoint files; a worker writes its slot's, in the thread of its snapshots.
 
-    The constructor removes abandoned copies. `copying`, `refer`, `completed` are for the snapshots' thread.
+    The constructor creates the folder (OSError if it cannot) and removes copies of jobs without a process.
     """
 
     def __init__(self, root: Path, host: str, job: JobId, slot: int) -> None:
@@ -79,7 +79,7 @@ class LocalCopies:
     def copying(self, name: str, source: Path | None) -> Iterator[_Copy]:
         """Yield a writer for a local copy of file `name`, kept unless the block or the local disk fails.
 
-        `source` is a local file with the same bytes that never changes; it is linked where that is possible.
+        `source`: local file of the same bytes that never changes, linked if possible. Disk errors are logged.
         """
         copy = _Copy(inside(self._own.root, name, "a local copy"), source)
         try:
@@ -92,7 +92,7 @@ class LocalCopies:
             self.refer(checkpoint, name)
 
     def refer(self, checkpoint: int, name: str) -> None:
-        """Keep the copy of `name`, which `checkpoint` needs, until a checkpoint without it is complete."""
+        """Keep the copy of `name`, which `checkpoint` needs, until a later one completes that does not."""
         self._referred.setdefault(checkpoint, set()).add(name)
 
     def delete(self, name: str) -> None:
@@ -145,7 +145,7 @@ class LocalCopies:
 
 
 class _Copy:
-    """A copy that is being written; the first error of the local disk ends it without raising."""
+    """A copy that is being written; the first error of the local disk ends it and is put in `error`."""
 
     def __init__(self, path: Path, source: Path | None) -> None:
         self.path = path
@@ -167,7 +167,7 @@ class _Copy:
             yield part
 
     def keep(self) -> None:
-        """Finish the copy and give it its final name, after all parts have passed."""
+        """Finish the copy and give it its final name, after all parts have passed; keep errors in `error`."""
         if self.error is None:
             try:
                 if self._file is not None:
@@ -202,9 +202,9 @@ def _linked(source: Path, target: Path) -> bool:
 
 
 def remove_abandoned_copies(root: Path, host: str, mine: Path) -> list[Path]:
-    """Remove this user's copies of jobs without a process on this machine, but folder `mine`; return folders.
+    """Remove this user's folders of jobs without a process on this machine, except `mine`; return them.
 
-    A job that is between two gangs loses its copies too, and restores from the storage.
+    A job whose workers are just being restarted loses its copies too, and restores from the storage.
     """
     found = [
         folder
@@ -293,7 +293,7 @@ class NearbyDisk(_Delegating):
         self._lock = Lock()
 
     def best(self, handle: FileRange, read: Callable[[Disk], T]) -> T:
-        """Return `read(disk)` of a local copy's folder; without a copy, or if that raises, of the storage."""
+        """Return `read` of a local copy's folder; if none, or on StorageError or OSError, of the storage."""
         try:
             copy = self.copies.find(handle.file)
             if copy is not None:
@@ -314,5 +314,5 @@ class NearbyDisk(_Delegating):
 
 
 def best_of(disk: Disk, handle: FileRange, read: Callable[[Disk], T]) -> T:
-    """Call `read` on the nearest disk with the handle's file (of `disk`, or a copy); return its result."""
+    """Return `read(source)`: a local copy of the handle's file, if `disk` is a NearbyDisk, or else `disk`."""
     return disk.best(handle, read) if isinstance(disk, NearbyDisk) else read(disk)

@@ -62,7 +62,7 @@ def open_checkpoint(
     `uri` is the path or URI of its folder, of its `_metadata`, or of a job's folder, which stands for the
     latest checkpoint that the job's log names. With `whole` every byte of it is verified first. `fell_back`
     is for a job's folder; see :func:`open_logged`. A DamagedFileError says which bytes of which file are
-    wrong, and which older checkpoint is complete.
+    wrong, and which older checkpoint is complete. StorageError: there is none, or its format is unknown.
     """
     disk = disks(uri)
     above, last = _split(disk.describe())
@@ -130,7 +130,7 @@ def open_logged(
 
     `disk` is the storage of the log; a savepoint has its own. `fell_back` allows to take an older entry when
     one is damaged, and is called with a sentence about each; every byte of an entry is verified then, as with
-    `whole`. An entry that cannot be read at the moment is not skipped.
+    `whole`. An entry that cannot be read at the moment is not skipped. `completed` has the oldest first.
     """
     for place in range(len(completed) - 1, -1, -1):
         try:
@@ -219,7 +219,7 @@ def _with(error: DamagedFileError, offered: str) -> DamagedFileError:
 
 
 def load_metadata(disk: Disk, name: str, sha256: str | None = None) -> CheckpointMetadata:
-    """Return the metadata in file `name`; check digest (None: any), format, and that all its files exist."""
+    """Return the metadata in `name`; DamagedFileError: no file, wrong digest (None: any), lost data files."""
     where = disk.describe(name)
     try:
         data = disk.read(name)
@@ -238,7 +238,7 @@ def load_metadata(disk: Disk, name: str, sha256: str | None = None) -> Checkpoin
 
 
 def _check(disk: Disk, metadata: CheckpointMetadata, where: str) -> None:
-    """Raise an error unless a snapshot's format is this program's and all its files exist."""
+    """Raise StorageError if a snapshot's format is not this program's; DamagedFileError: a file is gone."""
     wrong = differences(metadata.format_fingerprint)
     if wrong:
         raise StorageError(
@@ -252,7 +252,7 @@ def _check(disk: Disk, metadata: CheckpointMetadata, where: str) -> None:
 
 
 def verify_files(disk: Disk, metadata: CheckpointMetadata, threads: int = 1) -> None:
-    """Read all bytes that the metadata refers to; DamagedFileError if some are missing or changed."""
+    """Read, in `threads` threads, all bytes that the metadata needs; DamagedFileError: missing or changed."""
     ranges: Iterable[FileRange] = dict.fromkeys(referenced_ranges(metadata))
     if threads == 1:
         for item in ranges:

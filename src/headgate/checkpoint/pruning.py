@@ -78,8 +78,8 @@ def prune(
     Savepoints, logs, histories, files of people, and jobs whose log is not next to their checkpoints are
     never changed. Files of possibly pending checkpoints are deleted once they are older than `older_than_ms`,
     which is longer than any checkpoint may take. With `unlogged`, checkpoints that may have lost their log
-    entry count as orphans, too; see `inventory.newer_than_log`. Without `delete` nothing is written,
-    not even a file that tells the storage's time: ages are then by this machine's clock.
+    entry count as orphans, too; see `inventory.newer_than_log`. Without `delete` nothing is written, and ages
+    are by this machine's clock. UsageError if `uri` names a single snapshot, or nothing of Headgate's.
     """
     place = look_at(uri)
     if place.kind == "snapshot":

@@ -70,7 +70,7 @@ class SavepointFolder:
 
 
 def prepare(disk: Disk, job: JobId, token: bytes) -> SavepointFolder:
-    """Check that `disk` can be written; return a new savepoint's folder, whose name ends in `token` (hex)."""
+    """Check that `disk` can be written, else StorageError; return a savepoint's folder, named by `token`."""
     reachability.probe(disk)
     return SavepointFolder(disk, f"savepoint-{job[-6:]}-{token.hex()}")
 

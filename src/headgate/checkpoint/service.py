@@ -173,16 +173,16 @@ class CheckpointService:
     def store_savepoint(
         self, permit: CommitPermit, metadata: CheckpointMetadata, uri: str, sha256: str
     ) -> None:
-        """Log that the job was stopped with a savepoint, whose `_metadata` (of this digest) is at `uri`."""
+        """Log that the job was stopped with a savepoint, whose `_metadata` is at `uri`; raises as `store`."""
         self._log.append(permit, CheckpointId(metadata.checkpoint), uri, sha256)
         self._probe.reached("checkpoint.logged")
 
     def retire(self, permit: CommitPermit, checkpoints: Iterable[CheckpointId]) -> None:
         """Delete completed checkpoints, a claimed one among them too, but no file that a retained one needs.
 
-        Older ones that are still in the log, because their retirement failed or they were not known to be
-        complete, are deleted with them: what remains of the log has no gaps. One that another job restores
-        stays, and all that are newer, until a later retirement.
+        Older ones still in the log are deleted with them: what remains of the log has no gaps. One that
+        another job restores stays, and all that are newer, until a later retirement. FencedError as
+        :meth:`check`. InternalError, with nothing deleted, if the job would have no checkpoint left.
         """
         retired = set(checkpoints)
         if used := self._users.checkpoints():
@@ -211,7 +211,7 @@ class CheckpointService:
         """Delete the completed checkpoints of a job that has ended and keeps nothing, and empty its log.
 
         Savepoints that the log names stay, and checkpoints that another job restores. May be repeated where
-        it failed.
+        it failed. FencedError: another job master took over.
         """
         discarded = set(checkpoints)
         self._give_up_spared()
@@ -250,7 +250,7 @@ class CheckpointService:
     def sweep_orphans(self, permit: CommitPermit, pending: Iterable[CheckpointId] = ()) -> list[str]:
         """Delete files that crashes left, of checkpoints neither completed nor pending; return their names.
 
-        A checkpoint that may have lost its log entry stays until this job has completed a newer one.
+        A checkpoint that may have lost its entry stays until a newer one completes. FencedError: replaced.
         """
         folder = job_folder(self.job)
         # List first, then check the claim: what was listed cannot belong to a later job master.

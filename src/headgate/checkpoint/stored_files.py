@@ -18,7 +18,7 @@ class StoredNativeState(StoredBytes):
         self.native, self.root = native, disk.describe()
 
     def fetch(self, name: str, target: Path) -> None:
-        """Copy the file `name` of RocksDB to `target` on the local disk, where it appears once verified."""
+        """Copy RocksDB's file `name` to local `target`, where it appears once verified; or StorageError."""
         copy_handle(self._storage, self.native.files[name], target)
 
 
@@ -37,7 +37,7 @@ class DiskFiles:
         verify_handle(self._disk, handle)
 
     def verified(self, handle: StateHandle) -> StoredBytes:
-        """Verify all bytes of a handle, and return access to parts of them."""
+        """Verify all bytes of a handle, return access to parts of them; DamagedFileError if damaged."""
         return StoredBytes(self._disk, handle)
 
     def ranges(self, handle: StateHandle) -> StoredBytes:
@@ -45,7 +45,7 @@ class DiskFiles:
         return StoredBytes(self._disk, handle, verified=False)
 
     def native(self, keyed: KeyedStateHandle) -> StoredNativeState:
-        """Verify the blob of `keyed`, stored as RocksDB files; return access to the blob and the files."""
+        """Verify the blob of native state `keyed`, else DamagedFileError; return access to blob and files."""
         assert keyed.native is not None
         return StoredNativeState(self._disk, keyed, keyed.native)
 

@@ -80,7 +80,7 @@ class _Found(NamedTuple):
 
 
 def verify(uri: str, progress: Progress | None = None) -> Report:
-    """Verify all bytes that snapshots below `uri` need, calling `progress(file, bytes read, all bytes)`."""
+    """Verify snapshots below `uri` (none: UsageError), report damage; call `progress` before each range."""
     return _Verifying(look_at(uri), progress).run()
 
 

@@ -54,7 +54,7 @@ def verified(report: Report) -> str:
 
 
 def pruned(found: Pruning) -> str:
-    """Return the report of pruned files as text for people.
+    """Return the report of files that were pruned, or without --yes would be pruned, as text for people.
 
     Example:
         >>> print(pruned(Pruning("file:///cp", (), ())))

@@ -39,7 +39,7 @@ class CheckpointsRequest:
 
 
 def show(request: CheckpointsRequest, width: int, color: bool = False) -> str:
-    """Return what ``headgate checkpoints`` prints; `width` wraps its sentences, not tables and JSON."""
+    """Return what ``headgate checkpoints`` prints, sentences wrapped at `width`; UsageError: none found."""
     if request.last and request.checkpoint is not None:
         raise UsageError("--last and --id exclude each other; give one of them")
     try:
@@ -84,7 +84,7 @@ def _of_job(found: list[KeptHistory], job: str) -> KeptHistory:
 
 
 def _chosen(history: History, request: CheckpointsRequest) -> CheckpointRecord | None:
-    """Return the checkpoint to show in full: by --id, or with --last the newest ended one; None: show all."""
+    """Return the checkpoint to show in full: by --id or --last (newest ended); None: all; else UsageError."""
     if request.checkpoint is not None:
         for record in history.records:
             if record.checkpoint == request.checkpoint:

@@ -83,7 +83,7 @@ def ending_of(error: BaseException) -> Ending:
 
 
 def ending_without_job(error: BaseException) -> Ending:
-    """Return how an error ends a command that runs no job: a missing or damaged snapshot gives REFUSED."""
+    """Return how an error ends a command without a job: bad snapshot: REFUSED; other failure: JOB_FAILED."""
     if isinstance(error, OperatingError):
         hopeless = isinstance(error, DamagedFileError) or _no_such_snapshot(error)
         code = ExitCode.REFUSED if hopeless else ExitCode.JOB_FAILED
@@ -99,7 +99,7 @@ def ending_of_look(error: BaseException) -> Ending:
 
 
 def ending_of_wait(error: BaseException) -> Ending:
-    """Return how an error ends a command that asks a running job; Ctrl-C ends the wait, not the request."""
+    """Return how an error ends a command that asks a running job; Ctrl-C or time-out: only the wait ends."""
     if isinstance(error, KeyboardInterrupt):
         return Ending(ExitCode.INTERRUPTED, "headgate: not waiting any more; the request to the job goes on")
     if isinstance(error, TimeoutError):

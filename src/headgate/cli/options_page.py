@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def page(key: str | None = None, width: int = 100) -> str:
-    """Return the page of all options, of those below the prefix `key`, or of the option `key` in full.
+    """Return the page, wrapped at `width`, of all options, those below prefix `key`, or option `key` in full.
 
     The option may be given by its name for Spark, ``spark.headgate...``. ConfigError for an unknown key.
 

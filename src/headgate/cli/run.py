@@ -49,7 +49,7 @@ class RunRequest:
 
 
 def assignments(request: RunRequest) -> list[str]:
-    """Return the command line's settings, ``key=value``, checked; options like --parallelism win over -D."""
+    """Return the settings, ``key=value``; options like --parallelism win over -D. UsageError: a wrong one."""
     if request.as_json and request.quiet:
         raise UsageError("--json and --quiet exclude each other; give one of them")
     display = ProgressDisplay.JSON if request.as_json else ProgressDisplay.OFF if request.quiet else None

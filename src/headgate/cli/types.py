@@ -21,7 +21,7 @@ class KeysRow(TypedDict):
 
 
 class StreamRow(TypedDict):
-    """A row on a stream; `to`: the vertex (chain of operators) that it leads to, None within a chain."""
+    """A row on a stream; `to`: vertex (chain) it leads to, None within a chain; `tag`: of a side output."""
 
     operator: str
     uid: str

@@ -96,7 +96,7 @@ def asked(
     requirements: str | None,
     settings: Mapping[str, str],
 ) -> ExplainedFacts:
-    """Ask a child process which copy of each module the program gets; `others`: artifacts that it brings."""
+    """Ask a child process which copy of modules a program with artifacts `others` gets; else UsageError."""
     request = {
         "program": program,
         "modules": list(modules),

@@ -70,7 +70,7 @@ class PlanError(UsageError):
 
 
 class NotShippableError(UsageError):
-    """A function or object of the program cannot be sent to the workers."""
+    """A function or object of the program cannot be sent to the workers, as it cannot be pickled."""
 
 
 class NoEntryError(UsageError):
@@ -119,7 +119,7 @@ class OperatingError(HeadgateError):
 
 
 class StorageError(OperatingError):
-    """A file cannot be written, read or trusted."""
+    """A file cannot be written, read or trusted; the message names it and what to do."""
 
 
 class DamagedFileError(StorageError):

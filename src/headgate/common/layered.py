@@ -78,7 +78,7 @@ class LayeredTable(Generic[K, V]):
         self.entries[key] = value
 
     def remove(self, key: K) -> None:
-        """Remove the entry of `key`, if there is one."""
+        """Remove the entry of `key`, if there is one; snapshots taken before keep theirs."""
         self.entries.pop(key, None)
 
     def freeze(self) -> tuple[Layers[K, V], int]:

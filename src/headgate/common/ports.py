@@ -28,25 +28,25 @@ class Clock(Protocol):
 
 
 class Randomness(Protocol):
-    """The port to randomness, for code that the simulator runs, too: seeded there."""
+    """The port to randomness, for code that also runs in the simulator, where the seed decides it."""
 
     def token(self, size: int) -> bytes:
         """Return `size` unpredictable bytes (predictable from the seed in the simulator)."""
 
     def uniform(self, low: float, high: float) -> float:
-        """Return a random number between `low` and `high`."""
+        """Return a random number from `low` to `high`, all equally likely."""
 
 
 class Disk(Protocol):
     """Durable files under one root; names are relative paths with ``/``.
 
-    Demands on an implementation: a name that :meth:`create` returned for is durable with all its
-    bytes; :meth:`create_if_absent` succeeds for exactly one of any number of concurrent callers;
-    a read after a completed write sees it.
+    Demands on an implementation: a name that :meth:`create` returned for is durable with all its bytes;
+    :meth:`create_if_absent` succeeds for exactly one of any number of concurrent callers; a read after a
+    completed write sees it. The methods raise StorageError for a bad name, and where the storage fails.
     """
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
-        """Write a file durably, replacing an older one only when the new one is complete.
+        """Write a file durably; an older one stays as it was unless and until the new one is complete.
 
         The parts are asked for once and in order, so they need not be in memory together.
         """

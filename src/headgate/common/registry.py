@@ -69,7 +69,7 @@ OPTIONAL_PACKAGES: Final[Mapping[str, str]] = {
 def load(kind: Kind, name: str) -> Any:
     """Import and return the factory (a class or function) of an executor or connector.
 
-    UsageError if the name is unknown or is registered by two distributions, or if the import fails.
+    UsageError: an unknown name, one of two distributions, a failed import; InternalError: no such object.
 
     Example:
         >>> load(Kind.EXECUTOR, "sparc")

@@ -125,7 +125,7 @@ class CollectionEnumerator(SplitEnumerator[int, list[list[int]]]):
 
 
 class CollectionReader(RangeReader[T]):
-    """Reads the assigned ranges of the collection; a split's position is the index of the next record."""
+    """Reads assigned ranges of the collection; OperatingError for a split that ends after the collection."""
 
     def __init__(self, records: Sequence[T]) -> None:
         super().__init__()
@@ -170,7 +170,7 @@ def collect_sink(limit: int = COLLECT_LIMIT_DEFAULT, record_type: type[T] | None
 
     Args:
         limit: how many records may be collected altogether; one more fails the job.
-        record_type: the declared type of the records; Arrow rows and dicts become records of this class.
+        record_type: class that Arrow rows and dicts become, a misfit fails the job; None: they stay dicts.
 
     Raises:
         UsageError: `limit` is below 1.
@@ -208,7 +208,7 @@ class CollectSink(Sink[T, CollectedBatch]):
 
 
 class CollectWriter(SinkWriter[T, CollectedBatch]):
-    """Keeps the records since the last checkpoint and returns them at the next one as one committable."""
+    """Returns the records between two checkpoints as one committable; UsageError over `limit` in all."""
 
     def __init__(self, context: SinkWriterContext, limit: int) -> None:
         self._name, self._limit = writer_name(context), limit
@@ -241,7 +241,7 @@ class CollectWriter(SinkWriter[T, CollectedBatch]):
 
 
 class CollectCommitter(SinkCommitter[CollectedBatch], Generic[T]):
-    """Appends committed records to the driver's list; a committable committed again adds nothing."""
+    """Appends committed records to the driver's list, each committable once; UsageError over `limit`."""
 
     def __init__(self, collected: DriverRecords[T], limit: int, record_type: type[T] | None) -> None:
         self._collected, self._limit, self._record_type = collected, limit, record_type

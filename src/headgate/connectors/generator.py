@@ -105,7 +105,7 @@ def generator_source(
         count: how many records; None never ends.
         rate_per_s: records per second of all parallel readers together; None is as fast as possible.
         batch: `function` takes a ``range`` of indices and returns a list or a ``pyarrow.RecordBatch``
-            with one record for each.
+            with one record for each index; another number of records fails the job.
         splits: with `count`: into at most how many equal parts the indices are divided; by default 16, or
             more where a part would exceed 65,536 indices or, with `rate_per_s`, a tenth of a second.
         split_size: indices per split, instead of `splits`.
@@ -149,7 +149,7 @@ def _check_rate(where: str, rate_per_s: float | None) -> None:
 
 
 def foreign_positions(problem: Exception) -> UsageError:
-    """Return the error for a snapshot with positions of another kind of source, which raised `problem`."""
+    """Return (not raise) a UsageError: positions are of another kind of source, as `problem` shows."""
     return UsageError(
         f"its positions are those of another kind of source ({problem}); keep the source as it was, or give "
         "the new one another uid"
@@ -225,7 +225,7 @@ class GeneratorEnumerator(SplitEnumerator[int, int]):
 
 
 class RangeReader(SourceReader[T, int]):
-    """Base of readers of index ranges; a split's position is the next index to read."""
+    """Base of readers of index ranges; a split's id is "start-stop", its position the next index to read."""
 
     def __init__(self) -> None:
         self.bad_records = []
@@ -290,7 +290,7 @@ def throttled(
         clock: gives ``monotonic_ms()``; the process's clock by default.
 
     Raises:
-        UsageError: the rate is not above 0.
+        UsageError: the rate is not above 0, or is infinite.
     """
     _check_rate("throttled", rate_per_s)
     return ThrottledSource(source, rate_per_s, clock)

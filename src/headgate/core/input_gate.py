@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class InputGate(Generic[T]):
-    """The queues of a subtask's channels (from 0), read in turns; `is_records` is true of a record batch."""
+    """Queues of a subtask's channels (from 0), read in turns once all got one; `is_records`: of a batch."""
 
     __slots__ = ("_blocked", "_is_records", "_queues", "_ready", "_silent")
 

@@ -59,7 +59,7 @@ class LeadershipTerm:
     """A driver's term as a job's leader, from candidacy on; commits stop `margin_ms` before its lease ends.
 
     With `regains` a driver whose lease has ended may lead again, by a new grant, as long as it has not heard
-    of another leader; otherwise the term ends with the lease.
+    of another leader; otherwise the term ends with the lease. ConfigError unless 0 <= margin_ms < lease_ms.
 
     Example:
         >>> term = LeadershipTerm("streaks", lease_ms=9_000, margin_ms=3_000)

@@ -53,7 +53,7 @@ class Share(Generic[H]):
 def redistribute(old: Sequence[Sequence[H]], parallelism: int) -> list[list[Share[H]]]:
     """Return, for each of `parallelism` new subtasks, its shares of `old`, the states of each old subtask.
 
-    Shares of split states come first, then of union, then of broadcast states, each by name.
+    Shares of split states come first, then of union, then broadcast, by name. InternalError: another mode.
 
     Example:
         >>> from headgate.state.snapshots import Inline, OperatorStateHandle

@@ -86,7 +86,7 @@ class SubtaskCheckpoints:
         return Verdict.TAKE
 
     def taken(self, checkpoint: int) -> None:
-        """Record that the snapshot's synchronous part is done and its writing began; call once after TAKE."""
+        """Record that the snapshot's synchronous part is done, writing began; InternalError without TAKE."""
         if checkpoint != self._taking:
             raise InternalError(
                 f"checkpoint {checkpoint} was taken, expected {self._taking} as the one admitted last; "
@@ -97,7 +97,7 @@ class SubtaskCheckpoints:
             self._running.add(checkpoint)
 
     def finished(self, checkpoint: int) -> bool:
-        """Record that the writing of a snapshot ended, well or not; call at most once after `taken`.
+        """Record that a snapshot's writing ended, well or not; InternalError before `taken` or a second time.
 
         Return True to acknowledge or decline it; False if it was aborted or a newer one completed: release
         its files.

@@ -45,7 +45,7 @@ _reserved: LineWriter | None = None
 
 
 def line_writer() -> LineWriter:
-    """Return the writer to the reserved standard output, or else to the present standard output."""
+    """Return the writer that :func:`reserve_stdout` has yielded, or else a new one to the present stdout."""
     return _reserved or LineWriter(sys.stdout)
 
 

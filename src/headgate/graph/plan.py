@@ -52,7 +52,7 @@ def passes(default_parallelism: int) -> tuple[Pass, ...]:
 def physical_plan(
     nodes: Iterable[Node], default_parallelism: int = 1, max_parallelism: int | None = None
 ) -> PhysicalPlan:
-    """Return the plan that runs `nodes`, or PlanError; `max_parallelism` None: by the widest operator."""
+    """Return the plan of `nodes`, or PlanError; `max_parallelism` (key groups) None: by widest operator."""
     flow = flow_of(nodes)
     check_unique_uids(flow.nodes.values())
     for step in passes(default_parallelism):

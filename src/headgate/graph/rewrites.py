@@ -175,7 +175,7 @@ def chain_operators(flow: Flow) -> Flow:
 
 
 def number_vertices(flow: Flow) -> tuple[tuple[Vertex, ...], tuple[Edge, ...]]:
-    """Return chains as vertices, numbered in topological order, and the links between chains as edges."""
+    """Return chains as vertices, in topological order, and links between them as edges, after all passes."""
     vertices = []
     seat: dict[int, tuple[VertexId, int]] = {}
     for number, chain in enumerate(flow.chains):

@@ -36,7 +36,7 @@ class AccumulateNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class WindowAggregateNode(KeyedProcessNode):
-    """A table's aggregation in windows of event time; its `function` only declares the state."""
+    """A table's aggregation in windows, after the exchange; its `function` only declares the state."""
 
     aggregation: Aggregation = field(kw_only=True)
 

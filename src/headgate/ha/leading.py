@@ -110,7 +110,7 @@ class Leadership:
         )
 
     def on_doubt(self, listener: Callable[[str], None]) -> None:
-        """Call `listener`, in another thread, with a sentence when the lease has expired or is regained."""
+        """Call `listener` (only the last) in a thread, with a text, when the lease expires or is regained."""
         with self._changed:
             self._report = listener
 
@@ -255,7 +255,7 @@ class Leadership:
 
 
 class LedStore:
-    """A store of completed checkpoints whose entries change only while this driver leads; others may read."""
+    """A checkpoint store that writes only while this driver leads, else FencedError (lost), StorageError."""
 
     def __init__(self, store: CompletedCheckpointStore, leadership: Leadership) -> None:
         self._store, self._leadership = store, leadership

@@ -56,7 +56,7 @@ class Histogram:
             counts[cell] += count
 
     def sparse(self) -> list[int]:
-        """Return all cells that are not empty in one flat list: number and count of each, one by one."""
+        """Return the cells that are not empty in one flat list: [cell, count, next cell, its count, ...]."""
         if not any(self.counts):
             return []  # most are empty, which is found out sixty times faster than by the loop below
         return [number for cell, count in enumerate(self.counts) if count for number in (cell, count)]

@@ -132,7 +132,7 @@ def _chosen(table: str, columns: Sequence[str] | None) -> pa.Schema:
 
 
 def _format_of(folder: Path) -> FileFormat:
-    """Return the format of the first file by name in a folder; `expand` refuses files that do not fit it."""
+    """Return the format of a folder's first file by name (UsageError: none known); `expand` checks others."""
     paths = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
     names = sorted(str(path) for path in paths if all(part[0] not in "_." for part in path.parts))
     if not names:
@@ -147,7 +147,7 @@ def _format_of(folder: Path) -> FileFormat:
 
 
 def _check(path: Path, file_format: FileFormat, table: str) -> None:
-    """Refuse a file without the columns of its table."""
+    """Raise UsageError if a file lacks a column of its table, or its type; BadRecordError if undecodable."""
     if file_format is FileFormat.JSON:
         next(_batches(path, file_format, SCHEMAS[table]), None)
         return

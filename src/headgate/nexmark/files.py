@@ -120,7 +120,7 @@ def generate_files(
 
 
 def _is_there(directory: Path, wanted: Contents) -> bool:
-    """Return whether a directory has what is wanted; False if it is empty, else ConfigError."""
+    """Return whether a directory has what is wanted; False: empty, none. Else ConfigError, StorageError."""
     if not directory.exists() or not any(directory.iterdir()):
         return False
     manifest = _manifest(directory)
@@ -171,7 +171,7 @@ def _path(table: str, number: int, file_format: FileFormat) -> Path:
 
 
 def _write_beside(directory: Path, settings: NexmarkSettings, wanted: Contents) -> None:
-    """Write a directory under a temporary name and rename it; one that another process finished stays."""
+    """Write a directory under a temporary name and rename it; another process's stays. Else StorageError."""
     directory.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_beside(directory)
     try:

@@ -16,7 +16,7 @@ def result_files(query: str, folder: Path) -> ds.Dataset:
     Columns that the names of folders have, as in ``dt=2015-07-15/``, are taken from there, as text.
 
     Arguments:
-        query: such as "q10".
+        query: such as "q10"; KeyError if `ANSWERS` does not have it.
         folder: where the job's sink has written; files whose names begin with ``_`` or ``.`` are not read.
     """
     schema = ANSWERS[query][1]

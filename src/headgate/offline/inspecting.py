@@ -44,7 +44,7 @@ def asked(
     options: Sequence[str],
     timeout_s: float | None,
 ) -> T:
-    """Plan a program in a process of its own and return the inspector's answer, or raise its error.
+    """Plan a program in its own process (else UsageError), return the inspector's answer, or raise its error.
 
     `inspector`, "module:function", gets `request`, nodes, plan and settings; its answer becomes a `kind`.
     """

@@ -151,7 +151,7 @@ def _targets(states: Mapping[str, StateDescriptor]) -> dict[str, Target]:
 def judged(
     stored: StoredKeyed, states: Mapping[str, StateDescriptor] | None, declared: DeclaredKeys | None = None
 ) -> list[Item]:
-    """Return a verdict on each state, on timers and keys; `states` None: the program lacks the operator."""
+    """Return verdicts on states, timers, keys; `states` None: no operator, `declared` None: untyped keys."""
     only_in_heads = any(keyed.log for keyed in stored.handles)  # the metadata may not have all types
     items = _by_types(stored, _targets(states or {}), stored.schemas if only_in_heads else None)
     bad = {Verdict.INCOMPATIBLE, Verdict.ONLY_IN_SNAPSHOT}

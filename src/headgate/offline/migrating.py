@@ -261,7 +261,7 @@ _LISTS_OF: Final[Mapping[str, type[Node]]] = {SPLITS: SourceNode, WRITER: SinkNo
 
 
 class Migration(Change):
-    """Change of a snapshot to what a program declares; all other state is left behind (`drop`) or refused."""
+    """Change of a snapshot to what a program declares; other state is left behind (`drop`), or UsageError."""
 
     def __init__(
         self,

@@ -85,7 +85,7 @@ class Change(ABC):
 
 
 class Rewritten(NamedTuple):
-    """The new savepoint: its number of `entries` and timers, uids of operators in it and `left_behind`."""
+    """What :func:`rewrite` wrote: URI, key groups, count of keyed entries and timers, kept and left uids."""
 
     uri: str
     max_parallelism: int
@@ -95,7 +95,7 @@ class Rewritten(NamedTuple):
 
 
 class KeyedWork(NamedTuple):
-    """The keyed state of one operator, to be written anew; picklable, as far as `values` and `rekey` are."""
+    """One operator's keyed state to write anew, from `old_groups` to `groups` key groups; can be pickled."""
 
     source: str  # URI of the snapshot
     target: str  # URI of the savepoint
@@ -116,7 +116,7 @@ class KeyedWork(NamedTuple):
 
 
 class KeyedWritten(NamedTuple):
-    """The keyed state of one operator, as it was written and verified."""
+    """The keyed state of one operator, written and verified: one handle per subtask, in their order."""
 
     handles: list[KeyedStateHandle]
     entries: int  # entries and timers, read back and counted
@@ -140,7 +140,7 @@ def rewrite(
     """Write a savepoint in `target`: `snapshot`, changed by `change`. An error deletes what was written.
 
     `form` and `progress` are those of :func:`headgate.offline.migrating.migrate`; `engine` writes the keyed
-    state, None: this process does. UsageError if `target` is not empty or the snapshot does not fit.
+    state (None: this process). UsageError: bad `form`, `target` in memory or not empty, `change` impossible.
     """
     if form not in (None, *FORMATS):
         raise UsageError(f"a savepoint has no format {form!r}; expected {' or '.join(FORMATS)}")
@@ -336,7 +336,7 @@ class _Rewriting:
     # -- the check
 
     def _verified(self) -> int:
-        """Verify all files, and count again what this process wrote; return the number of all entries."""
+        """Verify all files, return the count of entries; InternalError if some just written are lost."""
         disk, made = open_checkpoint(self._to.describe())
         verify_files(disk, made)
         found = 0

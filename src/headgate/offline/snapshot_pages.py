@@ -71,7 +71,7 @@ class SnapshotFacts(TypedDict):
 def describe_snapshot(uri: str, options: Sequence[str] = ()) -> SnapshotFacts:
     """Return the contents of a checkpoint or savepoint as values for JSON, without a program's classes.
 
-    `options` are ``key=value`` settings of storages, such as keys of an S3 service.
+    `options` are ``key=value`` settings of storages, such as keys of S3. StorageError: absent or damaged.
     """
     with storage_options(options):
         disk, metadata = open_checkpoint(uri)

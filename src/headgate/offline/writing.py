@@ -77,7 +77,7 @@ class SubtaskWriter:
 
 
 def count_entries(disk: Disk, keyed: KeyedStateHandle, max_parallelism: int) -> int:
-    """Read back one subtask's state, check its key groups, and return its number of entries and timers."""
+    """Read back a subtask's state, return its count of entries and timers; InternalError: wrong key group."""
     total = 0
     for chunk in stored_chunks(DiskFiles(disk), keyed, KeysOnly(), max_parallelism):
         groups = key_groups_of_keys(chunk.keys, max_parallelism)

@@ -84,7 +84,7 @@ class ArrowBatch:
         return rows
 
     def keys(self, selector: KeySelector) -> Objects:
-        """Return each record's key: the value of a column, a tuple of several, or the function's result."""
+        """Return each record's key by `selector` (column, columns, function); UsageError: no such column."""
         if isinstance(selector, str):
             return self.views().column(self.field(selector))
         if isinstance(selector, tuple):
@@ -92,7 +92,7 @@ class ArrowBatch:
         return each_of(selector, self.rows())
 
     def key_groups(self, selector: KeySelector, max_parallelism: int) -> NDArray[np.int32]:
-        """Return each record's key group; UsageError: a key is None, or of a type that has no stable hash."""
+        """Return each key group; UsageError: no such column, or a key is None or has no stable hash."""
         if callable(selector):
             hashes = vectorised.hashes_of_keys(self.keys(selector))
         elif isinstance(selector, str):

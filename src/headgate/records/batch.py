@@ -41,7 +41,7 @@ class Batch(Protocol):
         """Return the records as Python objects (of columns: `Row` views); do not change the sequence."""
 
     def keys(self, selector: KeySelector) -> Objects:
-        """Return each record's key by `selector` (field, fields or function); UsageError: no such field."""
+        """Return keys by `selector` (field, fields, function); UsageError: the first has no such field."""
 
     def key_groups(self, selector: KeySelector, max_parallelism: int) -> NDArray[np.int32]:
         """Return each record's key group; UsageError: a key is None, or of a type that has no stable hash."""

@@ -24,7 +24,7 @@ Values: TypeAlias = tuple[Any, ...]
 class Row:
     """A record with named fields: ``row.author``, ``row["author"]``, ``row.as_dict()``.
 
-    Rows are equal when their field names and values are. An unknown field raises AttributeError or KeyError.
+    Rows of equal field names and values are equal. No such field: AttributeError, KeyError or IndexError.
 
     Example:
         >>> row = Row.of(author="ada", lines=3)
@@ -139,7 +139,7 @@ class _Single:
 
 @lru_cache(maxsize=1024)
 def row_type(names: tuple[str, ...]) -> type[Row]:
-    """Return the subclass of :class:`Row` for these field names, with properties where names allow it."""
+    """Return the cached :class:`Row` subclass for these fields; names fit for attributes get properties."""
     body: dict[str, Any] = {"__slots__": (), "_names": names, "_index": {n: i for i, n in enumerate(names)}}
     for index, name in enumerate(names):
         # A property named like `__bool__` would change what Python does with the row.

@@ -66,13 +66,13 @@ class RowBatch:
         return self.records
 
     def keys(self, selector: KeySelector) -> Objects:
-        """Return each record's key by `selector`: a field, a tuple of fields, or a function's result."""
+        """Return each key by `selector`; UsageError: record 0 has none; KeyError, AttributeError: a later."""
         if not self.records:
             return []
         return each_of(field_getter(selector, self.records[0]), self.records)
 
     def key_groups(self, selector: KeySelector, max_parallelism: int) -> NDArray[np.int32]:
-        """Return each record's key group; UsageError: a key is None, or of a type that has no stable hash."""
+        """Return each key group; UsageError: record 0 has no key, or one is None or has no stable hash."""
         from headgate.common.keys.keygroups_vectorised import groups_of_hashes, hashes_of_keys
 
         return groups_of_hashes(hashes_of_keys(self.keys(selector)), max_parallelism)

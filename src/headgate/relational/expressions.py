@@ -180,7 +180,7 @@ class Generator(Expression):
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall(Expression):
-    """An aggregate of a group's rows, such as a count; no argument stands for all rows.
+    """An aggregate of a group's rows, such as a sum; without arguments, as `count(*)`, it is of whole rows.
 
     The call's text, which names its column, shows the settings only if `named` is true.
     """
@@ -223,7 +223,7 @@ class ProcessingTime(Expression):
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow(Expression):
-    """A row's window as a key of `group_by`: `size_ms` long (session: its gap), one every `slide_ms`."""
+    """A row's window in `group_by`: `size_ms` long (session: gap), one every `slide_ms`, from `offset_ms`."""
 
     time: Expression
     size_ms: int

@@ -105,7 +105,7 @@ def _all_of(schema: Schema) -> tuple[Typed, ...]:
 
 
 def _fused(steps: tuple[AnyStep, ...], last: Step) -> tuple[AnyStep, ...]:
-    """Append a step; it becomes one with the step before where no column is then computed twice."""
+    """Append a step, merged into the one before if that computes no column twice and hides no row's error."""
     before = steps[-1] if steps else None
     if not isinstance(before, Step) or not _goes_into(before, last):
         return (*steps, last)

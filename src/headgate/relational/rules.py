@@ -120,7 +120,7 @@ ALIASES: Final = {
 def rule(
     name: str, family: str, judge: Judge, takes: str, *, fails: bool = False
 ) -> Callable[[Kernel], Kernel]:
-    """Return a decorator that registers a kernel as the function `name`; arguments as those of `Rule`."""
+    """Return a decorator that registers a kernel by `name` (AssertionError: taken); others as of `Rule`."""
 
     def register(kernel: Kernel) -> Kernel:
         add(Rule(name, family, judge, kernel, takes, fails))

@@ -43,7 +43,7 @@ class Schema:
         return [field.name for field in self.fields]
 
     def find(self, name: str) -> int | None:
-        """Return a column's index (case is ignored), None if there is none; PlanError if several match."""
+        """Return a column's index by exact name, else ignoring case; None: none. PlanError if ambiguous."""
         lower = name.lower()
         places = [place for place, field in enumerate(self.fields) if field.name.lower() == lower]
         exact = [place for place in places if self.fields[place].name == name]

@@ -30,7 +30,7 @@ _CHEAP: Final = (Column, Constant, Member)
 
 
 def sharing(expressions: Sequence[Typed]) -> tuple[Typed, ...]:
-    """Return equivalent expressions, in which each part that occurs more than once is a `Shared` one."""
+    """Return equivalent expressions; each part that occurs more than once is `Shared`, unless it is cheap."""
     split = [_split_once(each) for each in expressions]
     parts = _Parts()
     for each in split:
@@ -55,7 +55,7 @@ class _Parts:
         return number
 
     def rewritten(self, expression: Typed) -> Typed:
-        """Return an expression whose parts are shared where they are used more than once."""
+        """Return a counted expression, with `Shared` for each part (no cheap one) counted more than once."""
         number = self._by_object[id(expression)]
         found = with_inner(expression, tuple(self.rewritten(part) for part in expression.inner))
         if self._uses[number] < 2 or isinstance(expression, _CHEAP):

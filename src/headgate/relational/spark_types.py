@@ -170,7 +170,7 @@ def is_numeric(kind: pa.DataType) -> bool:
 def normal_type(kind: pa.DataType) -> pa.DataType | None:
     """Return the type to which columns of an Arrow type are converted for computing; None: there is none.
 
-    Times become microseconds, dictionaries and large or view types their plain form; nothing is lost by it.
+    Times become microseconds, dictionaries and large or view types their plain form, unsigned integers wider.
     """
     if pa.types.is_dictionary(kind):
         return normal_type(kind.value_type)

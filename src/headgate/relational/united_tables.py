@@ -40,7 +40,7 @@ def by_name(left: Schema, right: Schema, *, allow_missing: bool) -> list[Pair]:
     """Return the columns of a union by name, in the order of the left; those of the right alone come last.
 
     Raises:
-        PlanError: a column is on one side only, and `allow_missing` is false; or two have one name.
+        PlanError: a column is on one side only, and `allow_missing` is false; or two on the right match one.
     """
     pairs = [Pair(name, place, right.find(name)) for place, name in enumerate(left.names)]
     known = {pair.right for pair in pairs}

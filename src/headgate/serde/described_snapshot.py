@@ -33,7 +33,7 @@ class Rules(Protocol):
     """Rules by which descriptions of built-in serializers are judged and read; `resolve` registers them."""
 
     def serializer_of(self, description: Description) -> TypeSerializer[T]:
-        """Return a serializer that decodes the described type, whose classes are imported by their names."""
+        """Return a serializer that decodes the described type, classes imported by name; else UsageError."""
 
     def reading(self, description: Description, new: TypeSerializer[T]) -> TypeSerializer[T]:
         """Return a serializer that decodes values of an old description as `new`'s; else UsageError."""
@@ -104,7 +104,7 @@ class DescribedSnapshot(TypeSerializerSnapshot[T]):
         self.description = found
 
     def restore_serializer(self) -> TypeSerializer[T]:
-        """Return the constructor's serializer, or one that decodes the type, importing classes by name."""
+        """Return the constructor's serializer, or one of classes imported by name (else UsageError)."""
         if self._serializer is None:
             self._serializer = rules().serializer_of(self.description)
         return self._serializer
@@ -112,7 +112,7 @@ class DescribedSnapshot(TypeSerializerSnapshot[T]):
     def restore_serializer_for(self, new_serializer: TypeSerializer[T]) -> TypeSerializer[T]:
         """Return a serializer that reads the described values as those of `new_serializer`.
 
-        Their former class is not needed, unless `new_serializer` is a program's own.
+        Their former class is only needed if `new_serializer` is a program's own. UsageError: values misfit.
         """
         if isinstance(new_serializer.snapshot(), DescribedSnapshot):
             return rules().reading(self.description, new_serializer)

@@ -90,7 +90,7 @@ class TypeSerializer(ABC, Generic[T]):
         By default: the length of each value in four bytes, then each value as :meth:`encode` gives it.
 
         Raises:
-            UsageError: a value cannot be encoded.
+            UsageError: a value cannot be encoded, or the class has neither ``encode`` nor ``encode_many``.
         """
         self._need("encode", TypeSerializer.encode)
         try:
@@ -371,7 +371,7 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
         )
 
     def restore_serializer_for(self, new_serializer: TypeSerializer[T]) -> TypeSerializer[T]:
-        """Return a serializer that reads the stored bytes as values that `new_serializer` can write.
+        """Return a reader of stored bytes whose values `new_serializer` can write; by default the old one.
 
         Args:
             new_serializer: the program's serializer, which takes the old one's place.

@@ -184,7 +184,7 @@ class PendingSnapshot(Protocol):
         """Store the state of operator `uid` in this backend's own form; release the snapshot in any case."""
 
     def store_with(self, new_writer: NewWriter) -> KeyedStateHandle:
-        """Store all state by a writer of `new_writer`, then release; InternalError: it has changes only."""
+        """Store all state by a writer of `new_writer`, then release; InternalError: it holds only changes."""
 
     def release(self) -> None:
         """Release memory and local files of the snapshot, stored or not; safe at any time and repeatedly."""
@@ -305,7 +305,7 @@ class KeyedBackend(Protocol):
     def restore(self, stored: Iterable[Stored]) -> None:
         """Fill the empty backend with the entries of its key groups that any number of subtasks stored.
 
-        `stored` may hold every form of any backend. UsageError: a type does not fit; StorageError: damaged.
+        Any stored form is read. UsageError: a type misfits; StorageError: damaged; InternalError: not empty.
         """
 
     def close(self) -> None:

@@ -87,7 +87,7 @@ class RocksBackends:
         )
 
     def shared_memory(self) -> RocksMemory:
-        """Return the memory bound that the worker's databases share; first delete dead processes' folders."""
+        """Return the shared memory bound; ConfigError: under 8 MiB. Delete dead processes' folders, once."""
         from headgate.state.rocksdb.rocksdb_memory import RocksMemory
 
         if self._memory is None:

@@ -118,7 +118,7 @@ class LiveBroadcastState(Subscripts[K, V]):
         return list(self._entries), list(self._entries.values())
 
     def refill(self, keys: list[K], values: list[V]) -> None:
-        """Replace all entries by an old subtask's; UsageError if keys that differed are equal as read now."""
+        """Replace all entries by restored ones; UsageError: keys that were distinct when stored are equal."""
         self._entries = dict(zip(keys, values, strict=True))
         if len(self._entries) != len(keys):
             raise UsageError(
@@ -184,7 +184,7 @@ class PendingOperatorState:
         self._states = states
 
     def store(self, write: Callable[[list[bytes]], StateHandle]) -> list[OperatorStateHandle]:
-        """Store each state by `write(parts)`; return the handles. UsageError: a value is of another type."""
+        """Store each state by `write(its bytes, in parts)`; return the handles; UsageError: wrong type."""
         return [
             OperatorStateHandle(one.name, one.mode, one.schema, write(one.parts()), one.count)
             for one in self._states
@@ -208,14 +208,14 @@ class _Target:
         self.handle: Any = LiveBroadcastState() if self.mode == BROADCAST else LiveListState()
 
     def schema(self) -> Description:
-        """Return the state's description in a checkpoint; a restore may reconfigure its serializers."""
+        """Return mode and descriptions of the serializers in use, which a restore may have reconfigured."""
         current = [s.current if isinstance(s, DeclaredSerializer) else s for s in self.serializers]
         return {"kind": self.mode, "of": [serializer.describe() for serializer in current]}
 
     def at_snapshot(self) -> _StateCopy | None:
         """Return a copy that later changes do not reach; None for an empty list, which is not stored.
 
-        An empty broadcast map is stored: a restore has to know that the subtask reported it.
+        An empty broadcast map is stored, so that a restore sees it. UsageError: a value cannot be encoded.
         """
         columns = self.handle.columns()
         if not columns[0] and self.mode != BROADCAST:
@@ -283,8 +283,8 @@ class OperatorStateBackend:
     def restore(self, parts: Iterable[tuple[OperatorStateHandle, bytes]]) -> None:
         """Fill the empty states with the stored elements and entries that were assigned to this subtask.
 
-        `parts`: the handle and the complete blob of each share, in the order of the old subtasks. UsageError:
-        the program does not declare such a state, or cannot read it; StorageError: a blob is damaged.
+        `parts`: handle and complete blob of each share, in the order of old subtasks. UsageError: a state is
+        undeclared or unreadable; StorageError: a blob is damaged; InternalError: two shares of a broadcast.
         """
         maps: set[str] = set()
         for stored, blob in parts:
@@ -298,7 +298,7 @@ class OperatorStateBackend:
             self._target(stored.name).restore(stored, blob)
 
     def verdict(self, stored: OperatorStateHandle) -> Compatibility:
-        """Return how a restore would read a stored state (UsageError: it cannot); reconfigure as it would."""
+        """Return how a restore would read `stored`, reconfiguring serializers too; UsageError: it cannot."""
         target = self._target(stored.name)
         target.readers(stored)
         return target.verdict(stored)
@@ -333,7 +333,7 @@ def blob_parts(columns: Sequence[bytes]) -> list[bytes]:
 
 
 def read_columns(blob: bytes, count: int) -> list[memoryview]:
-    """Return the `count` encoded columns of a stored state; a StorageError if the blob is damaged."""
+    """Return a stored state's encoded columns; StorageError: damaged, or another number than `count`."""
     _, body = _ENVELOPE.open(blob, "it", (VERSION,))
     columns: list[memoryview] = []
     while len(body) >= _LENGTH.size:

@@ -86,7 +86,7 @@ class StateSerializerProvider(Generic[T]):
         return self.previous_serializer() if self._registered is None else self._registered
 
     def previous_serializer(self) -> TypeSerializer[T]:
-        """Return a serializer that reads stored bytes (as the program's type, if known and compatible)."""
+        """Return a serializer to read stored bytes, if it can as the program's type; InternalError: none."""
         if self._previous is None:
             raise InternalError(f"nothing was restored into {self._state}; please report this")
         if self._restored is None:

@@ -10,7 +10,7 @@ _ABSENT: Final = object()
 
 
 class Subscripts(Generic[MK, MV]):
-    """A mixin for `map[key]` (KeyError if absent), setting and `del`, over `get`, `put`, `remove` and `in`.
+    """A mixin for `map[key]` and `del` (KeyError if absent) and setting, over `get`, `put`, `remove`, `in`.
 
     Example:
         >>> class Map(Subscripts, dict):

@@ -111,7 +111,7 @@ class _Snapshot(NamedTuple):
 def _differences(
     uid: str, pair: tuple[_Snapshot, _Snapshot], groups: int, samples: int
 ) -> Iterator[StateDifference]:
-    """Yield the comparison of each state of one operator."""
+    """Yield the comparison of each state of one operator, by name; `groups`: number of key groups of both."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-diff-")))
 
@@ -171,7 +171,7 @@ class _Sorted(NamedTuple):
     values: _Readable
 
     def by_group(self, state: str) -> Iterator[tuple[int, Entries]]:
-        """Yield the entries of one state, key group by key group."""
+        """Yield (key group, its entries) of one state, ascending; nothing if the state has no entries."""
         if state not in self.sorter.codecs:
             return
         timers = state in TIMER_SECTIONS
@@ -206,7 +206,7 @@ class _Readable(PlainValues):
             return None
 
     def words(self, state: str) -> str | None:
-        """Return the state's type for people; None if this snapshot has no entry of the state."""
+        """Return the state's type for people, always "timers" for timers; None: there is no entry of it."""
         if state in TIMER_SECTIONS:
             return "timers"
         schema = self._schemas.get(state)

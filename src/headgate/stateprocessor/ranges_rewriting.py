@@ -88,7 +88,7 @@ class _Written(ReportedError):
 
 
 def _engine(request: MigrationRequest, metadata: CheckpointMetadata, config: Config) -> SparkEngine | None:
-    """Start Spark and return its engine if requested or, left open, if the state is large; else None."""
+    """Return Spark's engine if requested or, left open, for large state; else None; OperatingError: none."""
     keyed = keyed_handles(state for states in metadata.operators.values() for state in states)
     large = sum(one.size for one in keyed) >= SPARK_FROM_BYTES
     requested = large if request["spark"] is None else request["spark"]
@@ -124,7 +124,7 @@ class SparkEngine:
         self._spark = spark
 
     def rewritten(self, work: KeyedWork) -> KeyedWritten:
-        """Rewrite keyed state in Spark's tasks; return handles, entry count. OperatingError: Spark failed."""
+        """Rewrite state in Spark; return handles and entry count; raise a task's error, or OperatingError."""
         shipped = _Shipped(work, storage_settings_in_use(), f"-{secrets.token_hex(4)}")
         handles = list[KeyedStateHandle]()
         try:
@@ -177,7 +177,7 @@ class _Shipped:
     # -- a task of the first kind
 
     def parts(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield rows of `_PARTS` for the old subtasks whose numbers `batches` has: the first kind of task."""
+        """Yield rows of `_PARTS`, or of an error, for the old subtasks whose numbers `batches` has."""
         for batch in batches:
             for subtask in batch.column(0).to_pylist():
                 try:
@@ -219,7 +219,7 @@ class _Shipped:
     # -- a task of the second kind
 
     def written(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the row of `_WRITTEN` for the parts of one new range: the second kind of task."""
+        """Yield the `_WRITTEN` row, or an error's, of the range in `batches`; none if these are empty."""
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:
@@ -232,7 +232,7 @@ class _Shipped:
         yield made
 
     def written_range(self, index: int, batches: Iterator[pa.RecordBatch]) -> _Written:
-        """Sort and write the state of one new subtask; return its handle once all entries are read back."""
+        """Write a new subtask's state, sorted; return its row; InternalError: not all of it is read back."""
         work, disk = self.work, open_disk(self.work.target, self.settings)
         with tempfile.TemporaryDirectory(prefix="headgate-rewrite-") as name:
             folder, codecs = Path(name), dict[tuple[str, bytes], SectionCodec | None]()

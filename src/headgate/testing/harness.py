@@ -241,7 +241,7 @@ class OperatorHarness:
         return copy.deepcopy(dict(handle.items()) if declared[name].mode == BROADCAST else handle.get())
 
     def timers(self, domain: str = "event") -> list[tuple[int, Any]]:
-        """Return (timestamp in ms, key) of the registered timers of one time domain, in order of time.
+        """Return (timestamp in ms, key) of all timers of one domain, by time; [] if the function has no key.
 
         Args:
             domain: "event" or "processing".

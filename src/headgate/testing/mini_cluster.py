@@ -108,7 +108,7 @@ def too_few_slots(needed: int, there: int | None, cluster: str) -> str | None:
 
 
 def require_slots(job: JobSpec, there: int | None, cluster: str) -> None:
-    """Raise UsageError if a job needs more than `there` slots; None: no limit."""
+    """Raise UsageError, which names `cluster`, if a job needs more than `there` slots (None: no limit)."""
     if refused := too_few_slots(job.plan.slots, there, cluster):
         raise UsageError(f"job {job.name!r} cannot run: {refused}; lower its parallelism or give it more")
 

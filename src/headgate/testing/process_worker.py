@@ -47,7 +47,7 @@ class Order(msgspec.Struct, frozen=True):
 
 
 def main() -> None:
-    """Run the worker of the order read on standard input, report its end; exit with 70 if it raised."""
+    """Run the worker ordered on standard input, report its end; exit 70: raised, EXIT_FENCED: fenced."""
     with _take_standard_input() as connection:
         order = msgpack_decoder(Order).decode(_everything(connection))
         limit_threads()

@@ -39,7 +39,7 @@ def ask_for_owner(owner: Callable[[], HookOwner | None]) -> None:
 
 
 def register(name: str, hook: Hook) -> None:
-    """Have `hook` called when the caller's namespace closes, or at exit, once per name; late: UsageError."""
+    """Call `hook` when the caller's namespace ends (none: at exit), once per `name`; ended: UsageError."""
     owner = None if _owner is None else _owner()
     if owner is None:
         with _lock:

@@ -159,7 +159,7 @@ class _View:
 def explain(
     names: Sequence[str], path: Sequence[Entry], settings: UserCodeSettings, alone: bool = False
 ) -> Explanation:
-    """Return which copy each module of `names` means in a job with this path; `alone`: without namespaces."""
+    """Return which copy each of `names` means in a job with this path; `alone`: where no namespaces are."""
     mode = without_namespaces(settings.native_modules) if alone else settings.native_modules
     job_packages = installed_in(str(one.folder) for one in path)
     native = any(one.is_native for one in job_packages.values())
@@ -196,7 +196,7 @@ def _with_native(
 
 
 def entries(program: Path, others: Sequence[Path], wheels: Sequence[Path], scratch: Path) -> Iterator[Entry]:
-    """Yield a job's path: the folder of `program` (a file, else UsageError), `others`, `wheels`, unpacked."""
+    """Yield a job's path: `program`'s folder (or UsageError), `others`, `wheels`, unpacked into `scratch`."""
     if not program.is_file():
         raise UsageError(f"there is no program {str(program)!r}; give the path of a Python file")
     yield Entry(program.resolve().parent, str(program.resolve().parent))

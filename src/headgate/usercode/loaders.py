@@ -98,7 +98,7 @@ class UserCodeLoaders:
 
 
 def release_namespace(namespace: Namespace, library: StandardLibrary, join_s: float = 0.0) -> None:
-    """Close a namespace: call its hooks, wait up to `join_s` s for all its threads, undo its patches."""
+    """Close a namespace: call its hooks (errors: logged), wait `join_s` s for threads, undo its patches."""
     for name, hook in namespace.release_hooks.items():
         try:
             namespace.call(hook)

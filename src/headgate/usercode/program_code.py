@@ -86,7 +86,7 @@ def open_program(program: Path, config: Config) -> IsolatedCode:
 
 
 def open_along(program: str, paths: Sequence[Path], config: Config) -> IsolatedCode:
-    """Open, in a worker, an isolated program's code from the `paths` sent by its process on this machine."""
+    """Open the code of `program` in a worker, from `paths` that its process sent; or UserCodeLoadError."""
     return _open(artifacts_sent(program, paths), UserCodeSettings.from_config(config))
 
 

@@ -48,7 +48,7 @@ class UserCodeSettings:
 
     @classmethod
     def from_config(cls, config: Config) -> UserCodeSettings:
-        """Return the settings that a job's configuration has."""
+        """Return the `classloader.*` settings in a job's configuration, defaults where it has none."""
         return cls(**{_FIELDS[key]: config.get(option) for key, option in loader.LOADER_OPTIONS.items()})
 
     @property

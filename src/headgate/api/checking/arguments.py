@@ -170,7 +170,7 @@ def check_timestamp(timestamp: object) -> None:
 
 
 def check_peers(verb: str, others: tuple[object, ...], fits: Callable[[object], bool]) -> None:
-    """Raise PlanError unless `verb` got, in `others`, one or more streams, all accepted by `fits`."""
+    """Raise PlanError unless `verb` got one or more streams, `others`, for all of which `fits` is true."""
     if not others:
         raise _refusal(verb, "no stream; give it at least one")
     for other in others:

@@ -64,8 +64,8 @@ def flat_map_output(function: Callable[..., Iterable[object]]) -> Hint | None:
 
 
 def process_output(function: ProcessingFunction) -> Hint | None:
-    """Return the type that a process function emits; None if unknown. It is the type argument of its class or
-    of the iterable that `process` is annotated to return, if `process_broadcast` agrees or emits nothing.
+    """Return the type that a process function emits, None if unknown: the last type argument of the class,
+    or of the iterable `process` is annotated to return, if `process_broadcast` agrees or emits nothing.
     """
     for base in _PROCESS_FUNCTIONS:
         if isinstance(function, base):

@@ -67,7 +67,7 @@ def check_ends(nodes: Sequence[Node]) -> None:
 
 
 def check_uids_given(nodes: Iterable[Node]) -> None:
-    """Raise PlanError for an operator with state but no uid, by which later programs would find the state."""
+    """Raise PlanError for an operator without uid that has state, timers, a position or commits (sinks)."""
     for node in nodes:
         what = None if node.uid is not None else stateful_part(node)
         if what is not None:
@@ -78,7 +78,7 @@ def check_uids_given(nodes: Iterable[Node]) -> None:
 
 
 def stateful_part(node: Node) -> str | None:
-    """Return, in words, the part of an operator's state that needs a uid; None when it needs none."""
+    """Return, in words, what of an operator needs a uid ("operator state"), given or not; None: nothing."""
     if isinstance(node, SourceNode):
         return "a position in its input"
     if isinstance(node, SinkNode):

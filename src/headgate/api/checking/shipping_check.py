@@ -44,7 +44,7 @@ Parts: TypeAlias = Iterator[tuple[str, Any]]
 
 
 class Culprit(NamedTuple):
-    """The object that cannot be pickled, how the shipped object reaches it (empty: it is that), and why."""
+    """An object that cannot be pickled, the steps to it from the object to ship (none: the same), and why."""
 
     path: tuple[str, ...]
     value: object

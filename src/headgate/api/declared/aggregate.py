@@ -56,7 +56,7 @@ class AggregateFunction(ABC, Generic[IN, ACC, OUT]):
 
     @abstractmethod
     def get_result(self, accumulator: ACC) -> OUT:
-        """Return the result so far. Called any number of times; leaves the accumulator as it is."""
+        """Return the result so far; must leave the accumulator as it is, as it may be called many times."""
 
 
 def check_reduce(reduce: object, site: str) -> None:

@@ -115,7 +115,7 @@ def declarations(cls: type) -> dict[str, Declaration]:
 
 
 def declared(cls: type, kind: type[D]) -> list[tuple[str, D, Hint | None]]:
-    """Return name, declaration and annotation (or None) of each declaration of class `kind`, in order."""
+    """Return (name, declaration, annotation or None) of `cls`'s declarations of type `kind`; or PlanError."""
     found = {name: each for name, each in declarations(cls).items() if isinstance(each, kind)}
     hints = hints_of(cls) if found else {}
     return [(name, each, hints.get(name)) for name, each in found.items()]

@@ -53,7 +53,7 @@ class ListState(Protocol[V]):
         """Append several elements to the list, in their order."""
 
     def get(self) -> list[V]:
-        """Return the elements in a list of its own; a change inside an element is a change of the state."""
+        """Return a new list of the elements; an element changed in place is changed in the state, too."""
 
     def update(self, values: Iterable[V]) -> None:
         """Replace the list by these elements."""
@@ -320,7 +320,7 @@ _HANDLES: Final[dict[str, tuple[type, int]]] = {
 
 
 def declared_state(function: object) -> dict[str, StateDescriptor]:
-    """Return the keyed states that a function's class declares, by name; PlanError for a wrong one."""
+    """Return the keyed states of a function's class by name; PlanError: wrong, twice, or only annotated."""
     cls = type(function)
     found = {}
     states = declared(cls, StateDeclaration)

@@ -29,7 +29,7 @@ class OperatorListState(ListState[V], Protocol[V]):
     """Live handle of one subtask's list; :func:`operator_list_state` says what a restore puts into it."""
 
     def get(self) -> list[V]:
-        """Return the elements, in a list of its own; a change inside an element is a change of the state."""
+        """Return a new list of the elements; an element changed in place is changed in the state, too."""
 
     def __len__(self) -> int: ...
 
@@ -37,7 +37,7 @@ class OperatorListState(ListState[V], Protocol[V]):
 class BroadcastState(MapState[K, V], Protocol[K, V]):
     """Live handle of a map that is the same in every subtask, because each changes it by the same records.
 
-    Square brackets work as with a dict.
+    Square brackets work as with a dict. A change outside of `process_broadcast` raises TypeError.
     """
 
 
@@ -132,7 +132,7 @@ _DECLARED_AS: Final[dict[str, tuple[type, int, str]]] = {
 
 
 def declared_operator_state(function: object) -> dict[str, OperatorStateDescriptor]:
-    """Return the operator states that a function's class declares, by name; PlanError for a wrong one."""
+    """Return the operator states of a function's class by name; PlanError: annotated wrongly or twice."""
     cls = type(function)
     found = {}
     for name, state, hint in declared(cls, OperatorStateDeclaration):

@@ -24,7 +24,7 @@ _begun: Final = itertools.count()  # how many programs have begun in this proces
 def run_program(
     path: str | Path, arguments: Sequence[str] = (), options: Sequence[str] | None = None
 ) -> None:
-    """Run a program file in this process, as ``python path arguments...`` would.
+    """Run a program file in this process, as ``python path arguments...`` would, and raise what it raises.
 
     A file that runs no job, not even ``collect()``, but has ``def build(env)`` gets an Environment, and what
     it builds is executed under the file's name. Jobs in the background of the program are waited for, or

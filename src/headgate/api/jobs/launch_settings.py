@@ -139,7 +139,7 @@ def running(options: list[str] | None, code: IsolatedCode | None) -> Iterator[Ru
 
 @contextmanager
 def launched(options: Sequence[str] = (), restore: str | None = None) -> Iterator[None]:
-    """Set the variables of :func:`launch_variables` in this process's environment, for the block only."""
+    """Set the variables of :func:`launch_variables` in this process; put the old back after the block."""
     variables = launch_variables(options, restore)
     before = {name: os.environ.get(name) for name in (OPTIONS_VARIABLE, RESTORE_VARIABLE)}
     os.environ.pop(RESTORE_VARIABLE, None)
@@ -159,7 +159,7 @@ class CaptureComplete(PastAllHandlers):
 
 
 def inspected(nodes: Sequence[Node], plan: PhysicalPlan, config: Config) -> dict[str, Any]:
-    """Call the function that `capture()` asked for; return ``{"inspection": result}``, or {} without one."""
+    """Return ``{"inspection": ...}``, what the function that `capture()` asked for gives; {} without one."""
     wanted = os.environ.get(INSPECTION_VARIABLE)
     if wanted is None:
         return {}

@@ -34,7 +34,7 @@ _DEBUG: Final = "HEADGATE_DEBUG"
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """A call of function `inspector`, "module:function", with `request` and the plan in the child process."""
+    """A call of function `inspector`, "module:function", on `request` and the plan, in the child process."""
 
     # "module:function"; called with the request, the nodes, the plan and the settings, it gives plain
     # values. It raises nothing: what the program catches would be lost
@@ -76,7 +76,7 @@ def capture(
 
 
 def child_main() -> None:
-    """Run the program of ``sys.argv[1:]`` in this child; write its plan or error to the capture file."""
+    """Run ``sys.argv[1:]`` (file, arguments) in this child; write its plan or error to the capture file."""
     file = capture_file()
     assert file is not None, "the child is started with the capture variable set"
     try:

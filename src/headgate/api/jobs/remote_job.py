@@ -68,15 +68,11 @@ class RemoteJob(JobRequests):
             return True
 
     def status(self) -> JobStatus:
-        """Return the job's status now.
-
-        Raises:
-            OperatingError: the job's driver does not answer, as when the job has ended.
-        """
+        """Return the job's status now; OperatingError if its driver does not answer, as when it has ended."""
         return _job_status(self._ask("GET", "/v1/job"))
 
     def checkpoints(self) -> Answer:
-        """Return what `headgate checkpoints --json` prints: the last checkpoints; or OperatingError."""
+        """Return what ``headgate checkpoints --json`` prints; OperatingError: the driver does not answer."""
         return self._ask("GET", "/v1/checkpoints")
 
     def plan(self) -> Answer:
@@ -95,6 +91,7 @@ class RemoteJob(JobRequests):
         Raises:
             PlanError: `timeout_s` is below 0; the job is not cancelled.
             TimeoutError: the job has not ended yet, but will.
+            OperatingError: the job's driver is there and does not answer.
         """
         check_seconds("cancel", timeout_s, zero=True)
         try:
@@ -111,6 +108,7 @@ class RemoteJob(JobRequests):
 
         Raises:
             TimeoutError: it has not ended within `timeout_s` (None: wait as long as it takes).
+            OperatingError: the job's driver does not answer, as when the job has ended.
         """
         return str(self._request("cancel", {}, timeout_s))
 

@@ -40,9 +40,9 @@ class WatermarkStrategy:
         max_drift: str | int | None = None,
         drift_group: str = "default",
     ) -> WatermarkStrategy:
-        """Return a strategy of a field or function that gives a record's time, in ms since 1970. Durations
-        are in ms, or text such as ``"7d"``: by how much a record may be earlier than its predecessors, and
-        after how long without records a source subtask holds back no others (None: never).
+        """Return a strategy of a field or function that gives a record's ms since 1970. Durations are ms or
+        ``"7d"``: by how much a record may be earlier than its predecessors, after how long without records a
+        source subtask holds back no others, how far it may lead its group (None: never, no limit).
 
         Raises:
             PlanError: a duration is negative or not a duration.

@@ -35,7 +35,7 @@ _OF_LASTING_JOBS: Final = (
 
 
 def collected(environment: ProgramContext, number: int, name: str) -> list[Any]:
-    """Run what feeds stream `number` to its end, in a job called `name`; return all records of the stream."""
+    """Return all records of stream `number`, by a job `name` of what feeds it; PlanError if it is endless."""
     sink = load(Kind.CONNECTOR, "collect_sink")(record_type=_rebuilt(environment, number))
     run_query(environment, number, sink, "collect", name)
     return list(sink.results)
@@ -44,7 +44,7 @@ def collected(environment: ProgramContext, number: int, name: str) -> list[Any]:
 def taken(
     environment: ProgramContext, number: int, count: int, timeout_s: float | None, verb: str
 ) -> list[Any]:
-    """Run what feeds stream `number` till `count` records have come or `timeout_s` s passed; return them."""
+    """Return the first `count` records of stream `number`, fewer after `timeout_s` s; PlanError: not > 0."""
     check_count(verb, count)
     check_seconds(verb, timeout_s)
     sink = load(Kind.CONNECTOR, "sample_sink")(count, _rebuilt(environment, number), verb)
@@ -62,7 +62,7 @@ def run_query(
     name: str,
     watch: _Watch | None = None,
 ) -> None:
-    """Run job `name`: stream `number` into `sink`, node `end`; PlanError if endless and without `watch`."""
+    """Run stream `number` into `sink`, called `end`, as job `name`; PlanError if endless and `watch` None."""
     above = environment.program.above(number)
     if watch is None:
         _refuse_endless(end, above)

@@ -135,7 +135,7 @@ class Readers(ABC):
             path: a file, a directory, a glob, or several of these.
             columns: the columns to read; None reads all.
             uid: names the position in the files; made from the path when omitted.
-            options: further arguments of ``parquet_source`` in ``headgate.connectors.files``.
+            options: arguments of ``parquet_source`` in ``headgate.connectors.files``; PlanError for others.
         """
         chosen = None if columns is None else list(columns)
         source, paths = _made("parquet_source", "read_parquet", path, {"columns": chosen, **options})
@@ -143,7 +143,7 @@ class Readers(ABC):
         return self._begin(source, "read_parquet", uid or path_uid("read_parquet", paths), None)
 
     def table(self, source: Paths | DataFrame, uid: str | None = None) -> Table[DataStream[Row]]:
-        """Begin a table with Parquet files or a Spark DataFrame.
+        """Begin a table with Parquet files or a Spark DataFrame; UsageError: its columns cannot be read now.
 
         Args:
             source: a file, a directory, a glob, or several of these; or a ``pyspark.sql.DataFrame``, bounded
@@ -246,7 +246,7 @@ class Readers(ABC):
     def _begin(
         self, source: Source[T], name: str, uid: str | None, record_type: Hint | None
     ) -> DataStream[T]:
-        """Add a source node to the program, and return its stream; None as `record_type`: it is unknown."""
+        """Add a source node to the program; return its stream. `record_type` None: the type is unknown."""
 
 
 def _made(connector: str, verb: str, path: Paths, options: dict[str, Any]) -> tuple[Source, str | list[str]]:

@@ -82,7 +82,7 @@ class DataStream(Outputs[T]):
         return DataStream(self._environment, self._added(node))
 
     def filter(self, function: Callable[[T], object], uid: str | None = None) -> DataStream[T]:
-        """Keep the records for which `function` is true; PlanError if it takes no one record, or yields."""
+        """Keep the records for which `function` is true; PlanError as `map`, and for a generator function."""
         check_callable("filter", function)
         kind, waits = self._node.record_type, is_blocking(function)
         node = logical.FilterNode(NEW, "filter", uid=uid, record_type=kind, blocking=waits, function=function)
@@ -121,7 +121,7 @@ class DataStream(Outputs[T]):
         """Return the stream of the records that this stream's operator emits under the name of `tag`.
 
         Raises:
-            PlanError: the stream does not come from ``process()`` or a source.
+            PlanError: the stream is not what ``process()``, a call on windows, or a source returned.
         """
         emitters = (logical.ProcessNode, logical.KeyedProcessNode, logical.SourceNode)
         if not isinstance(self._node, emitters):
@@ -154,7 +154,8 @@ class DataStream(Outputs[T]):
             drift_group: name of the group, which may have sources of several streams.
 
         Raises:
-            PlanError: a duration is negative or no duration, or `timestamp` is neither name nor function.
+            PlanError: a duration is negative or no duration; or `timestamp` is neither name nor function, a
+                name that the source's records lack, or an async or :func:`blocking` function.
         """
         check_timestamp(timestamp)
         refuse_unknown_fields("with_event_time", (timestamp,), self._environment.program, self._number)
@@ -166,10 +167,8 @@ class DataStream(Outputs[T]):
         return self.with_watermarks(strategy)
 
     def with_watermarks(self, strategy: WatermarkStrategy) -> DataStream[T]:
-        """Give records event time, and the stream watermarks, by a :class:`WatermarkStrategy`.
-
-        Raises:
-            PlanError: the strategy has a negative duration.
+        """Give records event time, and the stream watermarks, by a :class:`WatermarkStrategy`. PlanError if
+        it has a negative duration, or its `timestamp` is a function marked by :func:`blocking`.
         """
         refuse_negative_times(strategy)
         refuse_blocking("with_watermarks", strategy.timestamp)
@@ -214,7 +213,7 @@ class DataStream(Outputs[T]):
         return DataStream(self._environment, self._travel("rebalance", Rebalance()))
 
     def broadcast(self) -> BroadcastStream[T]:
-        """Send every record to every subtask of the next operator."""
+        """Return a stream that sends each record to all subtasks of the next operator, for ``connect()``."""
         return BroadcastStream(self._environment, self._travel("broadcast", Broadcast()))
 
     def connect(self, broadcast: BroadcastStream[U]) -> BroadcastConnectedStream[T, U]:
@@ -258,8 +257,8 @@ class DataStream(Outputs[T]):
             more: further names; the key is then a tuple.
 
         Raises:
-            PlanError: neither names nor one function, a name that the records of the source do not have, or a
-                field or function that is declared to give what can be no key, such as a record.
+            PlanError: neither names nor one function (not ``async``, not :func:`blocking`), a name that the
+                source's records lack, or a field or function declared to give no possible key, as a record.
         """
         selector = checked_key(self._environment, self._number, key, more)
         return KeyedStream(self._environment, self._travel("key_by", ByKeyGroup(selector)), selector)
@@ -356,7 +355,7 @@ class BroadcastStream(DataStream[B]):
 
 
 class _Connected(ShownAsLine):
-    """A stream and the broadcast stream connected to it; PlanError if it is none. ``process()`` follows."""
+    """Base of connected streams; PlanError if `broadcast` is no broadcast stream of this Environment."""
 
     def __init__(
         self, environment: ProgramContext, number: int, broadcast: BroadcastStream[B], key: KeySelector = ""

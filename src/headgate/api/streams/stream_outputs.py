@@ -58,7 +58,7 @@ class Operator:
         return self._environment.program.node(self._number)
 
     def name(self, name: str) -> Self:
-        """Set the operator's name, by which plans and logs show it to people."""
+        """Set the name by which plans and logs show the operator; PlanError for a sink that a job has run."""
         self._environment.program.change(self._number, name=name)
         return self
 
@@ -100,7 +100,7 @@ class StreamSink(Operator):
 def add_sink(
     environment: ProgramContext, number: int, sink: Sink[T], uid: str | None, name: str | None = None
 ) -> StreamSink:
-    """Add `sink` for stream `number` to the program, and return its step; `name`: the sink's own if None."""
+    """Add `sink` for stream `number` to the program; return its step. `name` None: the sink's description."""
     node = logical.SinkNode(logical.NEW, name or sink.describe(), sink=sink, uid=uid)
     return StreamSink(environment, environment.program.add(node, (number,)))
 
@@ -216,7 +216,7 @@ class Outputs(Operator, Looks[T]):
         return add_sink(self._environment, self._number, sink, uid, name)
 
     def write_json(self, path: str | PathLike[str], uid: str | None = None, **options: Any) -> StreamSink:
-        """Write JSON lines into the directory `path`, exactly once when checkpoints are on.
+        """Write JSON lines into a directory, exactly once if checkpoints are on; UsageError: wrong options.
 
         Args:
             path: the directory.
@@ -227,7 +227,7 @@ class Outputs(Operator, Looks[T]):
         return self._write("json_sink", "write_json", path, uid, options)
 
     def write_parquet(self, path: str | PathLike[str], uid: str | None = None, **options: Any) -> StreamSink:
-        """Write Parquet files into the directory `path`, exactly once when checkpoints are on.
+        """Write Parquet files into a directory, exactly once with checkpoints; UsageError: wrong options.
 
         Args:
             path: the directory.
@@ -290,7 +290,7 @@ class Outputs(Operator, Looks[T]):
     def to_dataframe_later(
         self, schema: StructType | str | None = None, uid: str | None = None
     ) -> DataFrameLater:
-        """Add a sink; return a handle of the DataFrame that ``execute()`` makes, as :meth:`to_dataframe`."""
+        """Add a sink; return a handle of the DataFrame that the next ``execute()`` makes of this stream."""
         uid = uid or self._environment.free_uid("to_dataframe")
         sink = load(Kind.CONNECTOR, "dataframe_sink")(schema, "to_dataframe_later")
         number = self.sink_to(sink, uid=uid, name="to_dataframe")._number

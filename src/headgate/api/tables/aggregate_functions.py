@@ -11,7 +11,7 @@ from headgate.relational.expressions import Literal
 
 
 def count(what: Column | str = "*") -> Column:
-    """Return the aggregate of how many rows a group has ("*"), or how many have a value in a column."""
+    """Return the number of a group's rows ("*"), or of those whose value in a column is not null."""
     return aggregate("count") if isinstance(what, str) and what == "*" else plain_aggregate("count", what)
 
 
@@ -21,17 +21,17 @@ def sum(what: Column | str) -> Column:  # noqa: A001  # PySpark's name
 
 
 def min(what: Column | str) -> Column:  # noqa: A001
-    """Return the least value of a column; null if there is none."""
+    """Return the least value of a column, NaN above all numbers; null if all values are null."""
     return plain_aggregate("min", what)
 
 
 def max(what: Column | str) -> Column:  # noqa: A001
-    """Return the greatest value of a column; null if there is none."""
+    """Return the greatest value of a column, NaN above all numbers; null if all values are null."""
     return plain_aggregate("max", what)
 
 
 def avg(what: Column | str) -> Column:
-    """Return the mean of a column's values; null if there is none."""
+    """Return the mean of a column's values that are not null; null if there is none."""
     return plain_aggregate("avg", what)
 
 
@@ -83,7 +83,7 @@ def last_value(col: Column | str, ignoreNulls: bool | Column | None = None) -> C
 
 
 def any_value(col: Column | str, ignoreNulls: bool | Column | None = None) -> Column:  # noqa: N803
-    """Return the value of a column in some row of a group.
+    """Return the value of a column in some row of a group, null included.
 
     Args:
         col: the column.
@@ -102,7 +102,7 @@ def mode(col: Column | str, deterministic: bool = False) -> Column:
 
     Args:
         col: the column.
-        deterministic: without effect, for PySpark's sake: of several such values the least is returned.
+        deterministic: without effect, for PySpark's sake: of equally frequent values the least is returned.
 
     Example:
         >>> import headgate.functions as F
@@ -151,7 +151,7 @@ def listagg(col: Column | str, delimiter: str | Column | None = None) -> Column:
 
     Args:
         col: the column of texts.
-        delimiter: what stands between two texts; None: nothing.
+        delimiter: what stands between two texts, a constant (else PlanError); None: nothing.
 
     Example:
         >>> import headgate.functions as F
@@ -177,7 +177,7 @@ def string_agg_distinct(col: Column | str, delimiter: str | Column | None = None
 
 
 def plain_aggregate(function: str, *columns: ColumnLike) -> Column:
-    """Return the aggregate named `function` of `columns`; text is the name of a column."""
+    """Return aggregate `function` of `columns`, not checked yet (`agg` does); text is a column's name."""
     return aggregate(_SHOWN.get(function, function), *map(_column, columns))
 
 

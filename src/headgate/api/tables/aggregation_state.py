@@ -15,7 +15,7 @@ from headgate.relational.relations import Aggregation
 
 
 def state_declaration(plan: Aggregation) -> KeyedProcessFunction[Any, Any, Any]:
-    """Return a function that declares an aggregation's state: window -> accumulators, for each key.
+    """Return a function, never run, that declares an aggregation's state: window -> accumulators, per key.
 
     A window's key is the ms since 1970 at which its slice of event time, or its session, begins. The operator
     state `forgotten` has (first key group, last, ms): their windows with last ms up to that one were removed.
@@ -26,7 +26,7 @@ def state_declaration(plan: Aggregation) -> KeyedProcessFunction[Any, Any, Any]:
 
 
 def windows_function(name: str, windows: Hint, **more: Hint) -> KeyedProcessFunction[Any, Any, Any]:
-    """Return a function of class `name` that declares a map state `windows`, of the type given as `windows`.
+    """Return a function, never run, of class `name`, with a map state `windows` of the type `windows`.
 
     It also declares operator states, as union lists: `more`, name -> type, and `ahead`, which holds the key
     groups that are further in event time than their subtask, each with its watermark.
@@ -69,6 +69,6 @@ def stored_name(column: str, accumulator: str) -> str:
 
 
 def plain_name(column: str) -> str:
-    """Return a column's name as an identifier: signs other than ASCII letters and digits become "_"."""
+    """Return a name as an ASCII identifier: other signs become "_"; ``column_`` leads if no letter does."""
     plain = "".join(each if each.isalnum() and each.isascii() else "_" for each in column).strip("_")
     return f"{'' if plain[:1].isalpha() else 'column_'}{plain}"

@@ -44,7 +44,7 @@ def resolved(relation: Relation, verb: str, expression: Expression) -> Typed:
 
 
 def projected(verb: str, child: Relation, chosen: list[tuple[str, Typed]]) -> Project:
-    """Return a plan of columns `chosen`, event time kept if among them; PlanError: none, or a name twice."""
+    """Return a plan of columns `chosen`, event time kept if chosen; PlanError: no column, or a name twice."""
     names = [name for name, _ in chosen]
     twice = {name for name in names if names.count(name) > 1}
     if twice or not names:

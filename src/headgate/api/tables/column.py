@@ -155,7 +155,7 @@ class Column:
         return call("isnotnull", self)
 
     def isin(self, *values: ColumnLike | Sequence[ColumnLike]) -> Column:
-        """Return whether the value equals one of `values`, which may also be given as one list."""
+        """Return whether the value equals one of `values`, columns or constants, or of the one list given."""
         listed = values[0] if len(values) == 1 and isinstance(values[0], list | tuple) else values
         return call("in", self, *listed)
 
@@ -166,7 +166,7 @@ class Column:
     # -- names and types
 
     def alias(self, name: str, *more: str) -> Column:
-        """Return the column with a name; an expression of several columns, as `posexplode`, takes several."""
+        """Return the column under a name; what makes several columns, as `posexplode`, takes one for each."""
         return Column(Aliases(self.expression, (name, *more)) if more else Alias(self.expression, name))
 
     name = alias
@@ -182,13 +182,13 @@ class Column:
         return Column(Cast(self.expression, _type_name(to), strict=False))
 
     def when(self, condition: Column, value: ColumnLike) -> Column:
-        """Add a branch to an ``F.when(...)``, else PlanError: `value` where `condition` is the first true."""
+        """Return this ``F.when(...)`` with one more branch, after the others; PlanError for other columns."""
         chosen = self._case()
         branch = (expression_of(condition), expression_of(value))
         return Column(Case((*chosen.branches, branch), chosen.otherwise))
 
     def otherwise(self, value: ColumnLike) -> Column:
-        """Set the value of an ``F.when(...)``, else PlanError, for rows without true condition, else null."""
+        """Return this ``F.when(...)`` with `value` where no branch is true; PlanError for other columns."""
         return Column(Case(self._case().branches, expression_of(value)))
 
     def _case(self) -> Case:

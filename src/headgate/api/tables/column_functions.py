@@ -18,7 +18,7 @@ from headgate.relational.expressions import (
 
 
 def col(name: str) -> Column:
-    """Return the column of this name; ``a.b`` is field b of the struct a.
+    """Return the column of this name, which the table that uses it checks; ``a.b``: field b of the struct a.
 
     Example:
         >>> import headgate.functions as F
@@ -37,7 +37,7 @@ def lit(value: Scalar) -> Column:
 
 
 def when(condition: Column, value: ColumnLike) -> Column:
-    """Return `value` where `condition` is true; go on with ``.when(...)`` and ``.otherwise(...)``.
+    """Return `value` where `condition` is true, else null; ``.when(...)`` and ``.otherwise(...)`` add to it.
 
     Example:
         >>> import headgate.functions as F
@@ -48,7 +48,7 @@ def when(condition: Column, value: ColumnLike) -> Column:
 
 
 def expr(function: str, *arguments: ColumnLike | str) -> Column:
-    """Return a call of the function named `function`, no SQL text; text in `arguments` names a column."""
+    """Return a call of function `function`, checked by the table; it is no SQL. Text names a column."""
     return call(function, *map(_column, arguments))
 
 
@@ -59,7 +59,7 @@ def _column(value: ColumnLike) -> ColumnLike:
 def window(
     time: Column | str, size: str | int, slide: str | int | None = None, offset: str | int = 0
 ) -> Column:
-    """Return the window in which a row lies, a key of ``group_by``.
+    """Return the window, or with `slide` the windows, in which a row lies: a key of ``group_by``.
 
     Args:
         time: the table's column of event time, or :func:`proctime`.

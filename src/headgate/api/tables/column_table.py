@@ -97,9 +97,8 @@ class Table(ByName, SideOutputs, Generic[S]):
         """Return the plan as text: as written, and as it runs.
 
         As it runs, filters and columns are few steps, unused columns are not read, and an aggregation has a
-        local part before the exchange and a final one after it.
-
-        Where rows become columns, or columns rows, a line says so, with the number of columns.
+        local part before the exchange and a final one after it. Where rows become columns, or columns rows, a
+        line says so, with the number of columns.
 
         Example:
             >>> import pyarrow as pa
@@ -142,7 +141,7 @@ class Table(ByName, SideOutputs, Generic[S]):
             drift_group: name of the sources that are compared.
 
         Raises:
-            PlanError: there is no such column, or the table has been filtered or computed already.
+            PlanError: there is no such column, a duration is wrong, or the table was filtered or computed.
         """
         where = f"with_watermark() ({user_site()})"
         if not isinstance(self._relation, Scan) or self._relation.of is not None:
@@ -171,13 +170,15 @@ class Table(ByName, SideOutputs, Generic[S]):
         return self._of(selected("select", self._relation, [(None, each.expression) for each in chosen]))
 
     def with_column(self, name: str, column: ColumnLike) -> Table[S]:
-        """Return the table with `column` as its column `name`, new or replaced; PlanError for plain text."""
+        """Return the table with `name`, new or replaced: `column`, or a constant (PlanError for text)."""
         return self.with_columns({name: column})
 
     withColumn = with_column  # noqa: N815  # PySpark's name
 
     def with_columns(self, columns: dict[str, ColumnLike]) -> Table[S]:
-        """Return the table with these columns, name -> column, new or replaced; PlanError for plain text."""
+        """Return the table with these columns, new or replaced: name -> column, or a constant for all rows.
+        PlanError for plain text, which could mean both, and for a column that does not exist or fit.
+        """
         found: dict[str, Expression] = {name: Reference(name) for name in self.columns}
         for name, column in columns.items():
             refuse_text(column, f"with_columns() ({user_site()})")
@@ -189,7 +190,7 @@ class Table(ByName, SideOutputs, Generic[S]):
     withColumns = with_columns  # noqa: N815
 
     def rename(self, names: dict[str, str]) -> Table[S]:
-        """Return the table with other names for some columns: old -> new; PlanError for an unknown one."""
+        """Return the table with columns renamed, old -> new; PlanError: unknown, or two get the same name."""
         found = dict(enumerate(all_columns(self._relation)))
         for old, new in names.items():
             place = place_of(self._relation, "rename", old)
@@ -215,7 +216,7 @@ class Table(ByName, SideOutputs, Generic[S]):
             outer: whether a row whose array is null or empty gives one row, with null.
 
         Raises:
-            PlanError: there is no such column, or it is neither array nor map; or a name is there already.
+            PlanError: there is no such column, it is neither array nor map; or wrong, or repeated, `names`.
 
         Example:
             >>> import pyarrow as pa
@@ -271,10 +272,8 @@ class Table(ByName, SideOutputs, Generic[S]):
         return self.union_by_name(other, allowMissingColumns)
 
     def filter(self, condition: Column) -> Table[S]:
-        """Return the rows for which a condition is true; not those for which it is null.
-
-        Raises:
-            PlanError: `condition` names a column that does not exist, or is not boolean.
+        """Return the rows for which `condition` is true, and not those for which it is null. PlanError if it
+        names a column that does not exist, or is not boolean.
         """
         found = resolved(self._relation, "filter", expression_of(condition))
         if text_of(found.type) != "boolean":
@@ -296,11 +295,9 @@ class Table(ByName, SideOutputs, Generic[S]):
         """Return the rows that a function makes of each batch of rows, of any number.
 
         Which rows are in a batch depends on the source and on the speed of the job: a function whose results
-        depend on that gives others when the job continues after a failure.
-
-        Event time stays if the result has the column of event time: each row's time is read from it. Without
-        that column the table has no event time, and its rows keep theirs only in batches of as many rows as
-        before.
+        depend on that gives others when the job continues after a failure. Event time stays if the result has
+        the column of event time: each row's time is read from it. Without that column the table has no event
+        time, and its rows keep theirs only in batches of as many rows as before.
 
         Args:
             function: takes a batch and returns one: RecordBatch or Table of pyarrow, or ``polars.DataFrame``.
@@ -309,7 +306,7 @@ class Table(ByName, SideOutputs, Generic[S]):
             uid: names the operator.
 
         Raises:
-            PlanError: `function` takes not just one batch, or a column of the schema is of no known type.
+            PlanError: `function` is async or takes not one batch, `schema` is wrong, `frames` is unknown.
 
         Example:
             >>> import polars as pl, pyarrow as pa
@@ -340,7 +337,7 @@ class Table(ByName, SideOutputs, Generic[S]):
             uid: names the operator.
 
         Raises:
-            PlanError: `function` takes not just one row, or a column of the schema is of no known type.
+            PlanError: `function` is async or takes not one row, or `schema` is empty or has a wrong column.
 
         Example:
             >>> import pyarrow as pa
@@ -362,7 +359,8 @@ class Table(ByName, SideOutputs, Generic[S]):
             keys: names, expressions, and one ``F.window(...)``.
 
         Raises:
-            PlanError: there is no window, or more than one; or a key is of a type that cannot be one.
+            PlanError: not exactly one window, or one not of the table's event time; a key of a type that
+                cannot be one; or the rows are results of windows that may come more than once.
         """
         columns = selected_columns(keys, self.columns, f"group_by() ({user_site()})")
         return GroupedTable(self._environment, self._relation, columns, self._of)
@@ -374,17 +372,19 @@ class Table(ByName, SideOutputs, Generic[S]):
     ) -> Table[S]:
         """Return the rows of this and the other table that have equal columns, in the same window.
 
-        A row goes out when event time passes the end of its window. Rows that come later are dropped and
-        counted. The result has the columns of `on`, then the others of this and of the other table.
+        A row goes out when event time passes the end of its window; rows that come later are dropped and
+        counted. The result has the columns of `on` (the window last), the others of this table and, but for
+        "semi" and "anti", those of the other table.
 
         Args:
-            other: the other table.
+            other: the other table, of the same Environment.
             on: names of columns that both tables have; one of them is a window, as of an aggregation.
             how: "inner", "left", "right", "full", "semi" or "anti", or PySpark's other names of these.
             uid: names the state for later versions of the program; needed when checkpoints are on.
 
         Raises:
-            PlanError: a column does not exist in both, no window is among them, or `how` is unknown.
+            PlanError: a column of `on` is not in both or cannot be a key, not exactly one is a window, `how`
+                is unknown, windows may emit more than once, or both tables have another column of one name.
         """
         names = [on] if isinstance(on, str) else list(on)
         if getattr(other, "_environment", None) is not self._environment:
@@ -422,7 +422,7 @@ class Table(ByName, SideOutputs, Generic[S]):
         return self.to_stream().write_json(path, uid, **options)
 
     def to_dataframe(self, job_name: str = "to_dataframe") -> DataFrame:
-        """Return all rows as a Spark DataFrame, by running what feeds this table: see `DataStream`."""
+        """Return all rows of this bounded table as a Spark DataFrame: see `DataStream.to_dataframe`."""
         return self.to_stream().to_dataframe(job_name=job_name)
 
     def to_spark(self, write: Any, uid: str | None = None) -> StreamSink:

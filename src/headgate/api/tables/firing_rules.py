@@ -22,7 +22,7 @@ def lateness_of(window: TimeWindow, lateness: str | int) -> int:
 
 
 def tag_name(window: TimeWindow, tag: OutputTag[Any]) -> str:
-    """Return the name of tag `tag`; PlanError: it is no tag, or the window is of processing time."""
+    """Return the name of `tag`; PlanError: it is no OutputTag, or `window` is of processing time."""
     _demand_event_time("late_to", window)
     if not isinstance(tag, OutputTag):
         raise PlanError(f'late_to() ({user_site()}) got {tag!r}; expected a tag such as hg.OutputTag("late")')
@@ -33,7 +33,7 @@ def early_interval(window: TimeWindow, trigger: Trigger) -> int | None:
     """Return how often windows emit before their end, in ms of the wall clock; None: only at it.
 
     Raises:
-        PlanError: `trigger` is none, or one that windows of columns do not have.
+        PlanError: `trigger` is no trigger, or one that windows of columns, or of the wall clock, do not have.
     """
     intervals = wall_interval_of(checked_trigger("trigger", trigger))
     where = f"trigger() ({user_site()})"
@@ -86,7 +86,7 @@ def _reasons(plan: Aggregation) -> Iterator[str]:
 
 
 def results_within(relation: Relation) -> Iterator[Aggregation]:
-    """Yield the aggregations whose results a table has, through unions and other steps."""
+    """Yield the aggregations whose results a table has, through unions and steps; not what they aggregate."""
     if isinstance(relation, Scan):
         if relation.of is not None:
             yield relation.of

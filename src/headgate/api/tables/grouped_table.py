@@ -165,7 +165,7 @@ class GroupedTable(Generic[T]):
             uid: names the state for later versions of the program; needed when checkpoints are on.
 
         Raises:
-            PlanError: something is no aggregate, or a name is there twice.
+            PlanError: something is no aggregate, does not fit its columns, or a name is there twice.
         """
         where, child = f"agg() ({user_site()})", self._child
         calls = [_named_call(each, where) for each in aggregates]
@@ -194,7 +194,7 @@ class GroupedTable(Generic[T]):
             uid: names the state, as in :meth:`agg`.
 
         Raises:
-            PlanError: a column is not there, or has no numbers.
+            PlanError: a column is not there or has no numbers; none is given, and none has numbers.
 
         Example:
             >>> import pyarrow as pa

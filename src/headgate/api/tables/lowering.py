@@ -44,8 +44,8 @@ def lowered(
 ) -> int:
     """Add the nodes that compute plan `relation` to the program; return the number of the last node.
 
-    An aggregation is no part of such a plan: a table that is aggregated scans its results. Rows that cannot
-    be `extremes` (None: all can) do not come out.
+    An aggregation is no part of such a plan: a table that is aggregated scans its results. With `extremes`,
+    rows are left out that cannot be the greatest (or least) of their window, which the join asks for.
     """
     below, steps = steps_of(relation)
     steps = pruned(steps)
@@ -103,7 +103,7 @@ def _name(steps: tuple[AnyStep, ...]) -> str:
 
 
 def lowered_aggregation(environment: ProgramContext, plan: Aggregation) -> int:
-    """Add an aggregation's nodes (columns, exchange by key, windows); return the number of the last one."""
+    """Add an aggregation's nodes; return the last one's number. PlanError: two results stored as one name."""
     keys = [plan.child.schema.names[place] for place in plan.keys]
     if not keys:
         child = _with_one_key(plan.child)
@@ -128,7 +128,7 @@ def lowered_aggregation(environment: ProgramContext, plan: Aggregation) -> int:
 
 
 def lowered_join(environment: ProgramContext, plan: WindowJoin, where: str) -> int:
-    """Add a join's nodes (columns of both sides, exchange by key, join); return the number of the last."""
+    """Add a join's nodes; return the last one's number. PlanError (`where`): columns stored as one name."""
     program = environment.program
     inputs = [
         lowered(environment, side, extremes=extremes_of(plan, number))

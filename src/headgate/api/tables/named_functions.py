@@ -17,7 +17,7 @@ from headgate.relational.text_arguments import PLACES
 def function_named(name: str) -> Callable[..., Column]:
     """Return the function or aggregate that is called `name`; it takes its arguments by place.
 
-    Text stands for a column, but where PySpark takes it for itself, as for a pattern or a format.
+    Text names a column, except where PySpark takes text as a value, as for a pattern or a format.
 
     Raises:
         AttributeError: there is no such function; the message names the nearest one.

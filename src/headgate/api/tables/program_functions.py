@@ -27,7 +27,7 @@ def table_function(
     """Return the plan of a function of batches or rows, for the call `verb` on the table of plan `child`.
 
     Raises:
-        PlanError: `function` is no function of one argument, or `schema` is wrong.
+        PlanError: `function` is async or no function of one argument, or `schema` is wrong.
     """
     site = user_site()
     if not callable(function):
@@ -38,7 +38,7 @@ def table_function(
 
 
 def _declared(verb: str, child: Relation, schema: Columns) -> Schema:
-    """Return the declared columns; event time is kept if its column is among them, as a time."""
+    """Return the declared columns; event time stays if its column is one, and a time. PlanError: unusable."""
     where = f"{verb}() ({user_site()})"
     try:
         arrow = fields_named(schema) if isinstance(schema, str) else schema

@@ -14,9 +14,9 @@ from headgate.relational.relations import SIDE, WINDOW_LAST, WindowJoin
 
 
 def rows_declaration(plan: WindowJoin, where: str) -> KeyedProcessFunction[Any, Any, Any]:
-    """Return a function that declares a join's state: (last ms of the window, number) -> row, for each key.
+    """Return a function, never run, with a join's state: (last ms of the window, number) -> row, per key.
 
-    The number tells rows of one key and window apart. PlanError, naming `where`: see `rows_record`.
+    The number tells rows of one key and window apart. PlanError, after `where`: columns' names collide.
     """
     record = rows_record(plan, where)
     rows = MapState[tuple[int, int], record]  # type: ignore[valid-type]

@@ -44,7 +44,7 @@ _EMPTY: Final = {pa.string(): "", pa.binary(): b"", pa.bool_(): False}
 
 
 def window_join(left: Relation, right: Relation, on: Sequence[str], how: str, uid: str | None) -> WindowJoin:
-    """Return the plan of a join; PlanError if columns `on` do not fit or lack a window, or `how` is wrong."""
+    """Return a join's plan; PlanError: wrong `how`, `on` misfits or lacks a window, or results may repeat."""
     where = f"join() ({user_site()})"
     kind = KINDS.get(str(how).lower().replace("_", ""))
     if kind is None:
@@ -102,7 +102,7 @@ def _type(column: Typed) -> pa.DataType:
 
 
 def _keys(where: str, keys: Sequence[str], left: Relation, right: Relation) -> list[Field]:
-    """Return the columns that rows are joined by, each of the type that both sides have in common."""
+    """Return the fields that rows are joined by, of types common to both sides. PlanError: no such type."""
     found = []
     for name in keys:
         sides = [resolved(each, "join", Reference(name)) for each in (left, right)]

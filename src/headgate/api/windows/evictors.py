@@ -36,11 +36,11 @@ class Evictor:
     """
 
     def before(self, records: Sequence[WindowRecord], window: Window) -> Iterable[WindowRecord]:
-        """Return those of `records` that stay, before the result is computed; by default all."""
+        """Return which of `records` (the same objects) stay, before a result is computed; by default all."""
         return records
 
     def after(self, records: Sequence[WindowRecord], window: Window) -> Iterable[WindowRecord]:
-        """Return those of `records` that stay, after the result was computed; by default all."""
+        """Return which of `records` (the same objects) stay, after a result was computed; by default all."""
         return records
 
 

@@ -94,7 +94,7 @@ class ReducedWindows(WindowFunction):
     kept: Any
 
     def add(self, window: Key, record: Any, time_ms: int | None) -> bool:
-        """Reduce `record` into the window's one; return whether it is the first; TypeError: result None."""
+        """Reduce `record` into the window's one; return if it is the first. TypeError: `reduce` gave None."""
         held = self.windows.get(window)
         self._put(window, record if held is None else self._reduced(record_of(*held), record))
         return held is None
@@ -109,7 +109,7 @@ class ReducedWindows(WindowFunction):
         self.windows.put(window, self.kept(*self.storable.held(record)))
 
     def merge(self, window: Key, merged: Sequence[Key]) -> None:
-        """Reduce the records of the sessions `merged`, in order of time, to the one of `window`."""
+        """Reduce the records of sessions `merged`, in order of time, to one. TypeError: reduced to None."""
         found = [held for each in merged if (held := self.windows.get(each)) is not None]
         for each in merged:
             self.windows.remove(each)

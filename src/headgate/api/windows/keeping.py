@@ -71,7 +71,7 @@ class KeptWindows(WindowFunction):
     computed: Results
 
     def add(self, window: Key, record: Any, time_ms: int | None) -> bool:
-        """Store `record` as the window's last; return whether the window held no record before."""
+        """Store `record` as the window's last; return whether it is the only one; UsageError: unstorable."""
         held = self.windows.get(window)
         if held is None:
             held = self.kept(*window, 0, 0)
@@ -213,7 +213,7 @@ class Reduced:
 
 
 def keeping(rules: Rules, evictor: Evictor | None, computed: Results, storable: Storable) -> WindowFunction:
-    """Return the window function that stores records, and computes results by `computed` after `evictor`."""
+    """Return a window function that keeps records; `computed` gives results of those `evictor` leaves."""
     kept = kept_record(rules.assigner, {"start": int, "end": int, "first": int, "next": int})
     hints: dict[str, Hint] = {"timestamp": int | None, "record": storable.hint, "row": bool}
     record = stored_record("WindowRecord", hints)

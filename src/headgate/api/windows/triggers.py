@@ -53,7 +53,7 @@ class EndOfWindow(Trigger):
             self._wait(window, ctx)
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
-        """Delete the registration of the window's end."""
+        """Delete the registration of the end of `window`, on the clock of `ctx`; no error if it is absent."""
         _delete(ctx.time, window.max_timestamp, ctx)
 
     @property
@@ -299,7 +299,7 @@ def continuous(interval: str | int, time: str = "event") -> Trigger:
 
 
 def purging(trigger: Trigger) -> Trigger:
-    """Return a trigger that fires as `trigger` does, and then forgets what the window holds.
+    """Return a trigger that fires as `trigger` does, and then purges the window; PlanError: no Trigger.
 
     Example:
         >>> import headgate as hg

@@ -47,7 +47,7 @@ class Aggregate(ABC):
 
     @abstractmethod
     def add(self, kept: Kept, at: int, value: Any) -> None:
-        """Add `value`, which is not None, to this aggregate's accumulators, in `kept` from `at` on."""
+        """Add `value`, not None, to the accumulators in `kept` from `at` on; TypeError if of a wrong type."""
 
     @abstractmethod
     def merge(self, kept: Kept, at: int, other: Kept) -> None:
@@ -206,7 +206,7 @@ def is_nan(value: Any) -> bool:
 
 
 def plus(left: Any, right: Any) -> Any:
-    """Return the sum of two numbers, exact for decimals; `left` may be None: no number has come yet."""
+    """Return `left` + `right`, exact for decimals; `right` if `left` is None. TypeError: Decimal + float."""
     if left is None:
         return right
     if isinstance(left, Decimal) and isinstance(right, Decimal):
@@ -244,7 +244,7 @@ def sum(what: str | Callable[[Any], Any]) -> Aggregate:  # noqa: A001  # PySpark
     """Return the aggregate that adds numbers up; its result is None if there is none.
 
     Args:
-        what: a field, or a function of the record.
+        what: a field, or a function of the record; a value but None or a number fails the job.
 
     Raises:
         PlanError: `what` is neither text nor a function.
@@ -261,7 +261,7 @@ def min(what: str | Callable[[Any], Any]) -> Aggregate:  # noqa: A001
     """Return the aggregate that finds the least value; its result is None if there is none.
 
     Args:
-        what: a field, or a function of the record.
+        what: a field, or a function of the record; values that cannot be compared fail the job.
 
     Raises:
         PlanError: `what` is neither text nor a function.
@@ -278,7 +278,7 @@ def max(what: str | Callable[[Any], Any]) -> Aggregate:  # noqa: A001
     """Return the aggregate that finds the greatest value; its result is None if there is none.
 
     Args:
-        what: a field, or a function of the record.
+        what: a field, or a function of the record; values that cannot be compared fail the job.
 
     Raises:
         PlanError: `what` is neither text nor a function.
@@ -295,7 +295,7 @@ def avg(what: str | Callable[[Any], Any]) -> Aggregate:
     """Return the aggregate that computes the mean of numbers; its result is None if there is none.
 
     Args:
-        what: a field, or a function of the record.
+        what: a field, or a function of the record; a value but None or a number fails the job.
 
     Raises:
         PlanError: `what` is neither text nor a function.

@@ -76,7 +76,7 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
 
     @abstractmethod
     def add(self, window: Key, record: Any, time_ms: int | None) -> bool:
-        """Add a record, of time `time_ms`, to what a window keeps; return whether it kept nothing before."""
+        """Add a record, of time `time_ms` or None, to a window; return whether that kept nothing before."""
 
     @abstractmethod
     def merge(self, window: Key, merged: Sequence[Key]) -> None:
@@ -98,7 +98,7 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
     # -- records
 
     def process(self, record: Any, ctx: KeyedContext[Any]) -> Sequence[Output] | None:
-        """Add a record to its windows; return pairs of time and result for those that the trigger fires."""
+        """Add a record to windows; return (time, result) of those that fire. UsageError: no event time."""
         time_ms, watermark = self._time_of(ctx), ctx.timers.current_watermark
         windows = self.assigner.windows_of(record, time_ms)
         if self.assigner.merges:
@@ -207,7 +207,7 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         view.save()
 
     def _own_times(self, window: Window) -> tuple[tuple[int, int], ...]:
-        """Return (clock, ms) of the window's end and, in event time, of the end of its lateness."""
+        """Return (clock, ms) of a window's end and, in event time, of its lateness; () for all of time."""
         if not self.assigner.bounded:
             return ()
         if not self.event_time:
@@ -246,7 +246,7 @@ class WindowView:
         self.time = function.assigner.time
 
     def of(self, window: Window, ctx: KeyedContext[Any], *, is_new: bool = False) -> WindowView:
-        """Turn to `window` of the current key of `ctx`, and return this view, now of that window."""
+        """Turn to `window` of the key of `ctx`; return this view. `is_new`: it held nothing before."""
         self._window, self._ctx, self.is_new = window.key, ctx, is_new
         self._loaded: dict[str, Any] | None = None
         return self
@@ -309,11 +309,11 @@ class WindowView:
         self.register(PROCESSING, timestamp)
 
     def delete_event_time(self, timestamp: int) -> None:
-        """Have the trigger not asked at event time `timestamp` (ms); no error if not registered."""
+        """Undo :meth:`register_event_time` for `timestamp` (ms); no error if it is not registered."""
         self._unasked(EVENT, timestamp)
 
     def delete_processing_time(self, timestamp: int) -> None:
-        """Have the trigger not asked at wall clock time `timestamp` (ms); no error if not registered."""
+        """Undo :meth:`register_processing_time` for `timestamp` (ms); no error if it is not registered."""
         self._unasked(PROCESSING, timestamp)
 
     def _unasked(self, clock: int, timestamp: int) -> None:
@@ -322,7 +322,7 @@ class WindowView:
             self.register(clock, timestamp, asked=False)
 
     def register(self, clock: int, timestamp: int, *, asked: bool = True) -> None:
-        """Register a time (ms) of a `clock` for the window; `asked`: whether the trigger is asked then."""
+        """Register a time (ms) of `clock`, EVENT or PROCESSING; `asked`: the trigger is to be asked then."""
         due, window = self._function.due, self._window
         waiting = due.get((clock, timestamp)) or []
         if (*window, True) in waiting or (*window, asked) in waiting:
@@ -335,7 +335,7 @@ class WindowView:
         due.put((clock, timestamp), [*others, (*window, asked)])
 
     def delete(self, clock: int, timestamp: int) -> None:
-        """Delete a registered time (ms) of a `clock` for the window; no error if it is absent."""
+        """Delete a time (ms) of `clock`, EVENT or PROCESSING, of the window; an absent one is no error."""
         due, window = self._function.due, self._window
         waiting = due.get((clock, timestamp)) or []
         left = [each for each in waiting if each[:2] != window]

@@ -31,7 +31,7 @@ def stored_record(name: str, fields: Mapping[str, Hint]) -> Any:
 
 
 def with_states(base: type[F], assigner: WindowAssigner, kept: Any, records: Hint | None = None) -> type[F]:
-    """Return a subclass of `base` that declares the state `windows`, of type `kept`, and maybe `records`."""
+    """Return a subclass of `base` with states `windows`, of type `kept`, and, unless None, `records`."""
     # Of sessions one that was purged stays known, as others may still become one with it.
     value: Any = kept | None if assigner.merges else kept
     states: dict[str, Any] = {"windows": map_state()}

@@ -50,7 +50,9 @@ class WindowRules:
         return of_columns and said == (None, None, None, None)
 
     def complete(self, where: str) -> Rules:
-        """Return the rules, with the default trigger if none is set; PlanError if they do not fit."""
+        """Return the rules, with the default trigger if none is set. PlanError, beginning with `where`:
+        there is no default (global windows), or the windows merge (sessions) and the trigger cannot.
+        """
         trigger = self.trigger or self.assigner.default_trigger()
         if trigger is None:
             raise PlanError(
@@ -96,18 +98,14 @@ class WindowedStream(ShownAsLine, Generic[K, T, S]):
     # -- when windows emit, and what they take
 
     def trigger(self, trigger: Trigger) -> WindowedStream[K, T, S]:
-        """Return the windows with another trigger; by default they emit when time passes their end.
-
-        Raises:
-            PlanError: `trigger` is no :class:`Trigger`.
+        """Return the windows with another trigger than the default, which emits when time passes their
+        end, or by count. PlanError if `trigger` is no :class:`Trigger`.
         """
         return self._with(replace(self._rules, trigger=checked_trigger("trigger", trigger)))
 
     def evict(self, evictor: Evictor) -> WindowedStream[K, T, S]:
-        """Return the windows with an evictor, which leaves records out of results; they store all records.
-
-        Raises:
-            PlanError: `evictor` is no :class:`Evictor`.
+        """Return the windows with an evictor, which takes records out before or after a result; so they store
+        all records. PlanError if `evictor` is no :class:`Evictor`.
         """
         if not isinstance(evictor, Evictor):
             raise PlanError(
@@ -160,7 +158,8 @@ class WindowedStream(ShownAsLine, Generic[K, T, S]):
             aggregates: the results' fields, each an aggregate such as ``hg.count()`` or ``hg.max("price")``.
 
         Raises:
-            PlanError: something is no aggregate, a name is taken, or a column does not fit.
+            PlanError: something is no aggregate, a name is taken, or a column does not fit; a global window
+                has no trigger, or sessions have one that cannot merge.
         """
         where = f"aggregate() ({user_site()})"
         self._check_aggregates(where, aggregates)
@@ -182,7 +181,8 @@ class WindowedStream(ShownAsLine, Generic[K, T, S]):
             uid: names the state for later versions of the program; needed when checkpoints are on.
 
         Raises:
-            PlanError: `function` does not take two records.
+            PlanError: `function` does not take two records, is async or :func:`blocking`; or the trigger is
+                wrong, as for :meth:`aggregate`.
 
         Example:
             >>> import headgate as hg
@@ -221,7 +221,7 @@ class WindowedStream(ShownAsLine, Generic[K, T, S]):
             uid: names the state for later versions of the program; needed when checkpoints are on.
 
         Raises:
-            PlanError: `function` does not take these four arguments.
+            PlanError: `function` does not take these four arguments, or is async; or the trigger is wrong.
 
         Example:
             >>> import headgate as hg

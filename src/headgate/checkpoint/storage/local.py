@@ -45,13 +45,13 @@ class LocalDisk:
         return f"LocalDisk({str(self.root)!r})"
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
-        """Write `parts` as the durable file `name`; an older one is replaced once the new one is complete."""
+        """Write `parts` durably as `name`, replacing it; StorageError, UnsureWriteError if maybe written."""
         path = self._path(name)
         with self._writing(path):
             replace(path, parts, self.permissions)
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
-        """Write a complete small file durably unless the name exists; return False when it does."""
+        """Write a small file durably, return False if it exists; StorageError, UnsureWriteError if unsure."""
         path = self._path(name)
         if path.exists():
             return False
@@ -65,7 +65,7 @@ class LocalDisk:
             return read_bytes(path)
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes of a file from byte `offset` on; fewer only at its end."""
+        """Return up to `length` bytes from byte `offset` on, fewer only at the end; or FileNotFoundError."""
         path = self._path(name)
         with self._refusing("read", path), open_read(path) as file:
             file.seek(offset)
@@ -78,7 +78,7 @@ class LocalDisk:
             return path.stat().st_size
 
     def modified_ms(self, name: str) -> int:
-        """Return when a file was written (ms since 1970), by the clock of the file system."""
+        """Return when a file was written (ms since 1970, disk's clock); FileNotFoundError if absent."""
         path = self._path(name, temporary_allowed=True)
         with self._refusing("read", path):
             return path.stat().st_mtime_ns // 1_000_000
@@ -103,7 +103,7 @@ class LocalDisk:
         return (self.root / name).as_uri() if name else self.root.as_uri()
 
     def _path(self, name: str, *, temporary_allowed: bool = False, linked: bool = True) -> Path:
-        """Return a file's path; no link in it may lead out of the root, nor the file itself if `linked`."""
+        """Return a file's path; StorageError: a link in it, or (`linked`) the file, leads out of the root."""
         pieces = check_name(name, self.describe(), temporary_allowed=temporary_allowed)
         checked = pieces if linked else pieces[:-1]
         if checked:
@@ -124,7 +124,7 @@ class LocalDisk:
 
     @contextmanager
     def _writing(self, path: Path) -> Iterator[None]:
-        """Leave no empty folder when writing a file in the block fails."""
+        """Turn OSError of the block, which writes a file, into StorageError; leave no empty folder then."""
         try:
             with self._refusing("write", path):
                 yield

@@ -64,7 +64,7 @@ class MemoryDisk:
             raise FileNotFoundError(self.describe(name)) from None
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes of a file from byte `offset` on; fewer only at its end."""
+        """Return up to `length` bytes from byte `offset` on, fewer only at the end; or FileNotFoundError."""
         return self.read(name)[offset : offset + length]
 
     def size(self, name: str) -> int:
@@ -100,7 +100,7 @@ class MemoryDisk:
 
 
 def too_large(what: str, limit: int) -> StorageError:
-    """Return the error for state that is too large to be kept in the driver's memory."""
+    """Return (not raise) the error for state of `what` of more than `limit` bytes, too much for memory."""
     return StorageError(
         f"state of {what} takes more than the {limit} bytes that a checkpoint in memory has for one state; "
         "set execution.checkpointing.dir to a folder or bucket that all workers reach, or raise "

@@ -60,7 +60,7 @@ class ObjectDisk:
         return f"ObjectDisk({self._uri!r})"
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
-        """Write `parts` as the durable file `name`; an older one is replaced once the new one is complete."""
+        """Write `parts` durably as `name`, replacing it; StorageError, UnsureWriteError if maybe written."""
         import obstore
 
         check_name(name, self._uri)
@@ -87,7 +87,7 @@ class ObjectDisk:
                 raise self._write_error(name, error) from error
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
-        """Write a complete small file durably unless the name exists; return False when it does."""
+        """Write a small file durably, return False if it exists; StorageError, UnsureWriteError if unsure."""
         import obstore
         from obstore.exceptions import AlreadyExistsError
 
@@ -128,7 +128,7 @@ class ObjectDisk:
             return bytes(obstore.get(self._store, name).bytes())
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes of a file from byte `offset` on; fewer only at its end."""
+        """Return up to `length` bytes from byte `offset` on, fewer only at the end; FileNotFoundError."""
         import obstore
 
         if length <= 0:
@@ -152,7 +152,7 @@ class ObjectDisk:
             return int(obstore.head(self._store, name)["size"])
 
     def modified_ms(self, name: str) -> int:
-        """Return when a file was written (ms since 1970), by the clock of the store."""
+        """Return when a file was written (ms since 1970, the store's clock); FileNotFoundError if absent."""
         import obstore
 
         check_name(name, self._uri, temporary_allowed=True)
@@ -291,7 +291,7 @@ def _cause(error: BaseException) -> str:
 def open_s3(
     uri: str, settings: StorageSettings, request_timeout: timedelta = REQUEST_TIMEOUT, retries: int = RETRIES
 ) -> ObjectDisk:
-    """Return the disk of an S3 bucket, or of a prefix in it, without a request to it.
+    """Return the disk of an S3 bucket or prefix, without a request to it; ConfigError: no bucket or obstore.
 
     Settings that are None come from the variables ``AWS_*``; without those, keys from the machine's role.
     """

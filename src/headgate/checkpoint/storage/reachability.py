@@ -37,7 +37,7 @@ def probe(disk: Disk) -> None:
 
 
 def write_marker(disk: Disk, token: str) -> None:
-    """Write the marker file `token`, by which workers recognise the driver's storage (in the driver)."""
+    """Write marker file `token`, by which workers know the driver's storage; StorageError if it exists."""
     if not disk.create_if_absent(_name(token), token.encode()):
         raise StorageError(f"marker {disk.describe(_name(token))} exists already; use a new token")
 

@@ -42,7 +42,7 @@ class RandomAccess(Protocol):
         """Return the size of a file in bytes; FileNotFoundError when there is none."""
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes of a file from byte `offset` on; fewer only at its end."""
+        """Return up to `length` bytes from byte `offset` on, fewer only at the end; or FileNotFoundError."""
 
 
 @runtime_checkable

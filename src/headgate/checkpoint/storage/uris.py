@@ -24,7 +24,7 @@ SCHEMES: Final = (
 
 
 def open_disk(uri: str, settings: StorageSettings | None = None) -> Disk:
-    """Return the disk of a URI or path, without a request to it; `settings` None: those of this process."""
+    """Return the disk of `uri` (or ConfigError) without a request; `settings` None: those of this process."""
     if _SCHEME.match(uri) and ("#" in uri or "?" in uri):
         raise ConfigError(f"checkpoint storage {uri!r} has a '#' or '?'; write %23 or %3F, as in any URI")
     opener = _OPENERS.get(scheme_of(uri))

@@ -33,7 +33,7 @@ _ADVICE: Final = {
 
 
 def open_webhdfs(uri: str, settings: StorageSettings) -> WebHdfsDisk:
-    """Return the disk of a folder in HDFS, without a request to it."""
+    """Return the disk of a folder in HDFS, without a request to it; ConfigError if `uri` has no name node."""
     parts = urlsplit(uri)
     scheme = parts.scheme.lower()
     if not parts.hostname:
@@ -63,13 +63,13 @@ class WebHdfsDisk:
         return f"WebHdfsDisk({self._uri!r})"
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
-        """Write `parts` as the durable file `name`; an older one is replaced once the new one is complete."""
+        """Write `parts` durably as `name`, replacing it; StorageError, UnsureWriteError if maybe written."""
         path = self._path(name)
         with self._temporary(name, path, parts) as temporary:
             self._replace(name, temporary, path)
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
-        """Write a complete small file durably unless the name exists; return False when it does.
+        """Write a small file durably, return False if it exists; StorageError, UnsureWriteError if unsure.
 
         After a lost answer the bytes show whose file has the name; so two writers must write different bytes.
         """
@@ -85,7 +85,7 @@ class WebHdfsDisk:
         return self._open(name)
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes of a file from byte `offset` on; fewer only at its end."""
+        """Return up to `length` bytes from byte `offset` on, fewer only at the end; or FileNotFoundError."""
         rest = min(length, self.size(name) - offset)  # the server refuses an offset beyond the end
         return self._open(name, offset=offset, length=rest) if rest > 0 else b""
 
@@ -95,7 +95,7 @@ class WebHdfsDisk:
             return int(self._client.ask("GET", self._path(name), "GETFILESTATUS")["FileStatus"]["length"])
 
     def modified_ms(self, name: str) -> int:
-        """Return when a file was written (ms since 1970), by the clock of the name node."""
+        """Return when a file was written (ms since 1970, name node's clock); FileNotFoundError if absent."""
         path = self._path(name, temporary_allowed=True)
         with self._refusing("read", name):
             return int(self._client.ask("GET", path, "GETFILESTATUS")["FileStatus"]["modificationTime"])
@@ -174,7 +174,7 @@ class WebHdfsDisk:
                 self._client.ask("DELETE", temporary, "DELETE", recursive="false")
 
     def _replace(self, name: str, temporary: str, path: str) -> None:
-        """Rename the temporary file to `path`, replacing a file that has this name."""
+        """Rename the temporary file to `path`, replacing a file there; UnsureWriteError if unknown."""
         unanswered: StorageError | None = None
         for _ in range(RENAME_ATTEMPTS):
             try:
@@ -193,7 +193,7 @@ class WebHdfsDisk:
         raise self._unsure(name, unanswered) from unanswered
 
     def _publish(self, name: str, temporary: str, path: str, data: bytes) -> bool:
-        """Rename the temporary file to `path`; return False when another file has this name."""
+        """Rename the temporary file to `path`, False if one is there; UnsureWriteError if that is unknown."""
         unanswered: StorageError | None = None
         for _ in range(RENAME_ATTEMPTS):
             try:

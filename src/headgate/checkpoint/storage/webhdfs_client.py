@@ -33,7 +33,7 @@ class UnansweredError(StorageError):
 
 
 class WebHdfsClient:
-    """Sends requests to the name nodes of one HDFS cluster, and bytes of files to and from it."""
+    """Sends requests to one HDFS cluster's name nodes, `addresses` (host:port); transfers files' bytes."""
 
     def __init__(
         self, addresses: list[str], user: str | None, secure: bool = False, timeout_s: float = TIMEOUT_S

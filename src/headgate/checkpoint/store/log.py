@@ -53,7 +53,7 @@ class CompletedCheckpointLog:
         self._unsure: _Place | None = None
 
     def claim(self) -> CommitPermit:
-        """Take the log over: end every older permit, and return one of a new generation."""
+        """Take the log over: end older permits, return one of a new generation; StorageError if it fails."""
         self._permit = self._unsure = None
         for _ in range(ATTEMPTS_MAX):
             self._token = self._random(16).hex()  # anew: an entry that an earlier attempt left must not count
@@ -71,7 +71,7 @@ class CompletedCheckpointLog:
         )
 
     def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
-        """Log a checkpoint with durable file `metadata`; FencedError, UnsureWriteError or StorageError."""
+        """Log a checkpoint by metadata file and SHA-256; FencedError: replaced; UnsureWriteError: unknown."""
         self._settle(permit)
         end = self._require(permit)
         place = self._next(end, Completed(permit.generation, end.digest, checkpoint, metadata, sha256))
@@ -93,14 +93,14 @@ class CompletedCheckpointLog:
         self._end = place
 
     def check(self, permit: CommitPermit) -> None:
-        """Raise FencedError if another job master has claimed the log since `permit` was given."""
+        """Raise FencedError unless `permit` is of this log's last claim and no one claimed it since."""
         self._settle(permit)
         end = self._require(permit)
         if not self._is_last(end, end):
             raise self._fenced(permit)
 
     def completed(self) -> list[Completed]:
-        """Return the completed checkpoints that were not trimmed, oldest first, read afresh."""
+        """Return completed checkpoints not trimmed, oldest first, read afresh; DamagedFileError: an entry."""
         if self._permit is not None:
             self._settle(self._permit)
         entries = [place.entry for place in self._read_run() if isinstance(place.entry, Completed)]
@@ -113,7 +113,7 @@ class CompletedCheckpointLog:
         return completed[-1] if completed else None
 
     def trim(self, permit: CommitPermit, oldest: CheckpointId) -> None:
-        """Delete all entries before the one of checkpoint `oldest`; delete none if it has no entry."""
+        """Delete all entries before checkpoint `oldest`'s, none if it has none; FencedError as `check`."""
         self.check(permit)
         run = self._read_run()
         kept = [p.index for p in run if isinstance(p.entry, Completed) and p.entry.checkpoint == oldest]
@@ -128,8 +128,8 @@ class CompletedCheckpointLog:
     def forget(self, permit: CommitPermit, checkpoint: int) -> None:
         """Remove one completed checkpoint from the log, wherever its entry is; call it right after a claim.
 
-        The other entries are written anew after the claim before the old ones are deleted, so readers see all
-        of them at every moment.
+        The other entries are written anew after the claim before the old ones are deleted, so readers always
+        see all of them. Does nothing if there is no such entry. FencedError as :meth:`check`.
         """
         self.check(permit)
         logged = self.completed()
@@ -147,11 +147,11 @@ class CompletedCheckpointLog:
         return CheckpointId(max(at_least, newest + 1))
 
     def reserve_ids(self, permit: CommitPermit, end: CheckpointId) -> None:
-        """Check only the permit: checkpoints' folders show used ids, and without a folder nothing is left."""
+        """Check only the permit (else FencedError), store no `end`: checkpoints' folders show used ids."""
         self._require(permit)
 
     def close(self, permit: CommitPermit, *, terminal: bool) -> None:
-        """Give up the log and the permit; `terminal` also removes every completed checkpoint from the log."""
+        """Give up the log (FencedError if replaced); `terminal` also removes its completed checkpoints."""
         self.check(permit)
         if terminal:
             self._end = last = self._closing_claim(permit)

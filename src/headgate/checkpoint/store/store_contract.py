@@ -44,7 +44,7 @@ class CompletedCheckpointStore(Protocol):
         """Return the generation of the last claim by any job master; 0 if the job was never claimed here."""
 
     def claim(self) -> CommitPermit:
-        """Take the job over: end every older permit, and return one of a new generation."""
+        """Take the job over: end older permits, return one of a new generation; StorageError if it fails."""
 
     def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
         """Complete a checkpoint by its entry; its file `metadata` (digest `sha256`) must be durable already.
@@ -65,7 +65,7 @@ class CompletedCheckpointStore(Protocol):
         """Return the newest completed checkpoint, read afresh; None if there is none."""
 
     def trim(self, permit: CommitPermit, oldest: CheckpointId) -> None:
-        """Delete all entries before the one of checkpoint `oldest`; delete none if it has no entry."""
+        """Delete all entries before checkpoint `oldest`'s, none if it has none; FencedError as `check`."""
 
     def first_checkpoint_id(self, at_least: CheckpointId) -> CheckpointId:
         """Return the first id for the last claimant: at least `at_least`, above all known to the store.
@@ -74,7 +74,7 @@ class CompletedCheckpointStore(Protocol):
         """
 
     def reserve_ids(self, permit: CommitPermit, end: CheckpointId) -> None:
-        """Mark the ids below `end` as used for later claimants (no-op where folders show the used ones)."""
+        """Mark ids below `end` as used for later claimants (not where folders show them), or FencedError."""
 
     def close(self, permit: CommitPermit, *, terminal: bool) -> None:
         """Give store and permit up; `terminal` removes every completed checkpoint, as the job ended for good.

@@ -88,7 +88,7 @@ def _opened_at_once(path: str, flags: int) -> int:
 
 
 def open_new(path: FilePath) -> BinaryIO:
-    """Open a file to write bytes; one that exists is emptied."""
+    """Open a file to write bytes, made if absent, with a buffer; one that exists is emptied."""
     return _bound.open(path, "wb", opener=lambda name, flags: system.open(name, flags, 0o666))
 
 

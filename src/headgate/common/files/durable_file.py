@@ -70,7 +70,7 @@ class NewFile:
         return view.nbytes
 
     def finish(self, *, durable: bool) -> None:
-        """Write the collected bytes, sync the file to the device if `durable`, and close it."""
+        """Write the collected bytes, sync to the device if `durable`, and close; OSError leaves it open."""
         self._write_waiting()
         if durable:
             system.fsync(self._descriptor)
@@ -118,7 +118,7 @@ class Measured:
         self.size = self.crc32 = 0
 
     def write(self, data: Buffer) -> int:
-        """Append all bytes of `data` to the file, and add them to `size` and `crc32`."""
+        """Append all bytes of `data`, add them to `size` and `crc32`, and return their number."""
         written = self._file.write(data)
         self.size += written
         self.crc32 = crc32(data, self.crc32)
@@ -193,7 +193,7 @@ def writing(
 ) -> Iterator[NewFile]:
     """Yield a file to write, which gets the name `path` (or replaces it) when the block ends without error.
 
-    If `durable`, it and the `folders` nearest folders are synced. `permissions` None: those in use.
+    If `durable`, it and `folders` folders above are synced, or UnsyncedNameError; `permissions` None: in use.
     """
     with _unfinished(path, permissions, durable=durable) as file:
         yield file
@@ -281,7 +281,7 @@ def sync_tree(folder: Path) -> None:
 
 @contextmanager
 def _cleared(path: Path) -> Iterator[Path]:
-    """Yield a temporary name for an unfinished file; remove the file at the end if it still has that name."""
+    """Yield a free temporary name beside `path`; at the end remove a file that has this name still."""
     temporary = temporary_beside(path)
     try:
         yield temporary

@@ -96,7 +96,7 @@ _JOB_FILES: Final = json_decoder(JobFile)
 
 
 class PublishedJob:
-    """The file by which commands find a job of this process: written when made, locked until withdrawn."""
+    """The file by which commands find a job here, locked until withdrawn; StorageError if not written."""
 
     def __init__(self, job: JobFile) -> None:
         folder = jobs_folder()
@@ -116,7 +116,7 @@ class PublishedJob:
         return self._descriptor
 
     def withdraw(self) -> None:
-        """Unlock the job's file, and remove it unless another driver of the same job has replaced it."""
+        """Unlock the file and remove it, unless a later driver of the job has replaced it; call it once."""
         try:
             with contextlib.suppress(FileNotFoundError):
                 # Drivers of one job that replace each other share the path.
@@ -189,7 +189,7 @@ def this_driver_as(job_id: str, name: str) -> Occupant:
 
 
 class Occupancy:
-    """The registration of a job's driver (`me`) as a user of `folder`, which the last to leave removes."""
+    """A driver's registration (`me`) as a user of `folder`; the last user to leave removes the folder."""
 
     def __init__(self, folder: Path, me: Occupant) -> None:
         self._folder, self._me = folder, me

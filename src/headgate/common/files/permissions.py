@@ -82,7 +82,7 @@ def permissions_in_use() -> Permissions:
 def make_folder(
     folder: str | os.PathLike[str], permissions: Permissions | None = None, *, durable: bool = True
 ) -> None:
-    """Make a folder and those above it that are missing; one that exists stays as it is.
+    """Make a folder and missing ones above it; one that exists stays as it is, a file: FileExistsError.
 
     New folders get `permissions` (None: those in use); if `durable`, their names are synced to the device.
 
@@ -115,7 +115,7 @@ def make_folder(
 
 
 def own_folder(folder: Path) -> None:
-    """Make or restrict a folder for this user alone; PermissionError if it is a link or another user's."""
+    """Make or restrict a folder for this user alone; PermissionError: a link, a file or another user's."""
     with suppress(FileExistsError):
         system.mkdir(folder, OWNER_FOLDER)
     found = folder.lstat()

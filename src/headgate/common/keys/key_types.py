@@ -199,7 +199,7 @@ def _alike(shape: Shape, other: Shape) -> bool:
 
 
 def with_tuples_bounded(shapes: Iterable[Shape]) -> frozenset[Shape]:
-    """Return the shapes of keys; if over 32 are of tuples, the class `tuple` stands in for all of these."""
+    """Return `shapes`, where `tuple` replaces all shapes of tuples if they are over 32 or include `tuple`."""
     found = frozenset(shapes)
     tuples = [shape for shape in found if isinstance(shape, tuple)]
     if tuple in found or len(tuples) > TUPLES_MAX:

@@ -32,7 +32,7 @@ _MASK: Final = 0xFFFFFFFF
 
 
 def key_group(key: Hashable, max_parallelism: int) -> int:
-    """Return the key group of a key, from 0 to `max_parallelism` - 1; UsageError for a type no key has.
+    """Return a key's key group, from 0 to `max_parallelism` - 1; UsageError for NaN, and types no key has.
 
     Example:
         >>> [key_group(key, 128) for key in (0, 1, 42, -1)]
@@ -84,7 +84,7 @@ def key_groups_of_arrow(
 
 
 def key_groups_of_keys(keys: Sequence[Hashable], max_parallelism: int) -> NDArray[np.int32]:
-    """Return :func:`key_group` of each key; fast if all are int, all str, all bytes or all float."""
+    """Return :func:`key_group` of each key, or UsageError; fast if all are int, str, bytes or float."""
     from headgate.common.keys import keygroups_vectorised as vectorised
 
     return vectorised.groups_of_hashes(vectorised.hashes_of_keys(keys), max_parallelism)
@@ -101,7 +101,7 @@ def operator_indexes_of_key_groups(
 
 
 def operator_index_for_key_group(max_parallelism: int, parallelism: int, group: int) -> int:
-    """Return the index of the subtask, of `parallelism` ones, that owns a key group (of `max_parallelism`).
+    """Return which of `parallelism` subtasks (from 0) owns key group `group` of `max_parallelism`; no check.
 
     Example:
         >>> [operator_index_for_key_group(128, 3, group) for group in (0, 42, 43, 127)]

@@ -79,7 +79,7 @@ def _resources() -> list[HasDescriptor]:
 
 
 def descriptors_closed() -> int:
-    """Return how many descriptors that :func:`hide` was given other code closed, or (of sockets) reused."""
+    """Return how many descriptors given to :func:`hide` other code has closed, or (of sockets) reused."""
     closed = 0
     for resource in _resources():
         descriptor = _descriptor(resource)

@@ -60,7 +60,7 @@ class BackgroundThread:
         self._thread.start()
 
     def submit(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
-        """Queue `work` for the thread, which then calls `done(result, None)` or `done(None, error)`."""
+        """Queue `work`; the thread calls `done(result, None)` or `done(None, error)`: it must not raise."""
         self._queue.put((work, done))
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class Mailbox:
         self._wake = threading.Event()
 
     def post(self, callback: Callable[[], None]) -> None:
-        """Queue `callback` for the loop to call, and wake the loop."""
+        """Queue `callback` for the loop's next :meth:`drain`, and end its :meth:`wait`; thread-safe."""
         self._queue.put(callback)
         self._wake.set()
 

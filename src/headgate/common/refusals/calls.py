@@ -136,13 +136,13 @@ def _wrapped(function: Callable[P, R], verb: str, *, own: bool) -> Callable[P, R
 
 
 def _is_all_ours(error: BaseException) -> bool:
-    """Return whether no code of the program ran between the checked call and the error."""
+    """Return whether no code of the program or a package ran between the checked call and the error."""
     files = (frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__))
     return not any(is_users_file(file) and not is_standard_library(file) for file in files)
 
 
 class _Checked(Generic[P, R]):
-    """Calls a function after a check of the arguments; wrong ones raise PlanError or the function's own."""
+    """Calls a function after checking its arguments; wrong ones: PlanError, or the function's own error."""
 
     def __init__(self, verb: str, function: Callable[P, R], *, own: bool) -> None:
         self._verb, self._function, self._own = verb, function, own

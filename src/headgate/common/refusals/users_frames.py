@@ -58,7 +58,7 @@ def users_traceback(error: BaseException) -> str:
 
 
 def raised_line(traceback_text: str) -> str:
-    r"""Return the type and the first line of the message at the end of a traceback's text.
+    r"""Return the type and the message's first line at the end of a traceback's text; "" for empty text.
 
     Further lines of the message, notes and the members of a group come after it, and are not part of it.
 
@@ -80,7 +80,7 @@ def raised_line(traceback_text: str) -> str:
 
 
 def notebook_lines(error: BaseException) -> list[str]:
-    r"""Return the lines that a notebook shows of an error: the program's own lines and the message.
+    r"""Return the lines that a notebook shows of an error: its cause's, the program's own, the message.
 
     Example:
         >>> notebook_lines(ValueError("it says\nall"))

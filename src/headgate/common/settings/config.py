@@ -62,7 +62,7 @@ class Config:
     _settings: Mapping[str, Setting[Any]] = field(default_factory=dict)
 
     def get(self, option: ConfigOption[T]) -> T:
-        """Return the value of an option; durations in milliseconds, sizes in bytes."""
+        """Return an option's value, its default where no layer sets it; durations in ms, sizes in bytes."""
         setting: Setting[T] | None = self._settings.get(option.key)
         return option.default if setting is None else setting.value
 
@@ -96,7 +96,7 @@ class Config:
         return cls().with_program(texts)
 
     def with_spark(self, spark_conf: Mapping[str, str]) -> Config:
-        """Return the settings with Spark's ``spark.headgate.*`` added; ConfigError if one is wrong."""
+        """Return the settings with Spark's ``spark.headgate.*`` added below other layers, or ConfigError."""
         ours = {key: value for key, value in spark_conf.items() if key.startswith(_SPARK_PREFIX)}
         by_spark_key = {option.spark_key: option for option in OPTIONS.values()}
         for key in ours:
@@ -105,7 +105,7 @@ class Config:
         return self._layered({by_spark_key[key].key: value for key, value in ours.items()}, Origin.SPARK)
 
     def with_program(self, values: Mapping[str, object]) -> Config:
-        """Return the settings with the program's `values` added (the command line's win), or ConfigError."""
+        """Return the settings with `values` by key added where the command line sets none; or ConfigError."""
         return self._layered(values, Origin.PROGRAM)
 
     def with_command_line(self, assignments: Iterable[str]) -> Config:
@@ -114,7 +114,7 @@ class Config:
         return self._layered(assigned(assignments, example), Origin.COMMAND_LINE)
 
     def without(self, *beginnings: str, but: ConfigOption[T] | None = None) -> Config:
-        """Return the settings without those whose keys begin with one of `beginnings`, but keep `but`'s."""
+        """Return the settings without options whose keys begin with one of `beginnings`, except for `but`."""
         kept = {
             key: setting
             for key, setting in self._settings.items()

@@ -39,7 +39,7 @@ class OptionKind(Protocol[T_co]):
         """Return the value that a text or Python object stands for; ValueError if it does not fit."""
 
     def format(self, value: Any) -> str:
-        """Return the text that :meth:`parse` reads back to the same value."""
+        """Return the text of a valid value, which :meth:`parse` reads back to the same value."""
 
 
 def _refuse(kind: OptionKind[T]) -> ValueError:
@@ -78,7 +78,7 @@ class Boolean:
     expected: str = "true or false"
 
     def parse(self, value: object) -> bool:
-        """Return a bool, or what a word such as ``yes``, ``off`` or ``1`` says; ValueError for all else."""
+        """Return a bool, or that of a word (true, yes, on, 1; false, no, off, 0); ValueError otherwise."""
         if isinstance(value, bool):
             return value
         word = value.strip().lower() if isinstance(value, str) else ""
@@ -93,7 +93,7 @@ class Boolean:
 
 @dataclass(frozen=True)
 class Integer:
-    """The kind of options whose value is a whole number within bounds, both included."""
+    """The kind of options whose value is a whole number from `low` to `high` (None: unbounded), inclusive."""
 
     low: int
     high: int | None = None
@@ -104,7 +104,7 @@ class Integer:
         return f"a whole number {_bounds(self.low, self.high)}"
 
     def parse(self, value: object) -> int:
-        """Return the number that an int or its digits stand for; ValueError out of bounds and for others."""
+        """Return an int, or that of a text such as "12"; ValueError out of bounds and for all else."""
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise _refuse(self)
         with _refusing(self):
@@ -120,7 +120,7 @@ class Integer:
 
 @dataclass(frozen=True)
 class Number:
-    """The kind of options whose value is a finite number within bounds, both included."""
+    """The kind of options whose value is a finite number from `low` to `high` (None: any), inclusive."""
 
     low: float
     high: float | None = None
@@ -131,7 +131,7 @@ class Number:
         return f"a number {_bounds(self.low, self.high)}"
 
     def parse(self, value: object) -> float:
-        """Return the number that a number or text stands for; ValueError out of bounds and for a bool."""
+        """Return a number, or that of a text, as float; ValueError out of bounds, for bool and all else."""
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise _refuse(self)
         with _refusing(self):
@@ -151,7 +151,7 @@ def _bounds(low: float, high: float | None) -> str:
 
 @dataclass(frozen=True)
 class Duration:
-    """The kind of options whose value is a span of time, kept as whole milliseconds."""
+    """The kind of options whose value is a span of time, kept as whole milliseconds, at least `low_ms`."""
 
     low_ms: int = 0
 
@@ -162,7 +162,7 @@ class Duration:
         return f"a duration{least} such as '500ms', '1s', '10min', '2h' or '7d'"
 
     def parse(self, value: object) -> int:
-        """Return whole ms of a text with unit, number of ms or timedelta; ValueError if none or too short."""
+        """Return a timedelta, number of ms or text as whole ms; ValueError for others and below `low_ms`."""
         if isinstance(value, timedelta):
             value = value / timedelta(milliseconds=1)
         negative = isinstance(value, int | float) and not isinstance(value, bool) and value < 0
@@ -177,13 +177,13 @@ class Duration:
         return span_ms
 
     def format(self, value: int) -> str:
-        """Return the shortest text, such as ``5min``, for that many milliseconds."""
+        """Return that many milliseconds in the largest unit that leaves a whole number, such as ``5min``."""
         return format_ms(value)
 
 
 @dataclass(frozen=True)
 class MemorySize:
-    """The kind of options whose value is a number of bytes; units are powers of 1024."""
+    """The kind of options whose value is a number of bytes, `low_bytes` or more; units are powers of 1024."""
 
     low_bytes: int = 1
 
@@ -193,7 +193,7 @@ class MemorySize:
         return f"a size of at least {self.format(self.low_bytes)} such as '64kb', '32mb' or '1gb'"
 
     def parse(self, value: object) -> int:
-        """Return the bytes that an int, or text with a unit, stands for; ValueError for others, too few."""
+        """Return an int, or the bytes of a text with unit, ``64kb``; ValueError for others and too few."""
         size = value if isinstance(value, int) and not isinstance(value, bool) else -1
         if isinstance(value, str) and (match := _MEMORY_PATTERN.fullmatch(value.strip())):
             size = int(match[1]) * _MEMORY_UNITS[(match[2] or match[3]).lower()]
@@ -222,7 +222,7 @@ class Choice(Generic[E]):
         return f"{', '.join(most)} or {last}"
 
     def parse(self, value: object) -> E:
-        """Return a member, or the one that a text spells, in any case, ``_`` as ``-``; else ValueError."""
+        """Return the member that `value` is, or spells in any case with ``_`` for ``-``; else ValueError."""
         for member in self.names:
             if value is member or (isinstance(value, str) and _plain(member.value) == _plain(value)):
                 return member
@@ -287,17 +287,17 @@ class ConfigOption(Generic[T]):
 
 
 def flag(key: str, default: bool, description: str) -> ConfigOption[bool]:
-    """Return an option that is true or false."""
+    """Return the definition of an option, named `key`, that is true or false."""
     return ConfigOption(key, Boolean(), default, description)
 
 
 def choice(key: str, default: E, description: str) -> ConfigOption[E]:
-    """Return an option whose value is a member of an enumeration, that of its `default`."""
+    """Return an option whose value is a member of the enumeration that `default` is a member of."""
     return ConfigOption(key, Choice(type(default)), default, description)
 
 
 def optional_text(key: str, description: str) -> ConfigOption[str | None]:
-    """Return an option whose value is text; by default there is none."""
+    """Return an option whose value is text or, by default, None; None is written as "none"."""
     return ConfigOption(key, OptionalKind(Text()), None, description)
 
 

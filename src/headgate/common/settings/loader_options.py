@@ -90,13 +90,13 @@ class TextList:
         return pattern_list(value if isinstance(value, str) else texts)
 
     def format(self, value: tuple[str, ...]) -> str:
-        """Return the list as one text."""
+        """Return the list as one text, with semicolons in between."""
         return ";".join(value)
 
 
 @dataclass(frozen=True)
 class IsolationKind:
-    """The kind of options that are ``auto``, true or false."""
+    """The kind of options that are ``auto``, true or false; values are members of `Isolation`."""
 
     expected: str = "auto, true or false"
 

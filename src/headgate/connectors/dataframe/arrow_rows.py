@@ -67,7 +67,7 @@ class TypedRows:
         self.schema, self._shown, self._required, self._verb = schema, dict(shown), required, verb
 
     def batch_of(self, records: list[T] | pa.RecordBatch) -> pa.RecordBatch:
-        """Return the records as one batch of the schema; UsageError if a value does not fit its column."""
+        """Return records as one batch of the schema; UsageError: a value, null or column misfits."""
         import pyarrow as pa
 
         if isinstance(records, pa.RecordBatch):
@@ -155,7 +155,7 @@ class TypedRows:
 
 
 class ValueMisfitError(Exception):
-    """A value, perhaps inside a list, map or struct, does not fit the type of its column."""
+    """`value`, perhaps inside a list, map or struct, does not fit its column's type, for the reason `why`."""
 
     def __init__(self, value: Any, why: str) -> None:
         super().__init__(why)

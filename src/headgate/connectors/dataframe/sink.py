@@ -29,7 +29,7 @@ _READ_AS_WRITTEN: Final = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode":
 def dataframe_sink(schema: StructType | str | None = None, verb: str = "to_dataframe") -> DataFrameSink:
     """Return the sink of `to_dataframe()`: its committed records are a DataFrame after the job, exactly once.
     Without a schema the columns are those of each subtask's first records, ``_1``, ``_2``, ... of tuples;
-    with one, tuples without names are taken by position. `verb` is what the program called, for messages.
+    with one, plain tuples are taken by position. `verb`: the method in messages. UsageError for a bad schema.
     """
     check_schema(schema, verb)
     if schema is not None and not isinstance(schema, str):

@@ -51,7 +51,7 @@ _INSTEAD: Final = "start without the checkpoint, or from one whose rows are stil
 def dataframe_source(frame: DataFrame) -> DataFrameSource:
     """Return a bounded source of a DataFrame's rows; they stay columnar up to the first per-record function.
     `frame` is bounded, of a classic session (not Spark Connect) and of types that :func:`check_types` takes,
-    else UsageError. Rows are computed when the job first runs; a partition with rows becomes some splits.
+    else UsageError. Rows are computed when the job first runs; a partition with rows gives 1 or more splits.
     """
     kind = type(frame)
     if not (kind.__module__.startswith("pyspark.sql.") and kind.__name__ == "DataFrame"):
@@ -147,7 +147,7 @@ class Staged(NamedTuple):
     @classmethod
     def of(cls, position: StagedPosition) -> Staged:
         """Return the staged files named in a checkpointed enumerator state.
-        A state of an older format, whose rows were staged for one run only, raises UsageError.
+        UsageError: an older format, with rows staged for one run only; StrayPathError: no staging folder.
         """
         if "folder" not in position:
             raise UsageError(

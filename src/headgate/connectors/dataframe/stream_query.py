@@ -92,7 +92,7 @@ class StreamQuery:
         self._thread = threading.Thread(target=self._run, name=f"headgate-stream-{read.name}", daemon=True)
 
     def start(self, after: StreamQuery | None = None) -> None:
-        """Start the query in a thread, return at once; the older query `after`, if any, is stopped first."""
+        """Start the query in a thread, once, and return; the query `after`, if any, is stopped first."""
         self._after = after
         self._thread.start()
 
@@ -156,7 +156,7 @@ class StreamQuery:
     # -- in the query's own threads --------------------------------------------------------------
 
     def feed(self, frame: DataFrame, epoch: int) -> None:
-        """Stage an epoch, offer it, wait until Spark may plan the next; do nothing for one staged before."""
+        """Stage `epoch`, offer it, wait till Spark may plan the next; skip one staged before."""
         if epoch <= self._newest:
             return
         if epoch != self._newest + 1:

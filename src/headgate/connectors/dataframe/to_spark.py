@@ -31,7 +31,7 @@ def spark_sink(
 
     An epoch is the records between two checkpoints, passed once the later one is complete. An `EpochWriter`
     makes it visible once. A function gets it again, with the same rows, after a failure in the middle.
-    Without a schema the columns are those of each subtask's first records, ``_1``, ``_2``, ... of tuples.
+    Without `schema`: columns of each subtask's first records (tuples: ``_1``, ...). UsageError: wrong types.
     """
     if not isinstance(write, EpochWriter) and not callable(write):
         raise UsageError(

@@ -34,7 +34,7 @@ class Frames(Protocol):
     def opened(
         self, paths: Sequence[str], columns: Columns, epoch: SparkEpoch, writer: EpochWriter
     ) -> contextlib.AbstractContextManager[DataFrame]:
-        """Open an epoch's files as a DataFrame of `columns` in that order, while `writer` writes it."""
+        """Open files as DataFrame of `columns`, in order, for `writer` to write; FencedError: cancelled."""
 
     def cancel(self) -> None:
         """Cancel the running write; later ones raise FencedError. Called from another thread."""

@@ -218,7 +218,7 @@ def why_fenced(state: State, job: str, generation: int, lineage: Lineage) -> str
 
 
 def described(runs: Sequence[Run]) -> str:
-    """Return text for messages that names the epochs and the job that prepared them.
+    """Return text for messages: the first to last epoch of one or more `runs`, and the job of the last run.
 
     Example:
         >>> described([Run("a", 1, 1, 7, 9, 0)])

@@ -140,7 +140,7 @@ class CompressedStream(ByteStream, Generic[D]):
                 return data
 
     def locate(self, offset: int) -> Entry:
-        """Return the start of the member with this `offset`, and how many uncompressed bytes lie between."""
+        """Return the last known member start at or before `offset`, else the file's, and bytes to skip."""
         for member, start in reversed(self._members):
             if start <= offset:
                 return Entry(member, offset - start)
@@ -151,7 +151,7 @@ class CompressedStream(ByteStream, Generic[D]):
         return skip
 
     def forget_before(self, offset: int) -> None:
-        """Forget the starts of members that end before the offset."""
+        """Forget the starts of members that end at or before the offset, except the newest member's."""
         while len(self._members) > 1 and self._members[1][1] <= offset:
             del self._members[0]
 
@@ -210,7 +210,7 @@ class ZstdStream(CompressedStream["zstandard.ZstdDecompressionObj"]):
         return zstandard.ZstdDecompressor().decompressobj()
 
     def read(self, size: int) -> bytes:
-        """Return up to `size` bytes, from output kept of the last call before more is decoded."""
+        """Return up to `size` bytes, of output left by the last call first; StorageError for a bad frame."""
         if not self._ready:
             self._ready = memoryview(super().read(size))
         data, self._ready = bytes(self._ready[:size]), self._ready[size:]
@@ -231,7 +231,7 @@ def open_stream(path: str, member: int = 0, offset: int = 0) -> ByteStream:
     """Open a file to read its uncompressed bytes; its first bytes, not its name, tell the compression.
 
     `member`: byte position in the file of the gzip member or zstd frame to begin at. `offset`: how many
-    uncompressed bytes come before it, as the stream counts from the file's start. A plain file ignores both.
+    uncompressed bytes come before it in the file. A plain file ignores both. OSError if it cannot be opened.
     """
     file = open(path, "rb")  # noqa: SIM115 - the stream owns it
     head = file.read(4)

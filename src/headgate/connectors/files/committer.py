@@ -36,7 +36,7 @@ SUCCESS: Final = "_SUCCESS"
 
 
 class FilesCommitter(SinkCommitter[Prepared]):
-    """Publishes pending files under their final names.
+    """Publishes pending files under their final names; `success_markers`: leave `_SUCCESS` at the end.
     Names are relative to the output directory, which may be moved between a savepoint and its restore.
     """
 

@@ -45,7 +45,7 @@ class RowMaker(Protocol[R]):
 
 
 class CsvDecoder(Generic[T]):
-    """Decodes blocks of a CSV file, as a `TextDecoder`; `name` is for errors, `saved` a position's header."""
+    """Decodes a CSV file as `TextDecoder`, `saved` is a position's header; UsageError: fields lack names."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class CsvDecoder(Generic[T]):
         self._header: list[str] = list(saved or make.names or [])
 
     def begin(self, data: bytes) -> int:
-        """Read the header from the file's first bytes; return its bytes, or 0. BadRecordError: unusable."""
+        """Read the header from the file's first bytes; return its length, or 0. BadRecordError: unusable."""
         if not self._has_header or not data:
             return 0
         end = _first_border(data)
@@ -198,7 +198,7 @@ class DictMaker:
 
 
 class TypedMaker:
-    """Makes records of a class, or dicts with typed fields; msgspec converts each field's text."""
+    """Makes records of a class, or typed dicts; msgspec converts the texts; UsageError: unusable `schema`."""
 
     names: list[str] | None
 
@@ -226,7 +226,7 @@ class TypedMaker:
         self._nullable = {name for name, hint in hints.items() if _allows_none(hint)}
 
     def __call__(self, header: Sequence[str], rows: Rows) -> Records:
-        """Return one typed record per row; ValueError if a field is missing or its text does not convert."""
+        """Return a typed record per row, "" as None if allowed; ValueError: a field is missing or misfits."""
         records: list[dict[str, str | None]] = [dict(zip(header, row)) for row in rows]
         for name in self._nullable.intersection(header):
             for record in records:

@@ -72,7 +72,7 @@ def parquet_source(paths: Paths, columns: Sequence[str] | None = None) -> Parque
 
     Args:
         paths: as for :func:`json_source`.
-        columns: which columns to read; None reads all.
+        columns: which columns to read; None reads all. A file without one of them fails the job's start.
     """
     return ParquetSource(paths, columns)
 

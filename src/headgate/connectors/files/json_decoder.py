@@ -121,7 +121,7 @@ class ObjectParser(Generic[T]):
 def object_decoder(
     schema: type[T] | None,
 ) -> tuple[msgspec.json.Decoder[Any], Callable[[Records], list[T]] | None]:
-    """Return a decoder for `schema` (None: any JSON); for a NamedTuple also a function that makes it."""
+    """Return a decoder for `schema` (None: any JSON), for a NamedTuple also its maker; UsageError: unfit."""
     try:
         if schema is None:
             return msgspec.json.Decoder(), None

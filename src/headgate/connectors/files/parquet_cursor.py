@@ -29,7 +29,7 @@ class ParquetPosition(TypedDict):
 
 
 class ParquetCursor:
-    """An open Parquet file: returns batches of `columns` (None: all) from `start` (None: its beginning)."""
+    """An open Parquet file: `columns` (None: all) from `start` (None: 0) on; OperatingError: file changed."""
 
     def __init__(self, path: str, columns: Sequence[str] | None, start: ParquetPosition | None) -> None:
         import pyarrow.parquet as pq
@@ -52,7 +52,7 @@ class ParquetCursor:
         self._at = 0
 
     def poll(self, max_records: int) -> tuple[pa.RecordBatch, list[BadRecord]] | None:
-        """Return the next rows as a slice of a batch, with no bad records; None at the end of the file."""
+        """Return the next rows, with no bad records, None at the end; StorageError if they are unreadable."""
         try:
             if not self._fill():
                 return None
@@ -113,7 +113,7 @@ def _seal(path: str) -> list[int]:
 
 
 def schema_of_file(path: str, columns: Sequence[str] | None) -> pa.Schema:
-    """Return the schema of a Parquet file, of `columns` only (None: all); UsageError if it cannot be read."""
+    """Return the schema of a Parquet file, of `columns` (None: all); UsageError: unreadable or lacks one."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -63,7 +63,7 @@ class PartFile(io.RawIOBase):
             raise storage_error(self.path, problem) from problem
 
     def make_durable(self) -> None:
-        """Close the file and make its bytes and its name survive a power failure."""
+        """Close the file, make bytes and name survive a power failure; StorageError if that fails."""
         try:
             self._file.finish(durable=True)
             sync_names(self.path, 4)  # the folder, the pending folder and the output directory may all be new
@@ -96,7 +96,7 @@ def remove(path: Path) -> None:
 
 
 def checksum(path: Path) -> tuple[int, int]:
-    """Return the size and the CRC-32 of a file."""
+    """Return the size and the CRC-32 of a file; OSError if it cannot be read."""
     size = crc32 = 0
     with open_read(path) as file:
         while piece := file.read(1 << 20):

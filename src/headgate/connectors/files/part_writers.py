@@ -31,7 +31,7 @@ class PartWriter(ABC):
         """Encode a list of records or a record batch; UsageError if the format cannot hold a record."""
 
     def finish(self) -> None:  # noqa: B027 - optional hook
-        """Write buffered records and the end of the file, such as Parquet's footer."""
+        """Write buffered records and the file's end, such as Parquet's footer; write nothing afterwards."""
 
 
 def _other(value: Any) -> Any:

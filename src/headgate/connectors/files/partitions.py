@@ -34,7 +34,7 @@ Records: TypeAlias = "Rows | pa.RecordBatch"
 
 
 def escaped(text: str) -> str:
-    """Return a text as it stands in the name of a folder.
+    """Return a text as it stands in a folder's name: signs that Spark escapes become % and two hex digits.
 
     Example:
         >>> escaped("2024-05-06 07:00"), escaped("a/b=1%"), escaped("Zürich .. {x}")
@@ -57,7 +57,7 @@ class Partitions:
         self._names = list(names)
 
     def split(self, records: list[Plain] | pa.RecordBatch) -> Iterator[tuple[str, Records]]:
-        """Yield the folder and the records of each partition, in the order in which they came.
+        """Yield folder and records of each partition: folders by their first records, records in their order.
 
         Raises:
             UsageError: a record lacks a column, has only these columns, or a value that cannot name a folder.

@@ -162,7 +162,7 @@ class FilesEnumerator(SplitEnumerator[P, list[str]]):
 
 
 class FilesReader(SourceReader[T, P]):
-    """Reads the assigned files one after the other, each from its split's position."""
+    """Reads assigned files one after the other from their splits' positions; StorageError if unreadable."""
 
     def __init__(self, source: FilesSource[T, P], on_error: OnError) -> None:
         self.bad_records, self.skipped = [], 0

@@ -75,7 +75,7 @@ class TextDecoder(Protocol[T]):
     """Finds and decodes the records of one open text file; one implementation per format."""
 
     def begin(self, data: bytes) -> int:
-        """Read the header from the file's first complete records; return its length in bytes, or 0."""
+        """Read the header from the file's first records; return its size, or 0; BadRecordError: unusable."""
 
     def saved(self) -> list[str] | None:
         """Return the header's field names, for the position in a checkpoint; None if it has none."""
@@ -112,7 +112,7 @@ class TextCursor(Generic[T]):
             self._to_skip = stream.approach(start["skip"], start["tail"][0])
 
     def poll(self, max_records: int) -> tuple[list[T] | pa.RecordBatch, list[BadRecord]] | None:
-        """Take the next records, 0 to `max_records`, and bad ones between them; None at the file's end."""
+        """Take the next 0 to `max_records` records, and bad ones; None: the end. May raise BadRecordError."""
         if self._to_skip:
             self._skip()
             if self._to_skip:

@@ -84,7 +84,7 @@ class SingleCheckpointBarrierHandler:
     barrier changes nothing, and the end of a partition counts as a barrier.
 
     Records of channels in `forced` cannot be part of a checkpoint: no barrier overtakes there. A channel that
-    carries a forced barrier is added.
+    carries a forced barrier is added; InternalError if the barrier's checkpoint overtakes already.
 
     Senders of channels in `awaited` emit a barrier only after records that wait at a forced channel of
     theirs, or further up. No barrier overtakes here before their barriers have arrived: sent on earlier, it

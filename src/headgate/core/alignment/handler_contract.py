@@ -85,7 +85,7 @@ class BarrierHandler(Protocol):
         """Drop `checkpoint`, which the job master aborted: unblock its channels, ignore its late barriers."""
 
     def end_of_partition(self, channel: int, now_ms: float) -> list[Effect]:
-        """Mark `channel` as ended: neither records nor barriers will come on it any more."""
+        """Mark `channel` as ended: no barrier comes on it; effects trigger or complete what waited for it."""
 
     def timeout(self, now_ms: float) -> list[Effect]:
         """Switch an aligned checkpoint to unaligned if its :meth:`next_timeout` has passed at `now_ms`."""

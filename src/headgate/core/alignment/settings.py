@@ -18,7 +18,7 @@ from headgate.core.alignment.barriers import Alignment, Barrier, SavepointOrder
 
 @dataclass(frozen=True, slots=True)
 class AlignmentSettings:
-    """A job's settings for how barriers travel; :meth:`barrier` makes the barrier of a checkpoint."""
+    """How a job's barriers travel; :meth:`barrier` makes one. ConfigError: unaligned without exactly-once."""
 
     exactly_once: bool = True  # channels wait for each other's barriers at all
     unaligned: bool = False  # barriers may overtake records

@@ -95,7 +95,7 @@ class Admission(Generic[S]):
         return effects
 
     def hooks_done(self, pending: PendingCheckpoint[S], hooks: Iterable[str] | None) -> list[Effect[S]]:
-        """Mark hooks (steps before a trigger; None: all) as ended; after the last one return the trigger."""
+        """Mark hooks (None: all; steps before a trigger) as ended; return [], after the last the trigger."""
         # Not any() of a generator: each must be marked off.
         done = [pending.hook_done(hook) for hook in (self._hooks if hooks is None else hooks)]
         return [_trigger(pending)] if any(done) else []

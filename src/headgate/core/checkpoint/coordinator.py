@@ -88,7 +88,7 @@ class CheckpointCoordinator(Questions[S]):
     ) -> None:
         """Allow checkpoints to begin: all tasks of a new attempt run. InternalError while one is stored.
 
-        `tasks` are pairs (vertex, subtask); `label` returns a task's name for messages.
+        InternalError too without `tasks`, pairs (vertex, subtask), or an old `attempt`; `label` names a task.
         """
         self._refuse_while_storing("start")
         ordered = tuple(sorted(set(tasks)))
@@ -135,7 +135,7 @@ class CheckpointCoordinator(Questions[S]):
         but another checkpoint's hooks and deletions of files. After a stop nothing is started.
 
         `timeout_ms` counts from its start to the last acknowledgement; None: as configured. A `ticket`, the
-        requester's number, gets exactly one RequestFulfilled or RequestFailed.
+        requester's number, gets exactly one RequestFulfilled or RequestFailed; InternalError if it is in use.
         """
         effects = self._admission.submit(Request(kind, ticket, timeout_ms), now_ms)
         return effects + self._publish_next()
@@ -156,7 +156,7 @@ class CheckpointCoordinator(Questions[S]):
         self._admission.cleaning_started()
 
     def cleaning_ended(self, now_ms: int) -> list[Effect[S]]:
-        """Count a deletion as ended, with or without success, and start checkpoints that waited for it."""
+        """Count a deletion as ended, well or not (InternalError: none runs); start checkpoints it held up."""
         self._admission.cleaning_ended()
         return self._then_admit([], now_ms)
 
@@ -233,7 +233,7 @@ class CheckpointCoordinator(Questions[S]):
     # -- answers of storage and committers -------------------------------------------------------
 
     def stored(self, checkpoint: CheckpointId, now_ms: int) -> list[Effect[S]]:
-        """Record that `checkpoint` is in the log (SAVEPOINT: in its folder); effects commit it, if logged."""
+        """Record that `checkpoint` was stored (else InternalError); effects commit it, unless a SAVEPOINT."""
         halted = self.halted
         pending, effects = self._publishing.stored(checkpoint, halted)
         if pending.kind.is_logged:
@@ -249,7 +249,7 @@ class CheckpointCoordinator(Questions[S]):
     ) -> list[Effect[S]]:
         """Fail a checkpoint whose metadata or log entry could not be written.
 
-        With `maybe_published` the log entry may exist all the same; then no file is discarded.
+        With `maybe_published` the log entry may exist: no file is discarded. InternalError if not storing it.
         """
         halted = self.halted
         pending, effects = self._publishing.store_failed(checkpoint, detail, maybe_published, halted)
@@ -262,7 +262,7 @@ class CheckpointCoordinator(Questions[S]):
     def committed(self, checkpoint: CheckpointId, now_ms: int) -> list[Effect[S]]:
         """Record that all committables are published; effects notify tasks and delete old checkpoints.
 
-        A late message from before a suspension changes nothing: recovery commits again.
+        A message from before a suspension changes nothing; InternalError if `checkpoint` was never stored.
         """
         return self._publishing.committed(checkpoint) + self._publish_next()
 

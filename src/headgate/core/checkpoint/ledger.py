@@ -51,7 +51,7 @@ class RecentCheckpoints:
 
 
 class Ledger(Generic[S]):
-    """The facts of all checkpoints of one job, shared by the parts of the checkpoint coordinator."""
+    """The facts of all checkpoints of a job, for the coordinator's parts; InternalError: `next_id` is old."""
 
     def __init__(self, next_id: CheckpointId, retention: Retention) -> None:
         if retention.latest is not None and next_id <= retention.latest:
@@ -97,7 +97,7 @@ class Ledger(Generic[S]):
     def drop(
         self, pending: PendingCheckpoint[S], reason: CheckpointFailureReason, detail: str
     ) -> list[Effect[S]]:
-        """Abort a checkpoint whose storing has not begun; effects notify tasks, delete files, answer."""
+        """Abort a checkpoint (InternalError: storing began); effects notify tasks, delete files, answer."""
         pending.abort(reason)
         self.leave(pending)
         self.count_failure(pending.checkpoint, reason, detail)
@@ -124,7 +124,7 @@ class Ledger(Generic[S]):
         return closed or done or checkpoint in self.unsure
 
     def late(self, checkpoint: CheckpointId, snapshot: S) -> list[Effect[S]]:
-        """Return effects that discard a snapshot whose checkpoint has ended, and report an unknown one."""
+        """Return effects that discard a snapshot of an ended checkpoint, and report it if it is unknown."""
         owner = checkpoint if self.recent.is_savepoint(checkpoint) else None
         unexpected = self.unexpected(checkpoint, (snapshot.vertex, snapshot.subtask))
         return [Discard((snapshot,), owner), *unexpected]

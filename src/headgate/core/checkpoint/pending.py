@@ -73,7 +73,7 @@ MOVES: Final = {
 
 
 class PendingCheckpoint(Generic[S]):
-    """A checkpoint in progress: collects the tasks' acknowledgements until `deadline_ms` (monotonic)."""
+    """A checkpoint: `hooks` run, then `tasks` (vertex, subtask) acknowledge; callers check `deadline_ms`."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class PendingCheckpoint(Generic[S]):
         return self.phase is not Phase.PREPARING and (task in self._waiting or task in self._acknowledged)
 
     def hook_done(self, hook: str) -> bool:
-        """Mark `hook` as ended; return True if it was the last, so that tasks may be triggered now."""
+        """Mark `hook` as ended; return True if it was the last: trigger tasks now; False also if unknown."""
         if self.phase is not Phase.PREPARING or hook not in self._hooks:
             return False
         del self._hooks[hook]
@@ -156,7 +156,7 @@ class PendingCheckpoint(Generic[S]):
         return True
 
     def acknowledge(self, snapshot: S) -> AckResult:
-        """Record one task's snapshot, and return whether it counts; after the last one the phase is FULL."""
+        """Record a task's snapshot: SUCCESS, DUPLICATE or UNKNOWN (not triggered); the last makes it FULL."""
         task = (snapshot.vertex, snapshot.subtask)
         if task in self._acknowledged:
             return AckResult.DUPLICATE
@@ -177,7 +177,7 @@ class PendingCheckpoint(Generic[S]):
         self._machine.move(step, detail)
 
     def abort(self, reason: CheckpointFailureReason) -> None:
-        """Change the phase to ABORTED; InternalError if storing has begun, or if a savepoint is subsumed."""
+        """Abort the checkpoint; InternalError if it ended, storing began, or a savepoint is subsumed."""
         if reason is CheckpointFailureReason.CHECKPOINT_SUBSUMED and not self.can_be_subsumed:
             raise InternalError(self._machine.explain("is a savepoint, which nothing subsumes"))
         self._machine.move(Step.ABORT, reason.name)

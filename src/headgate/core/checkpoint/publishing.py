@@ -54,8 +54,8 @@ class Publishing(Generic[S]):
     ) -> tuple[PendingCheckpoint[S], list[Effect[S]]]:
         """Record that `checkpoint` is complete, in the log or a savepoint's folder; the effects commit it.
 
-        Returns the checkpoint, too. A SAVEPOINT is not committed, but its request answered. `halted` is None,
-        or the reason why no tasks run that could be notified: then recovery commits the checkpoint.
+        Returns the checkpoint, too. A SAVEPOINT is not committed, but its request answered. If `halted`, the
+        reason why no tasks run, recovery commits it. InternalError unless `checkpoint` was being stored.
         """
         pending = self._take_storing(checkpoint)
         self._mode.note(f"completed {checkpoint}")
@@ -82,7 +82,7 @@ class Publishing(Generic[S]):
         """Record that `checkpoint` could not be stored; effects notify, delete its files, and answer.
 
         Returns the checkpoint, too. With `maybe_published` it may be complete all the same, and no file is
-        discarded. `halted` is None, or the reason why no tasks run that could be notified.
+        discarded. `halted`: why no tasks run to be notified, or None. InternalError unless it was storing.
         """
         pending = self._take_storing(checkpoint)
         pending.move(Step.STORE_UNSURE if maybe_published else Step.STORE_FAILED, detail)
@@ -98,7 +98,7 @@ class Publishing(Generic[S]):
         return pending, [*effects, *answer]
 
     def committed(self, checkpoint: CheckpointId) -> list[Effect[S]]:
-        """Complete `checkpoint`, whose output is published; a message from before a suspension is ignored."""
+        """Complete published `checkpoint`; [] for one from before a suspension. InternalError: not stored."""
         pending, retention = self.committing, self._ledger.retention
         if pending is None or pending.checkpoint != checkpoint:
             if retention.latest is None or checkpoint > retention.latest:

@@ -65,11 +65,11 @@ class RequestQueue:
         return None if len(self) <= self.capacity else (self._manual or self._savepoints).pop()
 
     def take_savepoint(self) -> Request:
-        """Remove and return the oldest request for a savepoint."""
+        """Remove and return the oldest request for a savepoint; IndexError if none waits."""
         return self._savepoints.popleft()
 
     def take_manual(self) -> Request:
-        """Remove and return the oldest request for a manual checkpoint."""
+        """Remove and return the oldest request for a manual checkpoint; IndexError if none waits."""
         return self._manual.popleft()
 
     def drop_manual(self) -> list[Request]:
@@ -128,14 +128,14 @@ class Tickets:
         self._open.add(request.ticket)
 
     def fulfil(self, request: Request, checkpoint: CheckpointId) -> list[RequestFulfilled]:
-        """Close the ticket of `request`; return the answer that `checkpoint` is complete ([]: no ticket)."""
+        """Close the ticket (InternalError: not open); return that `checkpoint` completed ([]: no ticket)."""
         if request.ticket is None:
             return []
         self._close(request.ticket)
         return [RequestFulfilled(request.ticket, checkpoint)]
 
     def refuse(self, request: Request, reason: CheckpointFailureReason, detail: str = "") -> list[Answer]:
-        """Close the ticket of `request`, if any; return the answer that no checkpoint is begun for it."""
+        """Close the ticket, if any (InternalError: not open); return the answer that nothing is begun."""
         if request.ticket is None:
             return [RequestDeclined(request.kind, reason)]
         return list(self.fail(request, reason, detail, None))
@@ -143,7 +143,7 @@ class Tickets:
     def fail(
         self, request: Request, reason: CheckpointFailureReason, detail: str, checkpoint: CheckpointId | None
     ) -> list[RequestFailed]:
-        """Close the ticket of `request`; return the answer that its checkpoint failed ([]: no ticket)."""
+        """Close the ticket (InternalError: not open); return that its checkpoint failed ([]: no ticket)."""
         if request.ticket is None:
             return []
         self._close(request.ticket)

@@ -30,7 +30,7 @@ _LOWEST: Final = {
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSettings:
-    """A job's checkpoint settings: interval, pause, limits, timeouts and retention."""
+    """A job's checkpoint settings: interval, pause, limits, timeout, retention; ConfigError if one is low."""
 
     interval_ms: int | None = None  # between periodic triggers; None: none. Raised to `min_pause_ms`
     min_pause_ms: int = 0  # between a completion and the next periodic trigger
@@ -125,7 +125,7 @@ class Requests:
         return None if kind is None else self._hold(kind, load, now_ms)
 
     def retry_final(self, now_ms: int) -> None:
-        """Schedule the final checkpoint, which failed, again after a pause."""
+        """Schedule the failed final checkpoint again after `final_retry_ms`, if one was requested at all."""
         if self._final_requested:
             self._final_at_ms = now_ms + self._settings.final_retry_ms
 

@@ -22,10 +22,10 @@ RETAIN_ALWAYS: Final[Discards] = frozenset()
 
 
 class Retention:
-    """The completed checkpoints of a job that are stored, and the rule which of them to delete.
+    """A job's stored checkpoints, and which of them to delete; ConfigError unless `num_retained` is above 0.
 
-    A savepoint that the job was stopped with is among them, because the log names it, but the user owns it:
-    it takes no checkpoint's place, and only its log entry is ever deleted.
+    A savepoint that stopped the job (in `unowned`, too) is among them, because the log names it, but the user
+    owns it: it takes no checkpoint's place, and only its log entry is ever deleted.
 
     Example:
         >>> kept = Retention(2, map(CheckpointId, (1, 2)))

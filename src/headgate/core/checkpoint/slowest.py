@@ -51,7 +51,7 @@ class SlowestPath:
 
 
 def slowest_path(record: CheckpointRecord) -> SlowestPath:
-    """Return the barrier's path to the last subtask to acknowledge, or the most downstream one that did not.
+    """Return path, times and cause of the barrier to the last acknowledging or most downstream missing task.
 
     Example:
         >>> from headgate.core.checkpoint.history import Topology, VertexFacts

@@ -63,7 +63,7 @@ class AnswerBeat(Effect):
 
 @dataclass(frozen=True, slots=True)
 class BeginAttempt(Effect):
-    """Create the enumerators and deploy the plan, restoring `point`; failures come back as AttemptFailed."""
+    """Create enumerators, deploy the plan, restore `point` (None: no state); failures are AttemptFailed."""
 
     attempt: int
     gang: int
@@ -148,7 +148,7 @@ class EndCheckpoints(Effect):
 
 @dataclass(frozen=True, slots=True)
 class MakePlan(Effect):
-    """Make the job's plan at another parallelism for a rescale; the event PlanMade follows."""
+    """Make the job's plan at another parallelism, for the rescale of request `ticket`; PlanMade follows."""
 
     ticket: int
     parallelism: int
@@ -156,7 +156,7 @@ class MakePlan(Effect):
 
 @dataclass(frozen=True, slots=True)
 class CountSlots(Effect):
-    """Find out whether there is room for all workers of a rescale's plan; the event SlotsCounted follows."""
+    """Find out whether `plan`'s workers, for rescale request `ticket`, have room; SlotsCounted follows."""
 
     ticket: int
     plan: Plan

@@ -49,7 +49,7 @@ class LinkLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class GangExited(Event):
-    """All worker processes of a gang have exited; `why` is None where that was expected."""
+    """All worker processes of a gang have exited; `why` is the launcher's reason, None if it was expected."""
 
     gang: int
     why: Hashable = None
@@ -146,7 +146,7 @@ class Fenced(Event):
 
 @dataclass(frozen=True, slots=True)
 class Cancel(Event):
-    """The job is to end now; `handed_over`: in this driver only, but for good without high availability."""
+    """The job is to end now; with `handed_over` only in this driver, if high availability has a successor."""
 
     handed_over: bool = False
 

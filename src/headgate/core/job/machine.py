@@ -68,8 +68,8 @@ Effects: TypeAlias = list[e.Effect]
 class JobMachine(Questions):
     """Decides the life of one job: takes events and the time, returns effects for the job master.
 
-    `fingerprint_of` returns what distinguishes the loss of a worker from other failures; it is called when
-    the loss counts as the failure.
+    `name` is for messages. `same` counts repeated failures (None: from no checkpoint on). `fingerprint_of`
+    identifies the loss of a worker; it is called when the loss counts as the attempt's failure.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ class SparkExecutor:
         self._listener = listener
 
     def execute(self, job: JobSpec) -> JobResult:
-        """Run a job on Spark until it ends; return its result, or raise the error with which it failed."""
+        """Run a job on Spark until it ends; return its result, or raise its error (no slots: UsageError)."""
         need = Need(job.plan.slots, job.config.get(o.RESERVED_SLOTS))
         connectors = connectors_of(job)
         check_restorable(job, connectors)

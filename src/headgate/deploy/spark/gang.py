@@ -76,7 +76,7 @@ class SparkGang:
         return self._hold.refusal(slots, task_slots(self._spark))
 
     def cancel(self, gang: int) -> None:
-        """Have Spark kill the Python workers of gang number `gang`; they get no chance to clean up."""
+        """Have Spark kill the Python workers of a gang, if it runs; they get no chance to clean up."""
         running = self._running.get(gang)
         if running is None or not running.thread.is_alive():
             return

@@ -38,8 +38,8 @@ _added: Final[set[tuple[str, str]]] = set()
 
 def ship(context: SparkContext) -> None:
     """Ship Headgate and the program's modules by Spark to every executor, also to those that come later.
-    All Python workers of the application have it in front of their import path from now on, so that tasks
-    which feed a gang find it, too.
+    All Python workers of the application have them in front of their import path from now on, so that tasks
+    which feed a gang find them, too. Raises UsageError if these files exceed 64 MiB.
     """
     from pyspark import SparkFiles
 

@@ -43,7 +43,7 @@ def ending_cleanly() -> Iterator[None]:
 
 @contextmanager
 def deferring_interrupts() -> Iterator[None]:
-    """Delay Ctrl-C and SIGTERM until the block has ended; a second signal raises at once.
+    """Delay Ctrl-C (KeyboardInterrupt) and SIGTERM (SystemExit) to the block's end; a second raises at once.
 
     For the seconds in which Spark's JVM starts: interrupted half-way, it would have no owner.
     """

@@ -107,7 +107,7 @@ class Hold:
 def await_return(
     context: SparkContext, hold: Hold, gang: int, within_s: float, given_up: threading.Event
 ) -> None:
-    """Wait until Spark has slots for a gang again, or `given_up` is set; OperatingError after `within_s`."""
+    """Wait until Spark has slots for `gang` workers or `given_up` is set; OperatingError after `within_s`."""
     deadline, logged = clock.monotonic() + within_s, False
     while (shortage := hold.shortage(gang, task_slots(context))) is not None:
         if clock.monotonic() >= deadline:

@@ -90,7 +90,7 @@ class Streams:
 def streams_ready(
     job: JobSpec, connectors: Mapping[str, DataFrameConnector], local: bool
 ) -> Iterator[Streams | None]:
-    """Yield the object that prepares streaming sources (None without any), and clean up after the job."""
+    """Yield what prepares streaming sources (None: no such), then clean up; `local`: Spark on one machine."""
     sources = streams_of(connectors)
     if not sources:
         yield None

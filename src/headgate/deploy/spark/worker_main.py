@@ -76,7 +76,7 @@ def gang_body(worker: WorkerSpec, gang: int, several_hosts: bool) -> Body[int, i
 def serve(
     slot: int, payload: bytes, gang: int, several_hosts: bool, code: UserCode = SAME_INTERPRETER
 ) -> None:
-    """Run this process as worker `slot` of a gang until the job ends it; `payload`: a pickled WorkerSpec."""
+    """Run this process as worker `slot` of gang number `gang` to its end; `payload`: a pickled WorkerSpec."""
     limit_threads()
     # Written by the driver and handed over by Spark, which ships code the same way.
     worker: WorkerSpec = pickle.loads(payload)  # noqa: S301

@@ -121,7 +121,7 @@ class FileElection:
         return last
 
     def renew(self) -> None:
-        """Prove the leadership: rewrite the beat; LostLeadershipError if another driver has a later term."""
+        """Prove leadership: rewrite the beat; LostLeadershipError: another has a later term; else unknown."""
         self._write_beat()
         self._remove_unfinished()
         if self._last_if_own() != self._term:

@@ -66,7 +66,7 @@ _claimants: Final = msgpack_decoder(_Claimant)
 
 
 class ZooKeeperCheckpointStore:
-    """One job's store of completed checkpoints, below a ZooKeeper node; for one thread at a time."""
+    """One job's store of completed checkpoints at node `root`; not thread-safe. Old permit: FencedError."""
 
     def __init__(self, nodes: ZNodes, root: str, token: Callable[[int], bytes] = secrets.token_bytes) -> None:
         self._nodes, self._root, self._token = nodes, root, token
@@ -115,7 +115,7 @@ class ZooKeeperCheckpointStore:
         return CheckpointId(first)
 
     def reserve_ids(self, permit: CommitPermit, end: CheckpointId) -> None:
-        """Mark the ids below `end` as used, so that no later claimant is given one of them."""
+        """Mark the ids below `end` as used, so that no later claimant is given one. FencedError: replaced."""
         self._resolve(permit)
         self._require(permit)
         if end > self._counter:
@@ -140,7 +140,7 @@ class ZooKeeperCheckpointStore:
         self._owned = self._unsure = None
 
     def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
-        """Complete a checkpoint by an entry; its file `metadata` (digest `sha256`) is durable already."""
+        """Complete a checkpoint by an entry on its durable `metadata` file. UnsureWriteError: maybe done."""
         self._resolve(permit)
         self._require(permit)
         if checkpoint <= self._newest:
@@ -164,7 +164,7 @@ class ZooKeeperCheckpointStore:
         self._newest, self._counter = checkpoint, counter
 
     def completed(self) -> list[Completed]:
-        """Return the completed checkpoints, read afresh, ordered by id."""
+        """Return the completed checkpoints, read afresh, ordered by id; StorageError: they cannot be read."""
         if self._owned is not None:
             with suppress(FencedError):  # a replaced job master may still read
                 self._resolve(self._owned.permit)
@@ -189,7 +189,7 @@ class ZooKeeperCheckpointStore:
 
     @contextmanager
     def reading(self, checkpoint: CheckpointId) -> Iterator[None]:
-        """Keep a completed checkpoint from being trimmed while the block runs and the session lasts."""
+        """Keep a checkpoint from being trimmed in the block, while the session lasts. StorageError: gone."""
         lock = f"{self._handle(checkpoint)}/{READER_LOCK}{self._token(8).hex()}"
         try:
             self._nodes.change([Create(lock, ephemeral=True)])
@@ -241,7 +241,7 @@ class ZooKeeperCheckpointStore:
         self._counter = 0 if counter is None else int(counter.data)
 
     def _change(self, permit: CommitPermit, changes: Sequence[Change]) -> None:
-        """Carry out changes in one transaction; FencedError unless this process still owns the job."""
+        """Carry out changes in one transaction; FencedError: this process is replaced; or StorageError."""
         for _ in range(ATTEMPTS_MAX):
             owned = self._require(permit)
             try:
@@ -257,7 +257,7 @@ class ZooKeeperCheckpointStore:
         raise StorageError(f"{self._where()} was not changed in {ATTEMPTS_MAX} attempts; try again")
 
     def _resolve(self, permit: CommitPermit) -> None:
-        """Find out whether an entry whose write got no answer exists; after this it cannot appear later."""
+        """Settle for good whether an entry whose write got no answer exists; UnsureWriteError: unknown."""
         unsure = self._unsure
         if unsure is None or self._owned is None or permit is not self._owned.permit:
             return
@@ -295,7 +295,7 @@ class ZooKeeperCheckpointStore:
         return unsure is not None and self._newest == unsure.checkpoint
 
     def _remove(self, permit: CommitPermit, checkpoints: Sequence[int]) -> None:
-        """Remove the entries of checkpoints, oldest first, with the locks of job masters on them."""
+        """Remove entries of checkpoints, oldest first, with job masters' locks. StorageError: one is read."""
         for batch in _batches(checkpoints):
             for _ in range(ATTEMPTS_MAX):
                 try:
@@ -344,7 +344,7 @@ class ZooKeeperCheckpointStore:
         return self._owned
 
     def _handles(self) -> list[int]:
-        """Return the ids of all entries, in order."""
+        """Return the ids of all entries, in ascending order; StorageError for a node with another name."""
         names = self._nodes.children(f"{self._root}/checkpoints")
         strange = [name for name in names if not (len(name) == 19 and name.isascii() and name.isdigit())]
         if strange:

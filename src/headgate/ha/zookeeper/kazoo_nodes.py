@@ -31,7 +31,7 @@ class KazooNodes:
     """A session with the ZooKeeper at `quorum` (host:port,...); reconnects, and replaces an expired session.
 
     For `session_timeout_ms` the server is asked to keep the session alive in silence; `connection_timeout_ms`
-    is how long to wait for a first connection, and for each answer.
+    is how long to wait for a first connection and each answer, then StorageError. ConfigError: bad `quorum`.
     """
 
     def __init__(self, quorum: str, session_timeout_ms: int, connection_timeout_ms: int) -> None:

@@ -81,7 +81,7 @@ class ZooKeeperElection:
             )
 
     def end(self) -> None:
-        """Record the job's end, in a transaction that succeeds only while this driver's node exists."""
+        """Record the job's end, in one transaction; LostLeadershipError if this driver's node is gone."""
         ended = f"{self._led_run + 1}{UNTOLD}".encode()  # of one run the same, however often it is written
         try:
             self._nodes.change([SetData(self._own, self._who), SetData(self._folder, ended)])
@@ -123,7 +123,7 @@ class ZooKeeperElection:
         return LostLeadershipError(f"the session with {self._nodes.describe(self._folder)} has expired")
 
     def _run(self) -> tuple[int, bool]:
-        """Return how often the job has ended, and whether the driver that ended it last has not left yet."""
+        """Return how often the job has ended, and whether the driver that ended it last is still to leave."""
         node = self._nodes.read(self._folder)
         data = b"" if node is None else node.data
         number = data.removesuffix(UNTOLD.encode())

@@ -41,7 +41,7 @@ class Grouping(NamedTuple):
     """How rows, or accumulators, of equal keys become one row of accumulators.
 
     `columns` has the accumulators by name: a simple one by its column's, a joint one by its aggregate's, with
-    which the names of its columns begin.
+    which the names of its columns begin. A sum that does not fit its type raises RowsFailed.
     """
 
     keys: tuple[str, ...]

@@ -39,7 +39,7 @@ _PAIR: Final = "two numbers"
 
 
 def _numbers(given: Types) -> tuple[pa.DataType, pa.DataType] | None:
-    """Return the types of two numbers; text stands for a double, and null for the other type."""
+    """Return the types of two numbers; text stands for double, null for the other type; None: no numbers."""
     if len(given) != 2:
         return None
     left, right = (pa.float64() if pa.types.is_string(kind) else kind for kind in given)
@@ -68,7 +68,7 @@ def _judge(decimal: Precision) -> Judge:
 
 
 def _numbers_or_decimals(decimals: Kernel, kernel: Callable[..., Values]) -> Kernel:
-    """Return a kernel that has one for decimals, and Arrow's, which checks overflow, for other numbers."""
+    """Return a kernel that calls `decimals` for decimals, and Arrow's `kernel`, checked, for the others."""
 
     def either_kind(result: pa.DataType, left: Values, right: Values) -> Values:
         if pa.types.is_decimal(result):
@@ -79,7 +79,7 @@ def _numbers_or_decimals(decimals: Kernel, kernel: Callable[..., Values]) -> Ker
 
 
 def _checked(kernel: Callable[..., Values], result: pa.DataType, *values: Values) -> Values:
-    """Call an Arrow kernel that raises on overflow."""
+    """Call an Arrow kernel; raise RowsFailed where it raises ArrowInvalid, as it does on overflow."""
     try:
         return kernel(*values)
     except pa.ArrowInvalid:

@@ -56,7 +56,7 @@ def _nan_value(_result: pa.DataType, value: Values, other: Values) -> Values:
 
 
 def _extreme(comparison: str, kernel: Callable[..., Values], _result: pa.DataType, *values: Values) -> Values:
-    """Return the greatest or least of the values that are not null."""
+    """Return each row's greatest (`kernel` greater) or least value that is not null; null if all are."""
 
     def better(one: Values, other: Values) -> Values:
         takes_one = _compare(kernel, comparison, pa.bool_(), one, other)
@@ -70,7 +70,7 @@ def _extreme(comparison: str, kernel: Callable[..., Values], _result: pa.DataTyp
 
 
 def _after(first: pa.DataType | None) -> Judge:
-    """Return a judge of a value of a type (None: of any), and two of a type in common."""
+    """Return a judge of a value of type `first` (None: any), then two values of a type in common."""
 
     def judge(given: Types) -> Signature | None:
         found = _common(2, 2)(given[1:])

@@ -106,7 +106,7 @@ def doubles_of(texts: Values, to: pa.DataType) -> Values:
 def decimals_of(texts: Values, scale: int) -> Values:
     """Return texts of numbers as decimals of 76 digits, rounded half up at `scale` digits after the point.
 
-    What has more digits before the point than there is room for becomes the largest number there is.
+    What has more digits before the point than there is room for becomes the largest number of its sign.
     """
     if not any_true(pc.invert(pc.match_substring_regex(texts, pattern=_SHORT_TEXT))):
         exact = pc.cast(texts, pa.decimal256(76, 18))

@@ -69,7 +69,7 @@ def _unhex(text: str) -> bytes | None:
 def convert_base(text: str, base: int, to: int) -> str | None:
     """Return a whole number, a text in base `base`, as a text in base `to`; it ends before what is no digit.
 
-    The number has 64 bits, which a negative `to` takes as signed. None: there is no such base.
+    The number has 64 bits, which a negative `to` takes as signed. None: no such base, or no text.
 
     Raises:
         RowsFailed: the number needs more bits.

@@ -63,7 +63,7 @@ def check_claim(
 def taken_over(
     config: Config, service: CheckpointService | None, point: RestorePoint | None, disks: Disks = open_disk
 ) -> RestorePoint | None:
-    """Claim `point` in mode CLAIM, fencing its job; return it, marked `claimed` unless this job's newest."""
+    """Return `point`, in mode CLAIM after fencing its job, marked `claimed` unless it is our job's newest."""
     if point is None or service is None or not _claims(config):
         return point
     if continues_as(service.disk, point.storage or "", point.checkpoint) == service.job:

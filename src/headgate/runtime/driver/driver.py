@@ -430,7 +430,7 @@ def job_master(
 
 
 def adopt_key_groups(job: JobSpec, point: RestorePoint | None) -> PhysicalPlan:
-    """Return the job's plan with `point`'s key group count, unless the job sets one; UsageError: misfit."""
+    """Return the plan with `point`'s key group count, unless the job sets one; UsageError if they misfit."""
     if point is None:
         return job.plan
     plan = with_stored_groups(job.plan, job.config, point.checkpoint)

@@ -82,7 +82,7 @@ class JobControl:
         self._ask(lambda reply_to: self._master.rescale(parallelism, from_last, reply_to), then)
 
     def close(self) -> None:
-        """Keep the last status and answer all waiting requests with an error: the loop runs no more."""
+        """Keep the last status; waiting and later requests get OperatingError, as the loop runs no more."""
         with self._lock:
             self._last = status_of(self._master, self._started_ms)
             left, self._waiting = self._waiting, set()

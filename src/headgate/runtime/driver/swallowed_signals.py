@@ -43,7 +43,7 @@ class Interrupts:
 
     @contextmanager
     def remembered(self) -> Iterator[None]:
-        """Remember what handlers of SIGINT, SIGTERM, SIGHUP raise in the `with` block; main thread only."""
+        """Remember what handlers of SIGINT, SIGTERM, SIGHUP raise meanwhile; nothing off the main thread."""
         before: dict[signal.Signals, Handler] = {}
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:

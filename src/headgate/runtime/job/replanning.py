@@ -39,7 +39,7 @@ def replanner(
     settings: WorkerSettings,
     code: UserCode = SAME_INTERPRETER,  # where the program's functions live
 ) -> Replan:
-    """Return a function that plans the running job at a given parallelism, to rescale it."""
+    """Return a function that plans the running job at another parallelism, or raises UsageError."""
 
     def replan(parallelism: int) -> PlannedJob:
         nodes = narrowed(job.nodes, parallelism)

@@ -42,7 +42,7 @@ def user_error(context: OperatorContext, error: BaseException, record: object) -
 
 def placed(context: OperatorContext, error: HeadgateError, record: object = None) -> HeadgateError:
     """Return an error of wrong use with operator, line and record (None: no record) put before its text.
-    Other types than UsageError, PlanError, ConfigError, NoEntryError, or with an operator, stay unchanged.
+    Unchanged: errors that name an operator, or are no UsageError, PlanError, ConfigError or NoEntryError.
     """
     text = str(error)
     if type(error) not in _REFUSALS or "operator '" in text:
@@ -92,7 +92,7 @@ def has_user_frame(trace: TracebackType | None) -> bool:
 
 
 def shorten(value: object, limit: int = 300) -> str:
-    """Return the `repr` of a value, cut to at most `limit` characters; a failing `repr` is described."""
+    """Return the `repr` of a value, cut to `limit` characters; if it fails, a text that says with what."""
     try:
         text = repr(value)
     except BaseException as error:

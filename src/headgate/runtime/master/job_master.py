@@ -99,12 +99,12 @@ class JobMaster(JobView):
         self.happened(v.Fenced(failure_of(error)))
 
     def take_checkpoint(self, reply_to: ReplyTo[str]) -> None:
-        """Take a checkpoint; the reply is its URI once its output is committed, or the error."""
+        """Take a checkpoint; reply: its URI once its output is committed, or ConfigError, OperatingError."""
         self.checkpoints.requests.checkpoint(reply_to)
         self._settle()
 
     def take_savepoint(self, request: SavepointRequest, reply_to: ReplyTo[str]) -> None:
-        """Take a savepoint, or stop the job with one; the reply is the savepoint's URI, or the error."""
+        """Take a savepoint, or stop with one; reply: its URI when complete, ConfigError or OperatingError."""
         self.checkpoints.requests.savepoint(request, reply_to)
         self._settle()
 
@@ -124,7 +124,7 @@ class JobMaster(JobView):
         self._attempts.ask(self.state, uid, state, key, reply_to)
 
     def message(self, link: Link, message: m.FromWorker) -> None:
-        """Process a message that came from a worker over its control connection `link`."""
+        """Process a message over control connection `link`; only `Register` counts from non-members."""
         self._messages.message(link, message)
         self._settle()
 
@@ -166,7 +166,7 @@ class JobMaster(JobView):
         self.ports.post(turn)
 
     def _settle(self) -> None:
-        """Give all pending events to the state machine; a call within a call returns at once."""
+        """Perform what the state machine decides on pending events; a call within a call does nothing."""
         if not self._turning:
             self._perform_all(self._effects())
 

@@ -23,7 +23,7 @@ class HasPages(Protocol):
 
 
 def status_of(master: JobMaster, started_ms: int) -> JobStatus:
-    """Return the job's present status, as `headgate status` shows it. `started_ms`: its start, wall clock."""
+    """Return the job's present status for `headgate status`; `started_ms`: its start, ms since the epoch."""
     checkpoints, gang = master.checkpoints.coordinator.statistics(), master.ports.gang
     counters = master.counters()
     plan = master.plan

@@ -58,7 +58,7 @@ class JobView:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the job, though ended in this driver, goes on or may go on in another driver."""
+        """Whether the job has ended only in this driver, and goes on or may go on in another one (HA)."""
         return self._machine.goes_on
 
     @property
@@ -73,12 +73,12 @@ class JobView:
 
     @property
     def sources(self) -> Enumerators:
-        """The split enumerators of the present attempt; empty between two attempts."""
+        """The split enumerators of the present attempt; none before the first and between two attempts."""
         return self._attempts.sources
 
     @property
     def repeating(self) -> RepeatingFailure | None:
-        """The failure with which attempt after attempt ends, as a report for users; None: there is none."""
+        """The failure that ended the latest attempts alike, as a report for users; None: none repeats."""
         same = self._machine.repeating
         return None if same is None else repeating_failure(same, self.settings.same_failure)
 
@@ -92,5 +92,5 @@ class JobView:
         return self._members.counters()
 
     def standstills(self) -> list[m.Standstill]:
-        """Return the calls of user code that had not returned for 1 s at the workers' last heartbeats."""
+        """Return the calls of user code that had blocked a worker's loop for 1 s at its last heartbeat."""
         return [still for member in self._members.members() for still in member.standstills]

@@ -24,12 +24,12 @@ class Losses:
         self._kills = oom_kills()
 
     def clear(self) -> None:
-        """Delete the black boxes (files with last words) of the present gang's workers on this machine."""
+        """Delete the black boxes (crash report files) of the present gang's workers that are on this host."""
         for member in (*self._members.members(), *self._members.lost.values()):
             remains_left(member)
 
     def error(self, failure: Failure) -> HeadgateError:
-        """Return the error that reports `failure`; for a lost worker the first call reads its black box."""
+        """Return the error that reports `failure`; for a lost worker the first call uses up its black box."""
         if isinstance(failure.what, HeadgateError):
             return failure.what
         assert isinstance(failure.what, Loss)
@@ -42,7 +42,7 @@ class Losses:
         return fingerprint_of(self.error(Failure(loss)))
 
     def stuck(self, slot: int, still_ms: int) -> str:
-        """Return a text on which user code has kept the loop of `slot`'s worker busy for `still_ms`."""
+        """Return a text that worker `slot`'s loop is blocked for `still_ms`, by which user code if known."""
         member, for_s = self._members.get(slot), f"{still_ms / 1000:.0f} s"
         if member is None or not member.standstills:
             return f"the loop of worker {slot} has not turned for {for_s}; a call does not return"

@@ -50,7 +50,7 @@ class Reports:
                 listener.ended(how.value)
 
     def slow_records(self, name: str, pickled: bool) -> None:
-        """Report once per type `name` that its records are encoded slowly; by a log warning if `pickled`."""
+        """Report once per type `name` that its records are encoded slowly (`pickled`: in the log only)."""
         if name in self._slow:
             return
         self._slow.add(name)

@@ -30,7 +30,7 @@ class KnowsSlots(Protocol):
     """A gang that can tell beforehand whether there are slots for another number of workers."""
 
     def refusal(self, slots: int) -> str | None:
-        """Return why `slots` workers cannot replace the present ones, None if they can; may block."""
+        """Return why `slots` workers (in all) cannot replace the present ones; None: they can; may block."""
 
 
 class Rescaling:
@@ -50,7 +50,7 @@ class Rescaling:
         self._replan, self._has_storage = replan, checkpoints.has_storage
 
     def ask(self, parallelism: int, from_last: bool, reply_to: ReplyTo[int]) -> None:
-        """Request another parallelism; `reply_to` gets it once all subtasks run, or the error.
+        """Request another parallelism; `reply_to` gets it once all subtasks run, or else the error.
         With `from_last` the last completed checkpoint is used where no new one can be taken.
         """
         try:
@@ -77,7 +77,7 @@ class Rescaling:
                 self._adopt(self._planned_of(plan))
 
     def answer(self, answer: e.Answer, state: JobState) -> None:
-        """Reply to the request of a rescale with its parallelism, or with why the job was not rescaled."""
+        """Reply to the user who requested a rescale: its parallelism, or the error why it did not happen."""
         why = None if answer.failure is None else self._losses.error(answer.failure)
         refusal = refusal_of(answer, why, state)
         if answer.refusal is e.Refusal.REVERTED:
@@ -125,7 +125,7 @@ def plan_of(planned: PlannedJob) -> Plan:
 
 
 def check_asked(parallelism: int, replan: Replan | None, has_storage: bool) -> None:
-    """Raise UsageError if `parallelism` is no int or there is no `replan`, ConfigError without a storage."""
+    """Raise UsageError if `parallelism` is no int or `replan` is None, ConfigError without a storage."""
     # A program without type checks may pass anything, and any other error raised here ends the job.
     if type(parallelism) is not int:
         raise UsageError(f"parallelism is {parallelism!r}; expected a whole number")
@@ -139,7 +139,7 @@ def check_asked(parallelism: int, replan: Replan | None, has_storage: bool) -> N
 
 
 def make_plan(parallelism: int, replan: Replan, present: PlannedJob) -> PlannedJob | None:
-    """Return the job planned at `parallelism`; None: as `present`; UsageError: below 1, or no plan."""
+    """Return the job planned by `replan`; None: it equals `present`; UsageError: below 1, or no plan."""
     if parallelism < 1:
         raise UsageError(f"parallelism is {parallelism}; expected at least 1")
     planned = replan(parallelism)
@@ -147,7 +147,7 @@ def make_plan(parallelism: int, replan: Replan, present: PlannedJob) -> PlannedJ
 
 
 def count_slots(gang: Gang, slots: int) -> None:
-    """Raise UsageError if `gang` says that `slots` workers do not fit, or fails to say it; may block."""
+    """Raise UsageError if `gang` says that `slots` workers do not fit, or cannot say it; may block."""
     try:
         reason = gang.refusal(slots) if isinstance(gang, KnowsSlots) else None
     except Exception as error:
@@ -157,7 +157,7 @@ def count_slots(gang: Gang, slots: int) -> None:
 
 
 def refusal_of(answer: e.Answer, why: HeadgateError | None, state: JobState) -> HeadgateError | None:
-    """Return the error by which `answer` refuses a rescale, None: it does not. `why`: the failure, if any."""
+    """Return the error for a refused rescale; None: it is done. `why`: `answer.failure` as error, if any."""
     match answer.refusal:
         case None:
             return None

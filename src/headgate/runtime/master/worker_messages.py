@@ -71,7 +71,7 @@ class WorkerMessages:
             self._outbox.put(v.LinkLost(self._members.gang, slot))
 
     def answer_beat(self, slot: int) -> None:
-        """Answer the last heartbeat of `slot`'s worker, which renews its lease; store its reports."""
+        """Answer the last heartbeat of `slot`'s worker, if any, to renew its lease; store its reports."""
         member = self._members.get(slot)
         if member is None or member.beat is None:
             return

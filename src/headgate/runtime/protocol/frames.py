@@ -252,7 +252,7 @@ class FrameReader:
 
     def filled(self, size: int) -> list[tuple[FrameHeader, Frame]]:
         """Note that `size` bytes were received into :meth:`space`; return the frame if that completes one.
-        The list is else empty. Raises ProtocolError if the payload does not match its checksum.
+        The list is else empty. Raises ProtocolError: wrong checksum; InternalError: `size` exceeds the space.
         """
         header = self._header
         if header is None or self._filled + size > header.length:

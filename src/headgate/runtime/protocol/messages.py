@@ -155,22 +155,22 @@ class Counters(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def busy_ms(self) -> int:
-        """Time in which the subtask has worked since the attempt began."""
+        """Milliseconds in which the subtask has worked since the attempt began."""
         return self.values[_BUSY]
 
     @property
     def backpressured_ms(self) -> int:
-        """Time in which the subtask had work and could not emit."""
+        """Milliseconds in which the subtask had work but could not emit, because a receiver was slower."""
         return self.values[_BACKPRESSURED]
 
     @property
     def longest_step_ms(self) -> float:
-        """The longest time for which the subtask has held up its worker's loop."""
+        """The longest step of the subtask since the attempt began; it blocked its worker's loop so long."""
         return self.values[_LONGEST_STEP] / 1000
 
     @property
     def steps(self) -> Histogram:
-        """The times for which the subtask has held up its worker's loop, step by step, in microseconds."""
+        """The durations of the subtask's steps in microseconds; each step blocks its worker's loop."""
         return Histogram(self.histograms[_STEPS])
 
 

@@ -58,7 +58,7 @@ def slowness(name: str, pickled: bool) -> str:
 
 
 def log_slowness(name: str, pickled: bool) -> None:
-    """Log that records of a type are encoded slowly; as a warning if they are pickled."""
+    """Log that records of type `name` are encoded slowly: a warning if they are pickled, else an info."""
     _log.log(logging.WARNING if pickled else logging.INFO, "%s", slowness(name, pickled))
 
 
@@ -116,7 +116,7 @@ class UndeclaredRows:
             self._report(name, pickled)
 
     def decode(self, payload: memoryview, count: int) -> list[Any]:
-        """Return the `count` records of a batch; may unpickle, as the caller has authenticated the sender."""
+        """Return a batch's `count` records; may unpickle (trusted sender). UsageError: unknown field type."""
         form, length = _HEAD.unpack_from(payload)
         body = payload[_HEAD.size :]
         if form == _PICKLED:

@@ -120,7 +120,7 @@ class SocketLink(Generic[M]):
             self._events.on_end()
 
     def _receive_all(self) -> str:
-        """Deliver messages until the link ends; return the reason of the end."""
+        """Deliver messages until the link ends; return the reason. ProtocolError: a frame is out of place."""
         receiver = FrameReceiver(self._connection.sock, MESSAGE_SIZE_MAX)
         while frames := receiver.receive():
             for header, frame in frames:

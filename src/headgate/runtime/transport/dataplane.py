@@ -96,7 +96,7 @@ class SocketDataPlane:
     # --- called by the loop
 
     def open(self, fence: Fence, peers: Mapping[int, str]) -> None:
-        """Begin the attempt of `fence`; connect to `peers` (slot -> address). InternalError: one is open."""
+        """Begin attempt `fence`; connect to `peers` (slot: address). InternalError: one is open or newer."""
         with self._changed:
             if self._closed or self._open:
                 state = "closed" if self._closed else "open"
@@ -256,7 +256,7 @@ class SocketDataPlane:
             self._incoming.pop(incoming.key, None)
 
     def _wait_until_open(self, incoming: _Incoming) -> Fence:
-        """Wait until the connection's attempt is open here; return its fence. Raise if it never will be."""
+        """Wait until the connection's attempt is open here; return its fence. OperatingError: it never is."""
         deadline_s = clock.monotonic() + self._hold_timeout_s
         key = incoming.key
         with self._changed:

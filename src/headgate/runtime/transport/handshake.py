@@ -79,7 +79,7 @@ _hello_decoder: Final = msgpack_decoder(Hello)
 
 
 def judge_hello(own: Hello, peer: Hello, compare_attempt: bool = True) -> Refusal | None:
-    """Return why `own` may not talk to `peer`; None: same job, generation and (if compared) attempt.
+    """Return a refusal (FENCED: `peer` is older), or None: same job, generation and (if compared) attempt.
 
     Example:
         >>> own = Hello("job", 2, 5, 0, 1, "data")
@@ -154,7 +154,7 @@ class _Handshake(ABC):
         """Process at most `needs` bytes from the peer, and return the bytes to send back.
 
         Raises ProtocolError: the peer is not of this job, came for another purpose, sent garbage or refused;
-        FencedError: this side was replaced, as the peer says.
+        FencedError: this side was replaced, as the peer says; InternalError: more bytes than `needs`.
         """
         if len(data) > self.needs:
             raise InternalError(f"the handshake was given {len(data)} bytes where it needs {self.needs}")
@@ -282,11 +282,11 @@ class ServerHandshake(_Handshake):
         return b""
 
     def welcome(self, hello: Hello) -> bytes:
-        """Return the last message, which accepts the peer; `hello` is this side's identity. Call once."""
+        """Return the last message, accepting the peer; `hello`: this side. Called twice: InternalError."""
         return self._verdict(Verdict.WELCOME, _hello_encoder.encode(hello))
 
     def refuse(self, refusal: Refusal) -> bytes:
-        """Return the last message, which tells the peer why it is refused. Call once."""
+        """Return the last message, which tells the peer why it is refused. InternalError: called twice."""
         return self._verdict(refusal.verdict, refusal.reason.encode("utf-8", "replace")[:TEXT_SIZE_MAX])
 
     def _verdict(self, verdict: Verdict, text: bytes) -> bytes:

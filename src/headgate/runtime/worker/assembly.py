@@ -143,7 +143,7 @@ class Assembler:
         self._exchange = Exchange()
 
     def build(self) -> Assembly:
-        """Create this worker's subtasks, connected by channels, with their restored state; not opened yet."""
+        """Create the subtasks, connected and restored, unopened; StorageError: in-flight parts unreadable."""
         # Receivers first: a local lane needs its receiving task.
         here = [vertex for vertex in self._plan.vertices if self._slot < vertex.parallelism]
         for vertex in reversed(here):

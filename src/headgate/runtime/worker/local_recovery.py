@@ -29,7 +29,7 @@ class LocalRecovery:
         self._copies: LocalCopies | None = None
 
     def configure(self, settings: WorkerSettings) -> None:
-        """Apply a new attempt's settings; open the folder of the copies if local backup or recovery is on."""
+        """Apply an attempt's settings; if local copies are on, open their folder; log a failure, go on."""
         self._settings = settings
         wanted = settings.local_backup or settings.recover_from_local
         if not wanted or self._copies is not None:

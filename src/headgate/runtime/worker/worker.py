@@ -83,7 +83,7 @@ class Worker:
         self._idle_until: int | None = None
 
     def handle(self, message: m.ToWorker) -> None:
-        """Process one message of the job master; of earlier attempts none but `Finish` has an effect."""
+        """Process a message of the job master (of old attempts only `Finish`); errors fail the attempt."""
         match message:
             case m.Deploy():
                 self._deploy(message)
@@ -176,7 +176,7 @@ class Worker:
         self._report_idle()
 
     def _report_idle(self) -> None:
-        """Send `Idle` once per `Stop`, with user code still running; blocking calls get `LEAVING_MS`."""
+        """Send `Idle` once per `Stop`, naming user code still running; blocking calls get `LEAVING_MS`."""
         if self._idle_until is None:
             return
         self._left_behind = [task for task in self._left_behind if task.left_behind]
@@ -193,7 +193,7 @@ class Worker:
         self.ports.link.send(m.Idle(self.attempt, leftover, changed))
 
     def close(self) -> None:
-        """Close all subtasks and, if the job has ended, delete local copies; the worker is not used again."""
+        """Close all subtasks, log their errors; if the job has ended, delete local copies. Call it last."""
         self._dispose()
         self._local.close(self.ports.background, job_over=self.state is WorkerState.FINISHED)
 
@@ -218,7 +218,7 @@ class Worker:
                 self._left_behind.append(task)
 
     def step(self) -> bool:
-        """Run one turn of the loop: receive frames, a step per subtask; return whether anything was done."""
+        """Receive frames, step each subtask; False: nothing was done. An error fails the attempt."""
         self.progress += 1
         if self.state is not WorkerState.RUNNING:
             self._report_idle()

@@ -130,7 +130,7 @@ def struct_codec(
     fits: Callable[[T], bool] | None = None,
     total: bool = False,
 ) -> Codec[T]:
-    """Return the codec of a struct of `parts`; `to_row` takes a value to its fields, `to_plain` goes back."""
+    """Return the codec of a struct of `parts`, by `to_row`, back by `to_plain`; `fits`, `total` as Codec."""
     fields = [pa.field(name, codec.type) for name, codec in parts.items()]
     codecs, blank = list(parts.values()), (None,) * len(parts)
 

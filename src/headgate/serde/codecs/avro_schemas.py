@@ -35,7 +35,7 @@ Schema: TypeAlias = "str | list[Schema] | Definition"
 
 
 def canonical(text: str) -> Schema:
-    """Return the canonical form of a schema in JSON text; UsageError if it is invalid or cannot be stored."""
+    """Return a JSON text's schema in canonical form; UsageError: invalid, not storable, or no fastavro."""
     fastavro = _fastavro()
 
     def parsed(schema: Schema) -> Schema:
@@ -260,7 +260,7 @@ _LOGICAL_CLASSES: Final[dict[str, type]] = {
 
 
 def avro_form(hint: Hint, schema_text: str) -> Form:
-    """Return the codec of ``Annotated[hint, hg.avro(schema)]``; UsageError if hint and schema disagree."""
+    """Return the codec of ``Annotated[hint, hg.avro(schema)]``; UsageError: schema bad or not of hint."""
     schema = canonical(schema_text)
     tree = expanded(schema)
     classes = _classes(tree)

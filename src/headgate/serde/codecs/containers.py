@@ -92,7 +92,7 @@ def row_converter_or_none(converts: list[Convert | None]) -> Convert | None:
 
 
 def apply_each(converts: Mapping[str, Convert | None], entries: Mapping[str, V]) -> dict[str, V]:
-    """Return the entries with each value converted by the function for its name; None: left as it is."""
+    """Return entries, each value converted by its name's function (None: as it is); KeyError: no function."""
     made = {}
     for name, value in entries.items():
         convert = converts[name]

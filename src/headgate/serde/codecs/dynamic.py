@@ -88,7 +88,7 @@ def as_plain(value: Any) -> Any:
 
 
 def encode_tagged_each(values: Sequence[Any]) -> list[bytes]:
-    """Return the msgpack bytes of each plain value alone; fast for scalars and for tuples of scalars."""
+    """Return the bytes of each value alone, by :func:`encode_tagged`; fast for scalars and their tuples."""
     kinds = set(map(type, values))
     try:
         if kinds <= SCALARS:
@@ -114,7 +114,7 @@ _decode_tuples: Final = msgpack_decoder(list[tuple[Any, ...]]).decode
 
 
 def decode_tagged(data: Buffer) -> Any:
-    """Return the value whose bytes :func:`encode_tagged` made."""
+    """Return the value whose bytes :func:`encode_tagged` made; other bytes raise errors of many types."""
     return _decode(data)
 
 
@@ -207,7 +207,7 @@ class DynamicSerializer(TypeSerializer[Any]):
     name = "Any"
 
     def encode_many(self, values: Sequence[Any]) -> bytes:
-        """Return a batch of plain values of any types; NotPlainError if a value is not plain."""
+        """Return a batch of plain values of any types; NotPlainError for others, UsageError for a cycle."""
         if not isinstance(values, (list, tuple)):
             values = list(values)
         fast = self.encode_scalars(values)

@@ -35,7 +35,7 @@ class FieldRows:
             return None
 
     def decode(self, data: Buffer, count: int) -> list[T]:
-        """Return the `count` records whose bytes :meth:`encode` made."""
+        """Return the `count` records whose bytes :meth:`encode` made; StorageError for other bytes."""
         return self._make(_codec.decode_many(data, count))
 
 

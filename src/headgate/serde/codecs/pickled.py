@@ -46,8 +46,8 @@ class ClassNames(Protocol):
 class ShippedClasses:
     """Names the classes that came to a worker by value, as part of the program.
 
-    The pickler gives every class that it ships by value an id, under which each worker that loads the program
-    registers the class that it makes. Other workers may lack a class whose id is not in the program's bytes.
+    `pickler`, cloudpickle's module, gives each class that it ships by value an id, under which every worker
+    that loads the bytes `program` registers it. Other workers may lack a class whose id is not in them.
     """
 
     def __init__(self, pickler: types.ModuleType, program: bytes) -> None:
@@ -87,7 +87,7 @@ class OwnClasses:
         return name
 
     def class_of(self, name: str) -> type:
-        """Return the class that :meth:`name_of` gave this name."""
+        """Return the class that :meth:`name_of` gave this name; KeyError for any other name."""
         return self._classes[name]
 
 
@@ -105,7 +105,7 @@ def encode_rows(rows: Sequence[V], names: ClassNames | None = None) -> bytes:
 
 
 def decode_rows(data: bytes | memoryview, names: ClassNames | None = None) -> list[V]:
-    """Unpickle rows, which runs code of the bytes: first authenticate the sender, and verify a checksum."""
+    """Return the rows of :func:`encode_rows`; this runs code of `data`: first authenticate and verify it."""
     rows: list[V] = _RowUnpickler(io.BytesIO(data), names).load()
     return rows
 
@@ -169,7 +169,7 @@ def dump_value(value: V, declared: type) -> bytes:
 
 
 def load_value(data: bytes, declared: type) -> Any:
-    """Unpickle a value, which runs code of the bytes: verify a checksum first; ValueError if that fails."""
+    """Return what :func:`dump_value` pickled; runs code of `data`: verify it first; else ValueError."""
     try:
         return _Unpickler(io.BytesIO(data), declared).load()
     except BaseException as error:  # as above
@@ -198,7 +198,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def pickled_form(hint: Hint) -> Form:
-    """Return the codec of ``Annotated[hint, hg.pickled]``, with subclasses; UsageError if it is no class."""
+    """Return the codec of ``Annotated[hint, hg.pickled]``, with subclasses; UsageError: no class or Any."""
     cls: Any = object if hint is Any else get_origin(hint) or hint
     if not isinstance(cls, type) or cls is types.UnionType:
         raise UsageError(

@@ -48,7 +48,7 @@ Resolve = Callable[[Hint], Form]
 
 
 def record_form(cls: type, resolve: Resolve) -> Form | None:
-    """Return a record class's codec; `resolve` makes codecs of fields' annotations. None: no record class."""
+    """Return a record class's codec, else None; `resolve` makes fields' codecs; UsageError: no annotation."""
     if is_typeddict(cls):
         return _typed_dict_form(cls, resolve)
     if dataclasses.is_dataclass(cls):

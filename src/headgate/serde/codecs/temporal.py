@@ -24,7 +24,7 @@ def datetime_to_plain(value: dt.datetime) -> Moment:
 
 
 def datetime_from_plain(plain: Moment) -> dt.datetime:
-    """Return the datetime from which :func:`datetime_to_plain` made `plain`."""
+    """Return the datetime from which :func:`datetime_to_plain` made `plain`; KeyError: no such zone here."""
     if isinstance(plain, int):
         return _EPOCH + dt.timedelta(microseconds=plain)
     micros, fold, zone = plain
@@ -32,7 +32,7 @@ def datetime_from_plain(plain: Moment) -> dt.datetime:
 
 
 def time_to_plain(value: dt.time) -> Moment:
-    """Return the wall clock in microseconds since midnight; in a tuple with fold and zone if it has any."""
+    """Return wall clock in µs since midnight, or (it, fold, zone) if it has any; UsageError: unknown zone."""
     micros = ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
     if value.tzinfo is None and not value.fold:
         return micros
@@ -40,7 +40,7 @@ def time_to_plain(value: dt.time) -> Moment:
 
 
 def time_from_plain(plain: Moment) -> dt.time:
-    """Return the time from which :func:`time_to_plain` made `plain`."""
+    """Return the time from which :func:`time_to_plain` made `plain`; KeyError: no such zone here."""
     micros, fold, zone = (plain, 0, None) if isinstance(plain, int) else plain
     moment = (_EPOCH + dt.timedelta(microseconds=micros)).time()
     return moment.replace(fold=fold, tzinfo=_zone_from_plain(zone))

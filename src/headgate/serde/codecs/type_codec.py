@@ -89,7 +89,7 @@ def describe(kind: str, **parameters: Plain) -> dict[str, Plain]:
 
 
 def copier(immutable: bool, elements_immutable: bool) -> Convert:
-    """Return a function that copies values: not if `immutable`, shallow if their elements are, or deep."""
+    """Return a copy function: none if `immutable`, shallow if the values' elements are, deep otherwise."""
     if immutable:
         return keep
     return copy.copy if elements_immutable else copy.deepcopy
@@ -101,7 +101,7 @@ Made: TypeAlias = tuple[Callable[..., TypeSerializer[T]], tuple[Hint, ...]]
 class FormSerializer(TypeSerializer[T]):
     """Serializer of a type by its codec (:class:`Form`): a batch is one byte of mode and msgpack.
     An int beyond 64 bits or a lone surrogate puts its batch into the slower tagged mode. `made` is the
-    function that makes the serializer in another process, and its arguments; None: it is not sent.
+    function that makes the serializer in another process, and its arguments; None: TypeError if pickled.
     """
 
     def __init__(self, form: Form, made: Made[T] | None = None) -> None:

@@ -137,7 +137,7 @@ def _places(members: Sequence[Form], name: str) -> dict[type, int]:
 
 
 def literal_form(values: Sequence[T], scalars: Sequence[Form]) -> Form:
-    """Return the codec of ``Literal[*values]`` by codecs `scalars` of their types; others do not encode."""
+    """Return the codec of ``Literal[*values]`` by `scalars`, their types' codecs; others: ValueError."""
     base = scalars[0] if len(scalars) == 1 else union_form(scalars)
     allowed = {(type(value), value) for value in values}
     convert = base.to_plain

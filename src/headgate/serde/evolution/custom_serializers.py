@@ -32,7 +32,7 @@ _VERSION: Final = 1
 
 
 def judge_stored(stored: Description, current: TypeSerializer[T]) -> TypeSerializerSchemaCompatibility[T]:
-    """Return the verdict on reading stored, described values with `current`, the program's serializer."""
+    """Return the verdict of `current`, the program's serializer, on stored values; may raise UsageError."""
     return judge_snapshot(stored_snapshot(stored, current), current, writer_of(stored))
 
 
@@ -71,7 +71,7 @@ def judge_snapshot(
 def stored_snapshot(stored: Description, current: TypeSerializer[T]) -> AnySnapshot:
     """Return the serializer snapshot that a stored description holds; for built-in types, make one of it.
 
-    Its class is looked for first among the snapshots of `current`, then imported; UsageError if missing.
+    Its class is one of the snapshots of `current`, else imported; UsageError: missing, StorageError: damaged.
     """
     if stored["kind"] == "custom":
         if stored.get("version") != _VERSION:

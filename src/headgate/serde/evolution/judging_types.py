@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @stored_description()
 def judge(stored: Description, current: TypeSerializer[T]) -> Compatibility:
-    """Return the verdict on reading values described by `stored` with `current`, the declared type's."""
+    """Return the verdict on reading values of `stored` with `current`; StorageError: `stored` is damaged."""
     if _by_snapshots(stored, current):
         return judge_stored(stored, current).verdict
     return judge_description(stored, current)

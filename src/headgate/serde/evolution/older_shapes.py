@@ -52,7 +52,7 @@ _PARTS: Final[dict[str, tuple[str, ...]]] = {"list": ("of",), "dict": ("key", "v
 
 @stored_description()
 def judge_description(stored: Description, current: TypeSerializer[T]) -> Compatibility:
-    """Return the verdict on reading values described by `stored` with `current`; both are built-in."""
+    """Return the verdict on reading values of `stored` with `current`, both built-in; or StorageError."""
     try:
         return evolve(stored, form_of(current)).verdict
     except Refused as refused:
@@ -143,7 +143,7 @@ def _alternative(member: Description, stored: Description, new: Form) -> tuple[i
 
 
 def _into(stored: Description, new: Form) -> tuple[int, Reading]:
-    """Return place (-1: no union) and reading of the alternative of `new` that changes values least."""
+    """Return place (-1: no union) and reading of the least changing alternative of `new`; else Refused."""
     if new.description["kind"] != "union":
         return -1, evolve(stored, new)
     found: list[tuple[int, Reading]] = []

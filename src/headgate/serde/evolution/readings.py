@@ -49,8 +49,8 @@ def stored_sources(
 ) -> list[str | None]:
     """Return the stored field of each new field, given by its name and its aliases; None for an added one.
 
-    An alias counts where the new name is not stored. The old name may have been given to another
-    field since, which is an added one then. PartRefused, naming `owner`, if two fields claim one stored.
+    An alias counts where the new name is not stored. A field whose name was claimed by another one's alias
+    counts as added. PartRefused, naming `owner`, if two fields claim the same stored field.
     """
     names: list[str] = []
     claimed: dict[str, str] = {}

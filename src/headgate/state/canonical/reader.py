@@ -20,7 +20,7 @@ from headgate.state.canonical.value_columns import TableRows
 
 
 class OpenTable:
-    """An open canonical table (Parquet file); to read values, open it by `open_table`, which verifies it."""
+    """A canonical table, opened from its Parquet file; StorageError: it is none. `open_table` verifies it."""
 
     def __init__(self, blob: BlobReader) -> None:
         try:
@@ -87,7 +87,7 @@ class OpenTable:
         return len(self._borders)
 
     def entries(self, groups: tuple[int, int]) -> Iterator[tuple[list[int], list[Any], list[Any]]]:
-        """Yield batches (key groups, keys, plain values) of entries in key `groups` (first and last)."""
+        """Yield (key groups, keys, plain values) batches of `groups` (first, last); StorageError: damaged."""
         for number, (low, high) in enumerate(self._borders):
             batch = self._read(number, groups) if low <= groups[1] and high >= groups[0] else None
             if batch is None or not len(batch):

@@ -72,7 +72,7 @@ class TablesWriter:
         self._timers: SpooledBlob | None = None
 
     def add(self, section: NewSection, entries: Iterable[Entries]) -> None:
-        """Write and store the table of a state; timers wait for :meth:`finish`, as both kinds share one."""
+        """Write and store a state's table; UsageError: a value misfits. Timers wait for :meth:`finish`."""
         if section.name not in TIMER_SECTIONS:
             self._write(section.name, section.schema, _as_in_tables(section, entries))
             return

@@ -168,7 +168,7 @@ class PendingSegment:
         )
 
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
-        """Store changes, if any, as a segment; if `files` may not share what it follows, store all state."""
+        """Store changes, if any, as a segment, or `instead` if `files` may not share what it follows."""
         try:
             follows = self.follows
             if not all(files.share(handle, follows.root) for handle in follows.handle.handles()):

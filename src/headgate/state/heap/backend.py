@@ -32,7 +32,7 @@ SETTLED_PER_CALL: Final = 1_024
 
 
 class OwnTables(BoundHandles, Generic[T]):
-    """Base class of the backends that keep a subtask's state in tables of their own: in dicts or RocksDB."""
+    """Base of backends with tables of their own, in dicts or RocksDB; InternalError: key groups are wrong."""
 
     def __init__(
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
@@ -61,7 +61,7 @@ class OwnTables(BoundHandles, Generic[T]):
         return {EVENT_TIMERS: self.event_timers, PROCESSING_TIMERS: self.processing_timers}
 
     def peek(self, name: str, key: Hashable) -> StoredValue | None:
-        """Return the encoded value of the state `name` under `key`, for a query; None: there is none."""
+        """Return the encoded value of state `name` under `key`; None: none; UsageError: a wrong type."""
         return stored_value(name, self._targets[name], self._tables[name].entries.get(key, MISSING))
 
     def state_types(self) -> dict[str, Description]:
@@ -144,7 +144,7 @@ class HeapKeyedBackend(OwnTables[HeapTable]):
         """Do nothing: everything is in memory."""
 
     def restore(self, stored: Iterable[Stored]) -> None:
-        """Fill the empty tables and timers with this subtask's key groups; UsageError: a type misfits."""
+        """Fill the empty backend with its key groups; UsageError: a type misfits; StorageError: damaged."""
         self._check_empty(not any(table.entries for table in self._tables.values()))
         with open_restore(stored, self._targets, self.groups, self.max_parallelism) as restore:
             restore.fill(self._tables, self._timers)

@@ -138,7 +138,7 @@ class ImmutableReducingState(ImmutableValueState[V]):
         self.reduce = reduce
 
     def add(self, value: V) -> None:
-        """Reduce `value` into the current key's value by the user's function; TypeError if it gives None."""
+        """Reduce `value` into the key's value by the user's function; TypeError if the new value is None."""
         reduced = value if self.value is MISSING else self.reduce(self.value, value)
         if reduced is None:
             raise _nothing_to_keep(self.reduce)
@@ -184,7 +184,7 @@ class MutableReducingState(_TableState, Generic[V]):
         self.reduce = reduce
 
     def add(self, value: V) -> None:
-        """Reduce `value` into the current key's value by the user's function; TypeError if it gives None."""
+        """Reduce `value` into the key's value by the user's function; TypeError if the new value is None."""
         before = self.table.own(self.key)
         reduced = value if before is MISSING else self.reduce(before, value)
         if reduced is None:
@@ -256,7 +256,7 @@ class HeapListState(_TableState, Generic[V]):
             self.table.put(self.key, added)
 
     def get(self) -> list[V]:
-        """Return a new list of the current key's elements, not copied; empty when there are none."""
+        """Return a new list of the current key's elements, which are not copied; empty if there are none."""
         return list(self._elements())
 
     def update(self, values: Iterable[V]) -> None:

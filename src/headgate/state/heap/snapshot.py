@@ -60,7 +60,7 @@ class StateView:
         return slices_of(self.layers, SLICE_ENTRIES)
 
     def taken(self) -> None:
-        """Release the entries early if values are immutable, as slices suffice; call it after the last."""
+        """Release the entries early if values are immutable; call it once all :meth:`slices` were taken."""
         if self.serializer.immutable:
             self.release()
 
@@ -135,7 +135,7 @@ class PendingHeapSnapshot:
         self._views = []
 
     def write_to(self, writer: StateWriter) -> None:
-        """Add each state and kind of timers to `writer` as a section, filtered by `keep`; release it then."""
+        """Add each state and kind of timers as a section, filtered by `keep`; release what has been added."""
         for view in self._views:
             encode = _encoder(view.name, view.serializer)
             writer.add(
@@ -144,7 +144,7 @@ class PendingHeapSnapshot:
             view.release()  # the table has its layers back before the bytes go to the storage
 
     def _by_group(self, view: StateView | TimersView) -> Iterator[Entries]:
-        """Yield the entries of each key group that has any, ascending by key group."""
+        """Yield the entries of each key group with any, ascending; InternalError: a key of other groups."""
         held: dict[int, Columns] = {}
         for keys, values in view.slices():
             self._spread(view.name, keys, values, held)

@@ -131,8 +131,8 @@ class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
         """Return a snapshot of the state as it is now. Call it between records, with everything stored.
 
-        If RocksDB's local checkpoint fails, only storing it raises that. `completed`: newest complete
-        checkpoint, whose files it may refer to (0: none); None: for a savepoint, to whose files none refers.
+        A failed local checkpoint is raised only by storing it; a value of a wrong type (UsageError) at once.
+        `completed`: newest complete checkpoint, whose files it may use (0: none); None: for a savepoint.
         """
         on_disk = self._timers_on_disk
         for queue in on_disk.values():

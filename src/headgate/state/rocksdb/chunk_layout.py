@@ -79,7 +79,7 @@ class ColumnChunks(VersionedValues):
 
 
 def chunks_in(store: ColumnStore, groups: tuple[int, int]) -> Iterator[tuple[ChunkKey, pa.RecordBatch]]:
-    """Yield key and batch of each chunk in key `groups` (first, last), by group, place and number."""
+    """Yield key and batch of each chunk in `groups` (first, last), in keys' order; StorageError: damaged."""
     for stored, data in store.items(*groups_range(*groups)):
         yield ChunkKey.of(stored), read_chunk(data)
 

@@ -88,11 +88,11 @@ class ChunkStore:
     # -- reading and writing
 
     def add(self, pieces: Iterable[Piece]) -> None:
-        """Write each piece as a new chunk of its key group and place, after the chunks already there."""
+        """Write each piece as the newest chunk of its group and place; InternalError: group out of range."""
         self._write((), pieces)
 
     def read(self, group: int, places: Sequence[int]) -> list[pa.RecordBatch]:
-        """Return the chunks of a key group at `places`, place by place, in the order of writing."""
+        """Return a group's chunks, place by place as in `places`, oldest first; StorageError: one is lost."""
         keys = [
             ChunkKey(group, place, each.number).encoded()
             for place in places
@@ -101,7 +101,7 @@ class ChunkStore:
         return [read_chunk(data) for data in self._found(keys)]
 
     def replace(self, group: int, place: int, newest: int, pieces: Sequence[Piece]) -> None:
-        """Delete the last `newest` chunks written for a key group and place; write `pieces` instead."""
+        """Put `pieces` in place of the last `newest` chunks of a key group and place; KeyError: none."""
         chunks = self._chunks[place][group]
         old = chunks[len(chunks) - newest :]
         del chunks[len(chunks) - newest :]
@@ -113,7 +113,7 @@ class ChunkStore:
         self._write([ChunkKey(group, place, each.number).encoded() for each in old], pieces)
 
     def read_newest(self, group: int, place: int, newest: int) -> list[pa.RecordBatch]:
-        """Return the last `newest` chunks written for a key group and place, in the order of writing."""
+        """Return the last `newest` (from 1) chunks of a key group and place, oldest first; KeyError: none."""
         chunks = self._chunks[place][group][-newest:]
         keys = [ChunkKey(group, place, each.number).encoded() for each in chunks]
         return [read_chunk(data) for data in self._found(keys)]

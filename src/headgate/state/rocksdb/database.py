@@ -120,7 +120,7 @@ class ColumnStore:
         return list(islice(self.items(start, None, ahead=False), count))
 
     def flush(self) -> None:
-        """Turn the write buffer into a file, and wait for it."""
+        """Turn the write buffer into a file, and wait for it; raise RocksDB's own errors, no StorageError."""
         self._store.flush(True)
 
     def empty(self) -> bool:
@@ -133,7 +133,10 @@ class ColumnStore:
 
 
 class Database:
-    """An open RocksDB database; `stores`: a ColumnStore per state in its files and, if writable, `names`."""
+    """An open RocksDB database; StorageError: it cannot be opened, or exists although `access` is NEW.
+
+    `stores`: a ColumnStore by name for each state in its files and, unless read-only, each of `names`.
+    """
 
     def __init__(
         self, directory: Path, names: Iterable[str], memory: RocksMemory, access: Access = Access.NEW
@@ -166,21 +169,17 @@ class Database:
         }
 
     def checkpoint(self, directory: Path) -> None:
-        """Copy the database to the new `directory`, SST files as hard links; StorageError: no disk space."""
+        """Flush; copy the database to a new `directory`, SST files as hard links; StorageError: disk full."""
         self._check_space()
         _tried("make a checkpoint of", str(self.directory), lambda: self._checkpoint(directory))
 
     def drop(self, name: str) -> None:
-        """Drop the column family of the state `name` with all its entries."""
+        """Drop the column family of the state `name`, which must be in `stores`, with all its entries."""
         self.stores.pop(name).close()
         _tried("write", str(self.directory), lambda: self._database.drop_column_family(_family(name)))
 
     def close(self) -> None:
-        """Close the database and free its lock; safe to call again.
-
-        It drops every handle. The binding's own `close` flushes first, which is wasted on a directory that is
-        about to be removed, and fails when the disk is full.
-        """
+        """Close the database without a flush (unflushed changes are lost), free its lock; safe to repeat."""
         for store in self.stores.values():
             store.close()
         self.stores = {}

@@ -70,7 +70,7 @@ class LiveMap:
         self.changed.add(key)
 
     def remove(self, key: Hashable) -> None:
-        """Remove an entry that a large map has (not checked); without any it is a small map again."""
+        """Remove an entry that a large map has (not checked); once none is left, it is a small map again."""
         self.count -= 1
         if not self.count:
             self.clear()

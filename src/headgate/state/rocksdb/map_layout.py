@@ -62,7 +62,7 @@ _OF_KEYS: Final = frozenset({"tuple", "tuple_of", "union", "literal"})
 
 
 class StoredMap(NamedTuple):
-    """A map as it is stored under a key of the stream: all of it if it is small, else its head."""
+    """A map of `size` entries as it is stored under a stream's key: all of it if small, else its head."""
 
     size: int
     next_place: int  # of the next new entry
@@ -84,7 +84,7 @@ class MapEntries(VersionedValues):
         yield from self.maps(store, low, high)
 
     def maps(self, store: ColumnStore, start: bytes, stop: bytes, *, ahead: bool = True) -> Iterator[Row]:
-        """Yield the keys with bytes from `start` to before `stop`, and their maps; `ahead`: many are read."""
+        """Yield stored keys from `start` to before `stop`, with their maps; `ahead`: read the disk ahead."""
         head, names, data = b"", list[bytes](), list[bytes]()
         found = StoredMap(0, 0, {})
         for stored, each in store.items(start, stop, ahead=ahead):
@@ -168,7 +168,7 @@ class MapEntries(VersionedValues):
     def in_order(self, stored: bytes, found: Sequence[Found], count: int) -> list[Found]:
         """Return `found`, all entries read of one map, in order of insertion.
 
-        Raises StorageError if they are not `count` ones; `stored`, the map's stored key, is for its text.
+        Raises StorageError unless they are `count` entries at distinct places; its text names key `stored`.
         """
         if len({place for place, _, _ in found}) != count or len(found) != count:
             raise self._damaged(stored, f"it has {len(found)} entries, and its head says {count}")
@@ -278,7 +278,7 @@ def layout_of(name: str, target: Target, *, map_entries: bool = True) -> Version
 def transferred(
     theirs: VersionedValues, store: ColumnStore, mine: VersionedValues, groups: tuple[int, int]
 ) -> Stored:
-    """Yield entries of key `groups` in `store` as layout `mine` stores them; add older types to `mine`."""
+    """Yield `groups`' entries of layout `theirs` as `mine`, which gets older types; StorageError: damaged."""
     if (theirs.format == MAP_ENTRIES) != (mine.format == MAP_ENTRIES):
         for row in theirs.rows(store, groups):
             yield from mine.entries(row.stored, row.value)

@@ -68,7 +68,7 @@ class RocksMapTable:
     # -- what handles use
 
     def live(self, key: Hashable) -> LiveMap:
-        """Return the map of the stream's key `key`, cached or read; valid until the next call only."""
+        """Return the map of stream key `key`, valid until the next call only; it may :meth:`flush` others."""
         self._make_room_if_full()
         found = self._maps.get(key)
         if found is None:
@@ -80,7 +80,7 @@ class RocksMapTable:
         return found
 
     def get_entry(self, live: LiveMap, key: Hashable, default: Any) -> Any:
-        """Return the value under a map's own key `key`, which may be changed in place, or `default`."""
+        """Return the value under map key `key`, or `default`; a mutable value counts as changed by this."""
         if live.small is not None:
             value = live.small.get(key, MISSING)
         else:
@@ -187,7 +187,7 @@ class RocksMapTable:
     def prefetch(self, keys: Iterable[Hashable], *, certain: bool = False) -> None:
         """Read the small maps of a batch's `keys`, and heads of large ones, with one call, into the cache.
 
-        `certain`: whether all of them will be used; else it is judged by earlier batches.
+        `certain`: whether all of them will be used; else earlier batches decide whether any is read ahead.
         """
         missing = set(keys).difference(self._maps, self._older)
         if not missing or not (certain or self._ahead.wanted(len(missing))):
@@ -200,7 +200,7 @@ class RocksMapTable:
         self._held += len(wanted)
 
     def flush(self) -> None:
-        """Write changed maps to RocksDB (UsageError: wrong type); get them anew before further changes."""
+        """Write changed maps to RocksDB (UsageError: wrong type); do not change values got before that."""
         if not self._dirty:
             return
         dirty = list(self._dirty.values())
@@ -236,7 +236,7 @@ class RocksMapTable:
             raise UsageError(f"state {self.layout.versions.name!r} cannot be stored: {error}") from None
 
     def load(self, keys: Sequence[Hashable], values: Sequence[Mapping[Hashable, Any]]) -> None:
-        """Put the maps of a restore into RocksDB, past the cache, under keys that have none yet."""
+        """Put a restore's maps into RocksDB, past the cache, under keys that have none yet (not checked)."""
         for stored, value in zip(storage_keys(keys, self._max_parallelism), values, strict=True):
             self._store.write(self.layout.entries(stored, value))
 
@@ -246,7 +246,7 @@ class RocksMapTable:
         return map(key_of, self.layout.heads(self._store))
 
     def scan(self) -> Items:
-        """Yield keys and their maps in portions, so that files which compaction replaces are not held."""
+        """Yield each key with its map, read in portions, so files that compaction replaces are not held."""
         self.flush()
         start = b""
         while True:
@@ -318,7 +318,7 @@ class RocksMapTable:
         return found
 
     def _equal_entry(self, live: LiveMap, key: Hashable) -> Any:
-        """Return the entry whose key equals `key`, which is of another class, as in a dict; or MISSING."""
+        """Return the entry that a dict would find for `key`, whose class has no stored bytes; or MISSING."""
         found: Any = {each.key: each for each in self._all(live)}.get(key, MISSING)
         if found is not MISSING:
             live.entries[found.key] = found

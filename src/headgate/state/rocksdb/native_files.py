@@ -46,7 +46,7 @@ def native_files(
     timers: Iterable[str],
     files: dict[str, StateHandle],
 ) -> NativeFiles:
-    """Return a snapshot's RocksDB `files` for the metadata, with the formats and types of their families."""
+    """Return `files` for the metadata, with formats and types of column families of states and `timers`."""
     details = Details(
         checkpoint,
         {name: layout.format for name, layout in layouts.items()} | dict.fromkeys(timers, TIMERS),
@@ -145,7 +145,7 @@ class PendingNativeSnapshot(PendingRocksSnapshot):
         self._checkpoint, self._completed, self._uploads = checkpoint, completed, uploads
 
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
-        """Store the files that the snapshot cannot share with `completed`, then release the snapshot."""
+        """Store the files not shared with `completed`, release the snapshot; StorageError: a disk failed."""
         writer = FamilyWriter(self._point, self._checkpoint, self._completed, self._uploads, uid, files)
         try:
             return written(writer, self._describe_to)
@@ -179,7 +179,7 @@ class FamilyWriter(BlobWriter):
         self._uploads, self._uid, self._files = uploads, uid, files
 
     def finish(self) -> KeyedStateHandle:
-        """Store the new files, small ones in one file with the blob, and return the handle of all files."""
+        """Store new files, small ones in one with the blob; return a handle of all; StorageError: damaged."""
         tables, small = tables_and_small(self._point.directory)
         stored = self._shared(tables)
         new = [table for table in tables if table.name not in stored]

@@ -49,7 +49,7 @@ class PendingRocksSnapshot:
         return self.store_with(lambda groups, number: SpooledBlob(groups, number, folder, write))
 
     def store_with(self, new_writer: NewWriter) -> KeyedStateHandle:
-        """Store all states and timers with a writer of `new_writer`, then release the snapshot."""
+        """Store all by a writer of `new_writer`; release the snapshot; InternalError: key of other groups."""
         try:
             return written(new_writer(self._point.groups, self._point.max_parallelism), self._write_to)
         finally:

@@ -132,7 +132,7 @@ class RocksTable(Generic[V]):
 
         Keys beyond what the cache holds are read one by one, when they are used.
 
-        `certain`: whether all of them will be read; else it is judged by earlier batches.
+        `certain`: whether all of them will be read; else earlier batches decide whether any is read ahead.
         """
         needed = set(keys)
         missing = needed.difference(self._cache, self._older)
@@ -174,7 +174,7 @@ class RocksTable(Generic[V]):
             yield key_of(stored)
 
     def scan(self) -> Items:
-        """Yield keys and stored values in portions, so that files which compaction replaces are not held."""
+        """Yield each key with its value, read in portions, so files that compaction replaces are not held."""
         self.flush()
         part = self._store.portion(None, _PORTION_ENTRIES)
         while part:

@@ -52,8 +52,8 @@ _UNKNOWN: Final = object()
 def stored_timer(timestamp: int, key: Hashable, max_parallelism: int) -> tuple[bytes, bytes]:
     """Return a timer's RocksDB entry: a key that sorts by timestamp, and a value that is empty for most.
 
-    The key: eight bytes in the order of timestamps, two of the key group, then the timer's key. The value
-    holds that key itself where another one, which is equal to it, stands for it.
+    The entry's key: eight bytes in the order of timestamps, two of the key group, then the timer's key in one
+    form for all equal keys (1 for True). Its value: `key` itself where that has another form, else empty.
 
     Example:
         >>> stored_timer(1000, True, 128)[0].hex()
@@ -89,7 +89,7 @@ class RocksTimerQueue:
 
     The head, in memory, has all timers before the horizon, a place in their order. When it is used up, the
     next `head_entries` timers are read from the horizon on; fired ones are before it and not read again.
-    Up to `pending_entries` changes wait to be written with one call.
+    Up to `pending_entries` changes wait for one write. A timer added at or before `limit` sets `interrupt`.
     """
 
     __slots__ = (
@@ -145,7 +145,7 @@ class RocksTimerQueue:
         return max(0, self._count)
 
     def register(self, timestamp: int, key: Hashable) -> bool:
-        """Add a timer; return False if `key` has one at `timestamp`. UsageError unless that is an int64."""
+        """Add a timer at `timestamp` (ms); return False if it is there already; UsageError: no int64."""
         check_timestamp(timestamp)
         stored, data = stored_timer(timestamp, key, self._max_parallelism)
         if self._horizon is None or stored < self._horizon:
@@ -194,7 +194,7 @@ class RocksTimerQueue:
         return first is not None and time_of(first) <= up_to
 
     def pop_due(self, up_to: int) -> Iterator[tuple[int, Hashable]]:
-        """Remove timers at or before `up_to` one by one; yield each as (timestamp, key), in firing order."""
+        """Remove and yield timers at or before `up_to`, also new ones, as (timestamp, key), as they fire."""
         behind = BEYOND_ALL_TIMERS if up_to >= WATERMARK_MAX else (up_to + 1 + _ORIGIN).to_bytes(8, "big")
         while (first := self._first()) is not None and first < behind:
             heappop(self._head)
@@ -203,11 +203,11 @@ class RocksTimerQueue:
             yield time_of(first), key
 
     def settle(self, budget: int) -> bool:
-        """Return True: unlike in a queue in memory, a snapshot leaves no changes to merge."""
+        """Return True, whatever `budget` is: unlike in memory, a snapshot leaves no changes to merge."""
         return True
 
     def frozen(self) -> tuple[list[int], list[Hashable]]:
-        """Return all timers, read into memory: their timestamps and their keys, in two lists."""
+        """Return all timers, read into memory, in firing order: a list of timestamps and one of keys."""
         timers = self.snapshot()
         return [timestamp for timestamp, _ in timers], [key for _, key in timers]
 

@@ -57,7 +57,7 @@ class VersionedValues:
         self.versions = versions
 
     def rows(self, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Row]:
-        """Yield the keys of `groups` (first and last) with their values, in order of the keys' bytes."""
+        """Yield keys and values of `groups` (first, last), in order of keys' bytes; StorageError: damaged."""
         for stored, data in store.items(*groups_range(*groups)):
             yield Row(stored, decoded(self.versions, where(stored), self.numbered(data)))
 
@@ -70,7 +70,7 @@ class VersionedValues:
         return data
 
     def migrated(self, stored: bytes, data: bytes) -> bytes:
-        """Return `data`, a value of an older type stored under the key `stored`, in the declared type."""
+        """Return `data`, of an older type, under `stored`, in the declared type; StorageError: damage."""
         return self.versions.encode((decoded(self.versions, where(stored), data),))[0]
 
     def at_snapshot(self) -> Self:

@@ -126,7 +126,7 @@ class Versions:
         )
 
     def renumbered(self, others: Versions) -> dict[bytes, bytes]:
-        """Add the older types of another column family; return its type numbers (a byte) -> those here."""
+        """Add older types of `others`; return its type numbers (bytes) -> those here; UsageError: > 256."""
         numbers = {others.prefix: self.prefix}
         for number, known in others._older.items():
             numbers[bytes((number,))] = bytes((self._add(known),))
@@ -180,7 +180,7 @@ def _changes(verdict: Compatibility) -> tuple[str, ...]:
 
 
 def _of_fields(changes: Iterable[str]) -> set[str]:
-    """Return changes of fields themselves; not "field ...: int became float": two such steps equal one."""
+    """Return the changes that add, remove or rename a field, not those of its type (": int became float")."""
     return {change for change in changes if change.rpartition(": ")[2].startswith("field ")}
 
 

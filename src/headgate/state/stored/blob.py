@@ -54,7 +54,7 @@ class StoredBlob:
     def entries(
         self, section: Section, codec: SectionCodec | None, groups: Collection[int]
     ) -> Iterator[Entries]:
-        """Yield a section's entries in key `groups`, values decoded by `codec`; None: only their keys."""
+        """Yield a section's entries in `groups`, by `codec`; None: keys only; StorageError: damaged."""
         for span in _spans([chunk for chunk in section.chunks if chunk.group in groups]):
             for chunk, part in zip(
                 span, blob_format.read_chunks(self._reader, self._body, section, span), strict=True
@@ -78,7 +78,7 @@ class StoredBlob:
 
 
 def keys_and_values(section: Section, chunk: Chunk, part: memoryview) -> tuple[list[Hashable], memoryview]:
-    """Return the keys of a verified chunk, and its values as one batch encoded by their serializer."""
+    """Return a verified chunk's keys, and its values as one encoded batch; StorageError: not decodable."""
     if section.columns is None:
         stored_keys, stored_values = blob_format.split_chunk(part)
         return KEY_SERIALIZER.decode_many(stored_keys, chunk.count), stored_values

@@ -91,7 +91,7 @@ def _optional(convert: Convert | None) -> Convert:
 
 
 def maps_of(values: Sequence[list[Any]], layout: ColumnLayout, converts: Sequence[Convert | None]) -> Maps:
-    """Return each key with its map, from columns of Python values; a key's rows need not be adjacent."""
+    """Return each key with its map; `values`: columns in the layout's order; a key's rows may lie apart."""
     columns = iter(values)
     of_keys = list(islice(columns, layout.keys))
     keys = of_keys[0] if layout.keys == 1 else list(zip(*of_keys, strict=True))

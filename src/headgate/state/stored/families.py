@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 class Families:
     """The `StoredForm` of RocksDB's own files: one subtask's column families, and the blob beside them.
 
-    `max_parallelism`: number of key groups that it must have been stored with; None: any.
-    `stack`: closes what is opened, and gives the local disk its space back.
-    `size`: bytes of all of it, from which those of an entry are estimated.
+    `max_parallelism`: number of key groups that it must have been stored with; None: any. `stack`: closes
+    what is opened, and gives the local disk its space back. `size`: bytes of all of it, from which those of
+    an entry are estimated. UsageError: package rocksdict is not installed.
     """
 
     def __init__(

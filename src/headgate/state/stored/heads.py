@@ -57,7 +57,7 @@ class StoredSection(NamedTuple):
 
 
 def sections_of(files: StoredFiles, keyed: KeyedStateHandle) -> list[StoredSection]:
-    """Return the sections that one subtask stored; a state comes once per blob and changelog segment."""
+    """Return a subtask's sections, of a state one per blob and log segment; StorageError: damaged heads."""
     if keyed.tables is not None:
         infos = [head_of_table(files, table).info for table in keyed.tables]
         return [

@@ -66,7 +66,7 @@ class Source:
 
 
 def sources_of(states: Sequence[NamedStates], groups: tuple[int, int]) -> list[Source]:
-    """Return the sources that have any of key `groups`, most first; headers keep only the named states."""
+    """Return sources with any of `groups`, most first; headers: named states only; StorageError: damaged."""
     found = []
     for state, names in states:
         header, details = read_header(state)[0], details_of(state.native)
@@ -162,7 +162,7 @@ class NativeRestore:
     def _judge(self) -> None:
         """Raise a UsageError if a stored type does not fit, before anything is built.
 
-        Types of states without entries do not count. Only where that decides, files are looked into.
+        Types of states without entries do not count; if a type misfits, files are fetched to see which have.
         """
         for source in self.sources:
             readers_of(source.header, self.targets, self.max_parallelism, lambda _: False)

@@ -127,7 +127,7 @@ class Sorter:
         self._waiting, self._waiting_bytes = {}, 0
 
     def chunks(self, subtask: int, state: str) -> Iterator[Entries]:
-        """Yield a state's entries of a new subtask, changes applied, by key group; call it after all adds."""
+        """Yield a state's entries of new `subtask` (index), merged, by key group; call it after all adds."""
         codec = self.codecs[state]
         self._write()
         timers = state in TIMER_SECTIONS

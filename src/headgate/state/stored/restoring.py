@@ -131,7 +131,7 @@ class _Judged:
 
 
 def _names(header: Header, claims: Claims | None) -> Collection[str] | None:
-    """Return the names of the states that `claims` wants of a blob, and let it note the others; None: all."""
+    """Return the states in a blob that `claims` wants restored; it notes others as skipped; None: all."""
     if claims is None:
         return None
     return {changed_name(s.name) or s.name for s in header.sections if claims.claims(s.name)}

@@ -105,7 +105,7 @@ def open_table(files: StoredFiles, table: StateTable) -> OpenTable:
 
 
 def head_of_table(files: StoredFiles, table: StateTable) -> OpenTable:
-    """Open a table without verifying its bytes, only for its description or a look at its keys."""
+    """Open a table, unverified, only for its description or a look at its keys; StorageError: it is none."""
     try:
         return _open(files, table, files.ranges(table.range()))
     except StorageError:

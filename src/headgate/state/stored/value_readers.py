@@ -131,5 +131,5 @@ def stored_value(name: str, target: Target, value: Any) -> StoredValue | None:
 
 
 def value_of(name: str, stored: StoredValue, target: Target) -> Any:
-    """Return the value that :func:`stored_value` encoded, as `target` declares the same state."""
+    """Return the value that :func:`stored_value` encoded, read for `target`; UsageError: the type misfits."""
     return value_reader(Section(name, stored.schema, []), target)(stored.data, 1)[0]

@@ -47,7 +47,7 @@ class PlainValues:
         self._targets: dict[str, Target] = {}
 
     def codec(self, section: Section) -> SectionCodec | None:
-        """Return a codec of plain data; UsageError: only the program can decode it, or types are mixed."""
+        """Return a codec of plain data; UsageError: only a program decodes it, or it mixes types."""
         schema = section.schema
         single = row_of(schema) == BYTES
         if single and any(chunk.count != 1 for chunk in section.chunks):
@@ -95,7 +95,7 @@ class DeclaredValues:
         self._declared, self._drop = declared, drop
 
     def codec(self, section: Section) -> SectionCodec | None:
-        """Return the declared state's codec; None: the state is left out; UsageError: it is refused."""
+        """Return the state's codec; None: it is left out; UsageError: undeclared, or its type misfits."""
         target = self._declared.get(section.name)
         if target is not None:
             return SectionCodec(value_reader(section, target), target)
@@ -178,7 +178,7 @@ class OpaqueValues(_OfDescription[bytes]):
         return bytes(value)
 
     def decode_many(self, data: Buffer, count: int) -> list[bytes]:
-        """Return a list with the batch's bytes, as its only value."""
+        """Return a list with the batch's bytes, as its only value, whatever `count` says."""
         return [bytes(data)]
 
 

@@ -52,7 +52,7 @@ class Expiry:
         return self.origin if stamp is None or stamp == WATERMARK_MIN else stamp
 
     def over(self, stamp: int | None) -> bool:
-        """Return whether an entry with the last-access time `stamp` is expired."""
+        """Return whether an entry of last-access time `stamp` (None: `origin`) is expired at `now`."""
         return self.since(stamp) <= self.limit
 
     def renewed(self, stamp: int | None) -> int:
@@ -140,7 +140,7 @@ class TtlHandle(ABC):
         return self._shown_for(key, False)
 
     def tidy(self, key: Hashable) -> None:
-        """Remove expired entries of `key`, give others that have no time the origin; leaves `key` bound."""
+        """Remove expired entries of `key`; set a missing time of others to `origin`; leaves `key` bound."""
         self.values.bind(key)
         self.stamps.bind(key)
         over = self._tidy()
@@ -159,7 +159,7 @@ class TtlHandle(ABC):
 
     @abstractmethod
     def judge(self, stamps: Any) -> tuple[int, bool, int]:
-        """Judge a key's last-access times: return how many, whether :meth:`tidy` has to run, the oldest."""
+        """Judge a key's times: return how many, whether :meth:`tidy` has to run, and the oldest in ms."""
 
     @abstractmethod
     def _tidy(self) -> int:

@@ -33,7 +33,7 @@ class TtlListState(TtlHandle, Generic[V]):
         self.stamps.extend([self.expiry.now] * len(added))
 
     def get(self) -> list[V]:
-        """Return the elements, expired ones only if so set; remove expired ones, renew others if so set."""
+        """Return the elements, expired ones if `show_expired`; remove these, renew others if `refresh`."""
         elements, stamps, alive = self._state()
         kept = elements
         if not all(alive):
@@ -85,13 +85,13 @@ class TtlListState(TtlHandle, Generic[V]):
 class TtlMapState(Subscripts[MK, MV], TtlHandle):
     """Live handle of a map state with a time to live per entry; the times are a map from the same keys.
 
-    `in`, iteration and `items` are reads of the entries that they touch; `len` is not.
+    `in`, iteration and `items` read the entries they touch (remove expired, renew others); `len` does not.
     """
 
     __slots__ = ()
 
     def get(self, key: MK, default: MV | None = None) -> MV | None:
-        """Return the value under a map's own key, or `default`; remove it if expired, or renew it if set."""
+        """Return the value of `key` (expired: only if `show_expired`, and removed), else `default`."""
         value = self._read(key)
         return default if value is ABSENT else value
 
@@ -119,7 +119,7 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
         return 0 if shown is ABSENT else len(shown)
 
     def items(self) -> Iterable[tuple[MK, MV]]:
-        """Return the entries, expired ones only if so set; remove expired ones, renew others if so set."""
+        """Return the entries, expired ones if `show_expired`; remove those, renew others if `refresh`."""
         expiry = self.expiry
         entries, over = self._state()
         for key in over:
@@ -137,7 +137,7 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
         return len(stamps), untidy, oldest
 
     def _read(self, key: MK) -> Any:
-        """Return an entry's value or ABSENT; renew it if so set, remove it if expired, even if returned."""
+        """Return an entry's value or ABSENT; renew it if `refresh`, remove it if expired, even if shown."""
         value = self.values.get(key, ABSENT)
         if value is ABSENT:
             return ABSENT

@@ -39,7 +39,7 @@ class TtlSingleState(TtlHandle):
         """Return the value stored for the bound key, expired or not; or ABSENT."""
 
     def _read(self) -> Any:
-        """Return the bound key's value or ABSENT; renew it if set, remove it if expired, even if returned."""
+        """Return the key's value or ABSENT; renew it if `refresh`, remove it if expired, even if shown."""
         held = self._held()
         if held is ABSENT:
             return ABSENT
@@ -122,7 +122,7 @@ class TtlReducingState(TtlSingleState, Generic[V]):
     __slots__ = ()
 
     def add(self, value: V) -> None:
-        """Reduce `value` into the unexpired value, if any, by the user's function; renew the access time."""
+        """Reduce `value` into the unexpired value, if any; renew its time; TypeError: that gives None."""
         if self._held() is not ABSENT and self.expiry.over(self.stamps.value):
             self._drop()
         self.values.add(value)

@@ -123,7 +123,7 @@ class TablePiece:
     row_groups: tuple[int, int] | None = None  # the first one, and the one after the last; None: all
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield `columns` of all rows of each row group that may have a wanted key group, others included."""
+        """Yield `columns` of all rows of row groups that may have a wanted group; StorageError: damaged."""
         table = open_table(DiskFiles(disk), self.table)
         first, stop = self.row_groups or (0, table.row_groups)
         try:

@@ -79,7 +79,7 @@ class OperatorPiece:
     handle: OperatorStateHandle
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield one batch of all columns, a row for each element or entry; `columns` leaves none out."""
+        """Yield one batch, with all columns whatever `columns`, a row per element; StorageError: damaged."""
         handle = self.handle
         made = _columns(handle.schema)
         try:

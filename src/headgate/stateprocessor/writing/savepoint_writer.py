@@ -122,8 +122,8 @@ class SavepointWriter(SavepointContents):
                 the time of this call.
 
         Raises:
-            UsageError: there is no such column or state; or values or keys are of another type than
-                declared, which the message names.
+            UsageError: no such column or state; a streaming DataFrame; values or keys of another type than
+                declared; keys of another type than those of the operator's other states.
         """
         names = [value] if written_at is None else [value, written_at]
         keys, types = _columns(frame, key, names)
@@ -179,7 +179,7 @@ class SavepointWriter(SavepointContents):
             domain: ``"event"`` or ``"processing"``.
 
         Raises:
-            UsageError: there is no such column or domain, or a column does not fit.
+            UsageError: no such column or domain; a type that does not fit, or differs between two calls.
         """
         if domain not in DOMAINS:
             raise UsageError(f"timers have no domain {domain!r}; expected {' or '.join(map(repr, DOMAINS))}")
@@ -285,7 +285,7 @@ class SavepointWriter(SavepointContents):
 def _columns(
     frame: DataFrame, key: str | Sequence[str], names: Sequence[str]
 ) -> tuple[list[str], dict[str, pa.DataType]]:
-    """Return the key columns, and the Arrow types of the key columns and the columns `names`."""
+    """Return the key columns, and the Arrow types of these and `names`; UsageError: one is not there."""
     if getattr(frame, "isStreaming", False):
         raise UsageError("a streaming DataFrame has no end; expected one that spark.read gives")
     keys = [key] if isinstance(key, str) else list(key)

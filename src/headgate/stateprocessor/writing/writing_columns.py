@@ -36,7 +36,7 @@ Maker = Callable[[Description, pa.DataType, str], Fit | None]
 def fit_of(stored: Description, given: pa.DataType, where: str) -> Fit:
     """Return a function that turns values of a column of type `given` into those of a described type.
 
-    `where` is the column, or a part of it, for messages. UsageError for types that do not fit.
+    `where` names the column in messages. UsageError: types do not fit; from the function: a value does not.
 
     Example:
         >>> from headgate.serde.resolve import serializer_for

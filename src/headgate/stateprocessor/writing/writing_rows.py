@@ -64,7 +64,7 @@ _SAMPLES: Final[Sequence[tuple[Callable[[pa.DataType], bool], KeyPart]]] = (
 
 
 class KeyRows:
-    """Reads a DataFrame's key columns as keys as ``key_by()`` makes them; UsageError: no key is so typed."""
+    """Reads key columns as the keys of ``key_by()``, several as a tuple; UsageError: no key has that type."""
 
     def __init__(self, names: Sequence[str], types: Sequence[pa.DataType]) -> None:
         self._names = list(names)
@@ -135,7 +135,7 @@ class ValueColumn:
     convert: Convert | None = None  # None: the column has the state's type
 
     def rows(self) -> RowsOf:
-        """Return a function that converts batches to table rows; UsageError for a column of another type."""
+        """Return the converter of batches to table rows; UsageError: another type, or `convert` is needed."""
         if self.convert is not None and self.descriptor is not None:
             return _converted(self.schema, self.descriptor, self.column, self.convert)
         rows_are = row_of(self.schema)
@@ -157,7 +157,7 @@ def _with_raw(typed: pa.Array, fields: Sequence[pa.Field]) -> list[pa.Array]:
 
 
 def _spread(schema: Description, is_map: bool, name: str, given: pa.DataType) -> RowsOf:
-    """Return the conversion of a list or map column: a row per part, or one with a null position if empty."""
+    """Return the converter of a list or map column: a row per part, one if empty; UsageError: other type."""
     if not (pa.types.is_map(given) if is_map else pa.types.is_list(given)):
         kind = "map" if is_map else "list"
         raise UsageError(
@@ -194,7 +194,7 @@ def _spread(schema: Description, is_map: bool, name: str, given: pa.DataType) ->
 
 
 def _converted(schema: Description, descriptor: StateDescriptor, name: str, convert: Convert) -> RowsOf:
-    """Return the conversion of a column by a user's function and the state's own serializer."""
+    """Return the converter of a column by the function `convert`; it raises UsageError where that fails."""
     serializer, in_bytes = target_of(descriptor).serializer, row_of(schema) == BYTES
     columns = values_of(row_of(schema), schema)
 
@@ -232,7 +232,7 @@ class TimerColumn:
     type: pa.DataType
 
     def rows(self) -> RowsOf:
-        """Return a function that converts batches to table rows; UsageError for a column of another type."""
+        """Return the converter of batches to rows; UsageError: other column type; by the converter: null."""
         moments = _moments(self.column, self.type)
         return lambda batch: (None, [batch.column(self.domain).cast(pa.string()), moments(batch)])
 
@@ -269,7 +269,7 @@ class LastAccessColumn:
     now_ms: int
 
     def rows(self) -> RowsOf:
-        """Return a function that converts batches to table rows; UsageError for a column of another type."""
+        """Return the converter of batches to rows; UsageError: other column type; by the converter: null."""
         values, parts = self.values.rows(), mappings_in(self.schema, "of")
         moments = None if self.column is None else _moments(self.column, self.type)
         fields = ArrowColumn(VALUE, parts[-1]).fields
@@ -312,7 +312,7 @@ def check_keys(declared: Declared, uid: str, shape: Shape) -> None:
 
 
 def descriptor_of(declared: Declared, state: str) -> StateDescriptor:
-    """Return the descriptor of the state that `declared` has as `state`; UsageError if there is none.
+    """Return the descriptor of `state` in a function, its class or its annotation; UsageError: not declared.
 
     Example:
         >>> import headgate as hg
@@ -343,8 +343,8 @@ def outputs_of(
     """Return table name -> its maker: first of last-access times, if the state has a TTL, then of values.
 
     `column` has the values, which `convert` (None: none needed) turns into those of the state; `types` are
-    of all columns. `written_at`: the column with the time of a key's last write; None: now. UsageError if
-    a column does not fit.
+    of all columns. `written_at`: the column with the time of a key's last write; None: now. UsageError: a
+    column does not fit, or `written_at` is given for a state without a TTL.
     """
     kept = with_stamps({descriptor.name: descriptor})
     schema = target_of(kept[descriptor.name]).schema

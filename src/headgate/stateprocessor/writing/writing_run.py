@@ -92,7 +92,7 @@ class WrittenSavepoint(NamedTuple):
 
 @dataclass(frozen=True)
 class SavepointContents:
-    """The contents of a new savepoint: `states` by (uid, state); `base`: URI of a snapshot to change."""
+    """The contents of a new savepoint, by (uid, state; None: all); `base`: URI of a snapshot to change."""
 
     base: str | None
     max_parallelism: int | None
@@ -104,7 +104,7 @@ class SavepointContents:
 
 
 def run(writer: SavepointContents, uri: str) -> WrittenSavepoint:
-    """Write the savepoint to folder `uri` and describe it; UsageError: not empty. Any error deletes it."""
+    """Write the savepoint to folder `uri`; UsageError: it is not empty. An error deletes what was written."""
     refuse_fleeting(uri)
     with storage_options(writer.options) if writer.options else nullcontext():
         to = open_disk(uri)
@@ -276,7 +276,7 @@ class _Writing:
         return _typed(made, uid, {name: target_of(transform.after).schema})
 
     def _collected(self, rows: DataFrame, task: Task, uid: str) -> list[TableRow]:
-        """Run `task` on the rows; return the tables that it reports, counting entries, or raise its error."""
+        """Run `task` on rows; return its tables, counting entries; raise its error, or OperatingError."""
         try:
             found: list[TableRow] = [row.asDict() for row in _mapped(rows, task).collect()]  # type: ignore[misc]
         except PySparkException as error:
@@ -293,7 +293,7 @@ class _Writing:
     def _adding(
         self, made: CheckpointMetadata, uid: str, parallelism: int, rows: Iterable[TableRow]
     ) -> CheckpointMetadata:
-        """Return the metadata with the new tables added to an operator's subtasks."""
+        """Return the metadata with new tables of an operator's subtasks; UsageError: key groups differ."""
         states = made.operators.get(uid) or [OperatorSubtaskState(uid) for _ in range(parallelism)]
         tables: dict[int, list[StateTable]] = {}
         for row in rows:

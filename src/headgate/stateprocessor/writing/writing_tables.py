@@ -133,7 +133,7 @@ class TableFile:
         self.writer = TableWriter(info, self._stream)
 
     def stored(self, place: Place, uid: str, index: int, entries: int) -> TableRow:
-        """Finish the table of subtask `index`, store it durably, and return the row that reports it."""
+        """Finish the table of subtask `index`, store it durably; return a row to report it with `entries`."""
         written = self.writer.finish()
         self._stream.close()
         state = written.info.name
@@ -149,7 +149,7 @@ class TableFile:
 
 
 def result_of(work: Callable[[], Sequence[TableRow]], what: str) -> pa.RecordBatch:
-    """Call `work`; return its rows as a batch, or its HeadgateError as a row with a text after `what`."""
+    """Call `work`; return its rows as a batch, or its HeadgateError as a row; its text begins with `what`."""
     try:
         return RESULT.batch(work())
     except HeadgateError as error:
@@ -176,7 +176,7 @@ class _Order:
         self.entries = 0
 
     def checked(self, batch: pa.RecordBatch) -> tuple[NDArray[np.int32], pa.Array]:
-        """Return the key groups and keys of a batch, once their order has been checked."""
+        """Return a batch's key groups and keys; InternalError: not in order; UsageError: a key is twice."""
         columns = self._keys.columns(batch)
         groups = self._keys.groups(columns, self._max_parallelism)
         self._check_order(groups)
@@ -232,7 +232,7 @@ class Transform:
 class TransformTask:
     """Spark task that applies the user's function to every value of one state, under the same keys.
 
-    It writes new table files, and yields rows that report them. Picklable.
+    `source`: URI of the old savepoint; `tables`: subtask index -> its key groups and old table. Picklable.
     """
 
     uid: str

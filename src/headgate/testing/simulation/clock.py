@@ -34,7 +34,7 @@ class Timeline:
         heapq.heappush(self._planned, (max(when_ms, self.now_ms), next(self._numbers), name, action))
 
     def after(self, delay_ms: int, name: str, action: Callable[[], None]) -> None:
-        """Plan `action`, with a name for the trace, for `delay_ms` from now."""
+        """Plan `action`, with a name for the trace, for `delay_ms` virtual ms from now."""
         self.at(self.now_ms + delay_ms, name, action)
 
     def next_time(self) -> int | None:
@@ -53,7 +53,7 @@ class Timeline:
         return heapq.heappop(self._planned)[3]
 
     def advance(self, to_ms: int) -> None:
-        """Set the virtual time to `to_ms`, never back; run no action."""
+        """Set the virtual time to `to_ms`; AssertionError to go back. Due actions are not run."""
         assert to_ms >= self.now_ms
         self.now_ms = to_ms
 

@@ -34,7 +34,7 @@ class CrashPoints:
     _driver: DriverProcess | None = None
 
     def triggered(self, driver: DriverProcess, checkpoint: int) -> None:
-        """Note a triggered checkpoint: the chosen one starts the count of steps, a later one may end it."""
+        """Note a trigger: the chosen checkpoint's starts the count; that of one after the next ends it."""
         self.last = max(self.last, checkpoint)
         if checkpoint == self.checkpoint and self._driver is None:
             self._open, self._driver = True, driver
@@ -42,7 +42,7 @@ class CrashPoints:
             self._open = self.to_end
 
     def reached(self, process: Process, place: str) -> None:
-        """Note that a process is at a named place in its code; "checkpoint.retired" ends the count."""
+        """Note that a process is at a named place; "checkpoint.retired" ends the count unless `to_end`."""
         if process is self._driver and place == "checkpoint.retired":
             self._open = self.to_end
 

@@ -51,23 +51,23 @@ class DriverStarter(Protocol):
         """Start one more driver process for the job."""
 
     def job_id(self, run: int) -> str:
-        """Return the job id of an execution; `run` is the number of executions before it."""
+        """Return the job id of an execution; `run` is the number of the job's executions before it."""
 
     def did_not_start(self, driver: DriverProcess, error: Exception) -> None:
-        """Report that a driver failed before its job was started."""
+        """Report that a driver failed before its job was started; Violation if no fault explains it."""
 
     def driver_exited(self, driver: DriverProcess, how: str) -> None:
-        """Report that a driver has exited; `how` is "killed", or says how it ended."""
+        """Report a driver's exit; `how`: "killed", "over", "did not start", "superseded" or a job state."""
 
 
 class DriverObserver(Protocol):
     """Checks what simulated drivers do; called at events of their job masters."""
 
     def listener(self, scene: JobScene, driver: DriverProcess) -> JobListener:
-        """Return the listener by which the checks follow a driver's job master."""
+        """Return a listener, for the driver's job master, that checks its events and raises Violation."""
 
     def killed(self, driver: DriverProcess) -> None:
-        """Check the stored files at the moment at which a driver is killed."""
+        """Check the stored files when a driver is about to be killed; Violation if one is missing."""
 
 
 class JobScene(Scene):
@@ -92,7 +92,7 @@ class JobScene(Scene):
 
     @property
     def master(self) -> JobMaster:
-        """The job master in the driver that :attr:`driver` names."""
+        """The job master in the driver that :attr:`driver` names; AssertionError if it has none yet."""
         master = self.driver.master
         assert master is not None, f"{self.driver.name} has no job master yet"
         return master
@@ -123,11 +123,11 @@ class JobScene(Scene):
 
     @abstractmethod
     def triggered(self, driver: DriverProcess, checkpoint: int) -> None:
-        """Record that a driver sends a worker the trigger of a checkpoint."""
+        """Record that a driver sends a worker the trigger of a checkpoint, whose id is `checkpoint`."""
 
 
 class DriverProcess(GangOwner):
-    """A simulated driver process: job master and its loop; with `elects` it must win an election first."""
+    """The simulated driver `number` (from 1): job master and loop; if `elects` it must be elected first."""
 
     scene: JobScene
 
@@ -186,7 +186,7 @@ class DriverProcess(GangOwner):
             yield f"{self.name} lease", now, leadership.watch
 
     def next_times(self) -> list[int | None]:
-        """Return when (virtual ms) each of the driver's threads wakes up; None for one that does not wait."""
+        """Return when (virtual ms) each thread wakes up, None: not by itself; [] if paused or exited."""
         if not self.runs:
             return []
         if self.leadership is None:
@@ -228,7 +228,7 @@ class DriverProcess(GangOwner):
             self.scene.triggered(self, message.checkpoint)
 
     def kill(self, why: str, *, silently: bool) -> None:
-        """Kill the driver (`why`: for traces); workers notice at once, `silently`: at their lease's end."""
+        """Kill the driver, if alive, noting `why`; workers notice at once, if `silently` as leases expire."""
         if not self.alive:
             return
         self.scene.note(f"{self.name} is killed: {why}{' with its machine' if silently else ''}")

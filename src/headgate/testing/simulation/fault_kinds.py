@@ -72,7 +72,7 @@ class Injecting:
         return any("driver" in kind for kind in self._kinds)
 
     def maybe_inject(self) -> None:
-        """Inject a fault now, if the seed says so; called between two actions."""
+        """Inject a fault at random; none once the budget is spent or the job ended. Call between actions."""
         if not self._left or self._rng.random() >= self._chance or self._scene.done:
             return
         self._left -= 1
@@ -119,7 +119,7 @@ class WorkerFaults(Injecting):
     """Faults of workers: they are killed or paused, fail, or lose a connection to another worker."""
 
     def kill(self) -> None:
-        """Kill a random worker as by SIGKILL."""
+        """Kill a random living worker, if there is one, as by SIGKILL."""
         worker = self._some_worker()
         if worker is not None:
             self._scene.fault(f"kill {worker.name}")
@@ -159,7 +159,7 @@ class WorkerFaults(Injecting):
         self._arm("snapshot.drawn", "raise at", inject)
 
     def cut_data(self) -> None:
-        """Break the connection of two random workers; up to three frames each way still arrive."""
+        """Break a random connection of two workers, if any; up to three frames each way still arrive."""
         worker = self._some_worker()
         if worker is not None and worker.data.peers:
             peer = self._rng.choice(worker.data.peers)
@@ -188,7 +188,7 @@ class StorageFaults(Injecting):
             self._until(process.name, "hang the disk of", lambda: setattr(process, "held", False))
 
     def fail_disk(self) -> None:
-        """Make the next one to four disk operations of workers, or drivers, fail, some after their effect."""
+        """Fail the next 1 to 4 disk operations, or writes, of workers or drivers, some after their effect."""
         verdict: Verdict = self._rng.choice(("fails", "unsure"))
         whose = self._rng.choice(("master", "worker"))
         what = self._rng.choice(("create", "create", ""))
@@ -224,7 +224,7 @@ class MessageFaults(Injecting):
             worker.link.cut(self._rng.randint(0, 2))
 
     def slow_control(self) -> None:
-        """Delay one worker's messages in one direction by 10 to 200 ms, while others arrive first."""
+        """Delay a worker's messages one way by 10, 50 or 200 ms, for 20 to 400 ms; others overtake."""
         wire = self._some_wire()
         if wire is not None:
             wire.slow_ms = self._rng.choice((10, 50, 200))

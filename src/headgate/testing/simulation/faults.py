@@ -122,7 +122,7 @@ class DriverFaults(Injecting):
 
 
 class Requests(Injecting):
-    """Requests of users to a running job, at random moments; each must be answered once."""
+    """Requests of users to a job, at random moments while it runs; each must be answered once."""
 
     _checks: Checks
 
@@ -187,7 +187,7 @@ class Faults(WorkerFaults, StorageFaults, MessageFaults, DriverFaults, Requests)
         self._until_driver_dies = 0
 
     def reached(self, process: Process, place: str) -> None:
-        """Inject the fault that waits for this named place in a process's code, if any; others may act."""
+        """Let others act, then inject the fault that waits for this place, if any; it may raise."""
         self._scene.note(f"{process.name} is at {place}")
         self._crash_points.reached(process, place)
         if process.background.busy and place in DRIVER_PLACES:
@@ -196,7 +196,7 @@ class Faults(WorkerFaults, StorageFaults, MessageFaults, DriverFaults, Requests)
             inject(process)
 
     def disk(self, process: Process, operation: str, name: str) -> Verdict:
-        """Return a disk operation's outcome; a fault may make it other than "works", or kill the process."""
+        """Return a disk operation's outcome, "works" without a fault; ProcessKilled if a fault kills."""
         whose = "worker" if isinstance(process, WorkerProcess) else "master"
         writes = operation.startswith("create")
         if isinstance(process, DriverProcess):

@@ -71,7 +71,7 @@ class StoredFiles:
         return max((entry.generation for entry in self.run(job)), default=0)
 
     def metadata(self, entry: Completed) -> CheckpointMetadata:
-        """Return the metadata that a log entry names; Violation if it is missing or changed."""
+        """Return the decoded metadata that a log entry names; Violation if its file is absent or changed."""
         name = entry.metadata.removeprefix(f"{URI}/")
         data = self._files.files.get(name)
         if data is None:
@@ -139,7 +139,7 @@ class StoredFiles:
                 self.savepoint(f"{URI}/{name.rpartition('/')[0]}")
 
     def orphans(self, job: str) -> set[str]:
-        """Return files of checkpoints that never completed; a newer one that may be complete is left out."""
+        """Return unfinished files, and those of checkpoints not in the log, except newer complete ones."""
         needed, completed = self._needed(job)
         needed |= self._perhaps_complete(job, max(completed, default=0))
         unfinished = self._files.unfinished(job)

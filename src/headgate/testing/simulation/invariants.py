@@ -39,7 +39,7 @@ class Checks:
         self.stored = StoredFiles(scene.files)
 
     def listener(self, scene: JobScene, driver: DriverProcess) -> JobListener:
-        """Return a listener that checks the events of a driver's job master."""
+        """Return a listener that traces and checks the events of a driver's job master."""
         return _Listener(scene, driver, self)
 
     def frame(self, lane: Lane, attempt: int, frame: Frame) -> None:
@@ -59,7 +59,7 @@ class Checks:
             self.stored.deleting(process.name, name)
 
     def changed(self, process: Process, operation: str, name: str) -> None:
-        """Check that a job's log is in order after a process has changed a file."""
+        """Check that the log of the job that `name` belongs to is in order, once a file has changed."""
         self.stored.changed(process.name, name)
 
     def leads(self, driver: DriverProcess) -> bool:
@@ -81,7 +81,7 @@ class Checks:
         self.stored.demand_complete(driver.job_id)
 
     def savepoint(self, scene: JobScene, uri: str) -> None:
-        """Check that a savepoint that was reported as complete has all its files."""
+        """Check that the savepoint in folder `uri`, reported as complete, has all its files."""
         self.stored.savepoint(uri)
 
     def deploying(self, scene: JobScene, driver: DriverProcess, attempt: int, checkpoint: int | None) -> None:
@@ -98,7 +98,7 @@ class Checks:
             )
 
     def failed(self, scene: JobScene, driver: DriverProcess, error: HeadgateError) -> None:
-        """Check that an attempt failed after some fault, and not by an InternalError or UsageError."""
+        """Check that an attempt of the leading driver failed after a fault, by no Internal- or UsageError."""
         if len(scene.drivers) > 1 and (isinstance(error, FencedError) or not self.leads(driver)):
             return  # it was replaced, and may not even find its marker any more
         if not scene.faults_done or isinstance(error, InternalError | UsageError):
@@ -136,7 +136,7 @@ class Checks:
             self._demand_clean_sweep(scene, job)
 
     def _demand_clean_sweep(self, scene: JobScene, job: str) -> None:
-        """Check that a sweep of orphaned files deletes exactly the files that nothing needs."""
+        """Check that only needed files, or ones that faults left, are there, and a sweep takes the latter."""
         orphans = self.stored.orphans(job)
         if orphans and not scene.faults_done:
             raise Violation(f"files without an owner are left: {sorted(orphans)}")

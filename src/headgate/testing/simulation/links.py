@@ -40,7 +40,7 @@ class Wire(Underway[bytes | str], Generic[M]):
         self.delivered: Callable[[ControlMessage], None] = _ignore  # called after each delivery
 
     def push(self, what: bytes | str) -> None:
-        """Send a message as bytes, or, as text, the reason why the link ended."""
+        """Send a message's bytes, or as text why the link ended; it arrives in order, after the latency."""
         # In order, whatever the latency; a repeated message delays no other.
         self._last_due = max(self._now() + self._latency() + self.slow_ms, self._last_due)
         self._put(self._last_due, what)
@@ -61,7 +61,7 @@ class Wire(Underway[bytes | str], Generic[M]):
         return self._items[0][0] if self._items and not self._receiver_paused() else None
 
     def deliver(self) -> str:
-        """Take the first item, and hand it to the receiver unless a fault loses it; return words on it."""
+        """Take the first item to the receiver, unless that exited or a fault loses it; return words on it."""
         _, what = self._items.popleft()
         if self.deaf:
             return "to nobody"
@@ -114,7 +114,7 @@ class SimLink(Generic[S, M]):
             self.out.push(reason)
 
     def cut(self, keep: int) -> None:
-        """Break the link between two living ends, both of which notice; `keep` messages each way arrive."""
+        """Break the link of two living ends; both notice. Up to `keep` messages under way arrive each way."""
         for wire in (self.out, self.back):
             wire.cut(keep)
             wire.push("connection reset")
@@ -127,14 +127,14 @@ def make_link(
     worker_paused: Callable[[], bool],
     master_paused: Callable[[], bool] = lambda: False,
 ) -> tuple[SimLink[FromWorker, ToWorker], SimLink[ToWorker, FromWorker]]:
-    """Return a control link's ends, worker's and master's; messages to a paused end wait; virtual ms."""
+    """Return a link's ends, worker's and master's; paused ends get nothing; `now`, `latency`: virtual ms."""
     up = Wire(f"{name} to master", decode_from_worker, now, latency, master_paused)
     down = Wire(f"{name} to worker", decode_to_worker, now, latency, worker_paused)
     return SimLink(up, down), SimLink(down, up)
 
 
 def described(message: ControlMessage) -> str:
-    """Return text about a message for the trace, the same in every run of a seed."""
+    """Return a message's type and main fields as text for the trace, equal in all runs of a seed."""
     fields = ("attempt", "checkpoint", "vertex", "subtask", "kind", "splits", "restored_checkpoint")
     words = (f"{field}={getattr(message, field)!r}" for field in fields if hasattr(message, field))
     return " ".join([type(message).__name__, *words])

@@ -36,7 +36,7 @@ class Underway(Generic[I]):
         self._items: deque[tuple[int, I]] = deque()
 
     def cut(self, keep: int) -> None:
-        """Drop all but the first `keep` items that are on their way."""
+        """Drop all but the first `keep` items, the next to arrive, as when the connection breaks."""
         while len(self._items) > keep:
             self._items.pop()
 
@@ -71,7 +71,7 @@ class Lane(Underway[Item]):
         return None if self.target.alive and self.target.attempt < attempt else due
 
     def deliver(self) -> str:
-        """Take the first item, hand it to the receiving worker or drop it, if late; return words on it."""
+        """Take the first item to the receiver or, if that is gone, tell the sender; return words on it."""
         _, (attempt, what) = self._items.popleft()
         target = self.target
         if not target.alive:
@@ -108,7 +108,7 @@ class Network:
         return plane
 
     def lane(self, source: SimDataPlane, address: str) -> Lane:
-        """Return the lane from a data plane to the one at an address; made on first use."""
+        """Return the lane from a data plane to that at an address, made on first use; else KeyError."""
         lane = self._lanes.get((source.address, address))
         if lane is None:
             lane = Lane(source, self._planes[address], self._around)
@@ -121,7 +121,7 @@ class Network:
         self.lanes = [lane for lane in self.lanes if lane.source.alive or lane.target.alive]
 
     def cut(self, first: SimDataPlane, second: SimDataPlane, keep: int) -> None:
-        """Break the connection between two workers, both of which notice; `keep` frames each way arrive."""
+        """Break a connection of two workers; both notice. At most `keep` frames under way arrive each way."""
         for source, target in ((first, second), (second, first)):
             lane = self._lanes.get((source.address, target.address))
             if lane is not None and source.attempt:
@@ -148,7 +148,7 @@ class SimDataPlane:
         return [lane.target for _, lane in sorted(self._peers.items())]
 
     def open(self, fence: Fence, peers: Mapping[int, str]) -> None:
-        """Connect to `peers` (slot -> address) for the attempt of `fence`; InternalError if it is not new."""
+        """Connect to `peers` (slot -> address) for a new attempt, or InternalError; `lost` has dead ones."""
         if self.is_open or fence.attempt <= self.attempt:
             raise InternalError(f"attempt {fence.attempt} was opened while {self.attempt} is open or newer")
         self._fence, self.attempt, self.is_open = fence, fence.attempt, True
@@ -183,14 +183,14 @@ class SimDataPlane:
         return lost
 
     def close_attempt(self) -> None:
-        """Close the connections of the open attempt and forget its frames."""
+        """Close the open attempt's connections, if any; peers notice. Forget its frames and losses."""
         if self.is_open:
             self._hang_up("the peer closed the attempt")
         self.is_open = False
         self._peers, self._inbox, self._lost, self._broken = {}, [], [], set()
 
     def close(self) -> None:
-        """Close the data plane for good."""
+        """Close the attempt, and the data plane for good: frames that arrive later are dropped."""
         self.close_attempt()
         self.alive = False
 
@@ -201,12 +201,12 @@ class SimDataPlane:
         self.alive = self.is_open = False
 
     def arrived(self, slot: int, frame: Frame) -> None:
-        """Take in a frame that arrived from the worker in a slot."""
+        """Take in a frame from the worker in `slot`, for the next `receive`, and call `changed`."""
         self._inbox.append((slot, frame))
         self._changed()
 
     def peer_lost(self, slot: int, attempt: int, reason: str) -> None:
-        """Note that the connection to a slot broke; ignored if it is not of the open attempt."""
+        """Note why the connection to a slot broke, for `lost`; ignored if not of the open attempt."""
         if not self.is_open or attempt != self.attempt or slot not in self._peers or slot in self._broken:
             return
         self._broken.add(slot)
@@ -214,7 +214,7 @@ class SimDataPlane:
         self._changed()
 
     def has_lost(self, slot: int) -> bool:
-        """Return whether the connection to `slot` is broken."""
+        """Return whether the open attempt's connection to `slot` is broken."""
         return slot in self._broken
 
     def _hang_up(self, reason: str) -> None:

@@ -39,7 +39,7 @@ class FaultInjector(Protocol):
     """Decides which faults hit the code of processes and the messages between them."""
 
     def reached(self, process: Process, place: str) -> None:
-        """Inject a fault if one waits for this named place in a process's code."""
+        """Inject the fault that waits for this named place, if any; it may raise, or kill the process."""
 
     def tampers(self, wire: ControlWire) -> Tamper:
         """Return a function that decides for each message on a wire whether it is lost or repeated."""
@@ -69,7 +69,7 @@ class Scene(ABC):
         return self.rng.randint(0, self._latency_ms) if self._latency_ms else 0
 
     def delay(self, most_ms: int) -> int:
-        """Draw a random pause from 0 to `most_ms` ms."""
+        """Draw a random pause, from 0 to `most_ms` ms, from the seed's random numbers."""
         return self.rng.randint(0, most_ms)
 
     def new_clock(self) -> SimClock:
@@ -77,7 +77,7 @@ class Scene(ABC):
         return SimClock(self.line, self.rng, self.rng.randint(-50, 50), self._step_ms)
 
     def note(self, text: str) -> None:
-        """Add a line to the trace about an event that is no action."""
+        """Add a line to the trace, about an event other than the actions that the simulation picks."""
         self.trace.add(self.now(), text)
 
     @contextmanager
@@ -103,7 +103,7 @@ class Scene(ABC):
 
     @abstractmethod
     def disk_done(self, process: Process, operation: str, name: str) -> None:
-        """Report that `process` has changed a file, for the checks."""
+        """Report that `process` has changed a file, for the checks; may raise ProcessKilled."""
 
 
 class Process:
@@ -128,17 +128,17 @@ class Process:
         return self.alive and not self.paused
 
     def reached(self, place: str) -> None:
-        """Report that production code is at the named place, where a fault may be injected."""
+        """Report that production code is at `place`; a fault injected there may raise, also ProcessKilled."""
         self.scene.faults.reached(self, place)
 
     def post(self, callback: Callable[[], None]) -> None:
-        """Have the process's main loop call `callback`."""
+        """Have the process's main loop call `callback` at its next turn, after those posted before."""
         if not self.posted:
             self.posted_since = self.scene.now()
         self.posted.append(callback)
 
     def drain(self) -> None:
-        """Call all posted callbacks, in order."""
+        """Call all posted callbacks in order, also those that these post; an error leaves the rest posted."""
         while self.posted:
             self.posted.popleft()()
 
@@ -173,7 +173,7 @@ class SimBackground:
         self._jobs: deque[tuple[int, Callable[[], Report]]] = deque()
 
     def submit(self, work: Callable[[], T], done: Done[T]) -> None:
-        """Queue work for the background thread; `done` is called with its result or error."""
+        """Queue work; `done` gets its result or error, unless the process dies or forgets it before."""
         self._jobs.append((self.process.scene.now(), _attempt(work, done)))
 
     def since(self, now: int) -> int | None:
@@ -183,7 +183,7 @@ class SimBackground:
         return self._jobs[0][0]
 
     def act(self) -> str:
-        """Run the next work; others may act at its disk operations. Return a word for the trace."""
+        """Run the first queued work and its callback; others act at its disk operations. Return a word."""
         _, attempt = self._jobs.popleft()
         self.busy = True
         with self.process.scene.acting(self.process):
@@ -220,13 +220,13 @@ class SimThread:
         self._busy = False
 
     def submit(self, work: Callable[[], T], done: Done[T]) -> None:
-        """Queue work for this thread; `done` is called with its result or error."""
+        """Queue work for this thread; `done` then gets its result or error, unless the process dies."""
         self._jobs.append(_attempt(work, done))
         if not self._busy:
             self._begin()
 
     def call(self, work: Callable[[], T]) -> T:
-        """Run `work` at once and return its result; the thread must be idle."""
+        """Run `work` at once; return its result or raise its error. AssertionError if the thread is busy."""
         assert not self._busy, f"{self._name} is called while it works"
         return work()
 

@@ -27,7 +27,7 @@ class GangOwner(Process):
 
     @abstractmethod
     def attach(self, worker: WorkerProcess) -> None:
-        """Connect a worker that has just started with this driver's job master."""
+        """Connect a worker that has just started with this driver's job master, by its `master_link`."""
 
     @abstractmethod
     def worker_ended(self, worker: WorkerProcess, error: str | None) -> None:
@@ -35,7 +35,7 @@ class GangOwner(Process):
 
     @abstractmethod
     def with_master(self, act: Callable[[JobMaster], None]) -> None:
-        """Call `act` with the job master, later, in the driver's main loop."""
+        """Call `act` with the job master, later, in the driver's main loop, if it lives until then."""
 
 
 def _recorder(scene: Scene, where: str) -> Callable[[ControlMessage], None]:
@@ -96,11 +96,11 @@ class WorkerProcess(Process):
         return self._alarm if self._alarm is not None and self._alarm <= now else None
 
     def next_time(self) -> int | None:
-        """Return the time (ms) at which the worker's loop wakes up; None if it does not sleep."""
+        """Return when (ms) the worker's idle loop wakes up; None: it is busy, has no timer, or cannot run."""
         return self._alarm if self.runs and self._dirty_since < 0 else None
 
     def act(self) -> str:
-        """Run one turn of the worker's loop, as production does; return a word for the trace."""
+        """Run one turn of the worker's loop; exit if its work is finished. Return a word for the trace."""
         now = self.scene.now()
         try:
             with self.scene.acting(self):
@@ -153,7 +153,7 @@ class WorkerProcess(Process):
             self.driver.worker_ended(self, error)
 
     def kill(self, why: str) -> None:
-        """Kill the process as by SIGKILL; `why` is for the trace."""
+        """Kill the process, if alive, as by SIGKILL; `why` is for the trace."""
         self.end(why, f"slot {self.slot}: killed", "is killed")
 
 
@@ -169,7 +169,7 @@ class SimGang:
         self._errors: dict[int, str] = {}
 
     def submit(self, gang: int, slots: int) -> None:
-        """Start a gang's workers, each after a random delay."""
+        """Start `slots` workers of gang number `gang`, each after 0 to 20 ms, unless it is cancelled."""
         scene = self._scene
         self._expected[gang], self._started[gang] = slots, 0
         for slot in range(slots):
@@ -177,7 +177,7 @@ class SimGang:
             scene.line.after(scene.delay(20), name, self._starter(gang, slot))
 
     def cancel(self, gang: int) -> None:
-        """Kill a gang's workers after a random delay; a paused one may survive."""
+        """Kill a gang's workers within 10 ms, perhaps not a paused one; a second call does nothing."""
         if gang in self._cancelled:
             return
         self._cancelled.add(gang)
@@ -185,7 +185,7 @@ class SimGang:
         self._scene.line.after(self._scene.delay(10), f"cancel gang {gang}", lambda: self._end_all(gang))
 
     def worker_ended(self, worker: WorkerProcess, error: str | None) -> None:
-        """Note that a worker has exited; if it failed, its gang is cancelled, if the driver still lives."""
+        """Note a worker's exit: an `error` ends its gang; the last one's exit is told to the job master."""
         gang = worker.gang
         if error is not None and gang not in self._cancelled:
             self._errors.setdefault(gang, error)
@@ -196,7 +196,7 @@ class SimGang:
         self._report_if_exited(gang)
 
     def living(self, gang: int | None = None) -> list[WorkerProcess]:
-        """Return the workers that have not exited, of one gang or of all gangs."""
+        """Return the workers that have not exited, of one gang or (None) of all gangs."""
         return [w for w in self._workers if w.alive and (gang is None or w.gang == gang)]
 
     def _starter(self, gang: int, slot: int) -> Callable[[], None]:

@@ -40,7 +40,7 @@ class Supervisor:
         return driver
 
     def job_id(self, run: int) -> str:
-        """Return the job id of an execution; `run` is the number of executions before it."""
+        """Return the job id of an execution; `run` is the number of the job's executions before it."""
         return self._first_id if run == 0 else f"{self._first_id}-{run}"
 
     def did_not_start(self, driver: DriverProcess, error: Exception) -> None:

@@ -35,7 +35,7 @@ class Trace:
         self.count = 0
 
     def add(self, now_ms: int, text: str) -> None:
-        """Add one event at a virtual time (ms)."""
+        """Add one event, a line of text, at a virtual time (ms): to count, digest and story."""
         self.count += 1
         self._hash.update(f"{now_ms} {text}\n".encode())
         self._lines.append((now_ms, text))

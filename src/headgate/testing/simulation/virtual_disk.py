@@ -97,7 +97,7 @@ class SimDisk:
         return self._write("create-if-absent", name, bytes(data))
 
     def read(self, name: str) -> bytes:
-        """Return a file's bytes; FileNotFoundError if it does not exist."""
+        """Return a file's bytes; FileNotFoundError if it is absent, StorageError by the gate."""
         self._pass("read", name)
         return self._existing(name)
 
@@ -107,12 +107,12 @@ class SimDisk:
         return self._existing(name)[offset : offset + length]
 
     def size(self, name: str) -> int:
-        """Return a file's size in bytes; FileNotFoundError if it does not exist."""
+        """Return a file's size in bytes; FileNotFoundError if absent, StorageError by the gate."""
         self._pass("size", name)
         return len(self._existing(name))
 
     def list(self, prefix: str) -> Sequence[str]:
-        """Return the sorted names of the files below the folder `prefix`."""
+        """Return the sorted names (relative to `root`) of the files below the folder `prefix`."""
         self._pass("list", prefix)
         return self._relative(self._files.names(self._root + prefix))
 
@@ -122,7 +122,7 @@ class SimDisk:
         return self._relative(self._files.unfinished(self._root + prefix))
 
     def delete(self, name: str) -> None:
-        """Delete a file, if it exists."""
+        """Delete a file, if it exists, and call `done`; StorageError by the gate."""
         self._pass("delete", name)
         self._files.files.pop(self._root + name, None)
         self._files.torn.pop(self._root + name, None)

@@ -222,7 +222,7 @@ class DiskSuite:
         "name", ["", "/a", "../a", "b/../../a", "b//a", "./a", "b/\0", "b/", "b/.tmp-1", ".."]
     )
     def test_names_that_lead_elsewhere(self, disk: Disk, name: str) -> None:
-        """Names that are empty, absolute, reserved or not plain, such as with `..` or `//`, are refused."""
+        """Names that are empty, absolute, reserved, or with parts such as `..` or "", raise StorageError."""
         if not self.refuses_bad_names:
             pytest.skip("this disk has no outside")
         for call in (

@@ -148,7 +148,7 @@ class SerializerSuite(ABC, Generic[T]):
         self._check(found, values, "a buffer that was used again")
 
     def test_values_that_do_not_fit_are_refused(self) -> None:
-        """Values of other types are refused when they are encoded, so that every checkpoint can be read."""
+        """Encoding values of other types raises UsageError, so that every checkpoint can be read."""
         serializer = self.serializer()
         for wrong in self.wrong_values():
             for batch in ([wrong], [*self._values(), wrong]):

@@ -89,7 +89,7 @@ class SerializerUpgradeSuite(ABC, Generic[T]):
         assert _VERDICTS[type(judged)] is self.verdict(), f"{judged}; expected {self.verdict()}"
 
     def test_stored_values_are_read_or_refused(self) -> None:
-        """Each stored value is read as the present program expects it; incompatible ones are refused."""
+        """Stored values are read as :meth:`values` gives them; incompatible ones raise UsageError."""
         stored, serializer = self.stored(), self.serializer()
         if self.verdict() is Verdict.INCOMPATIBLE:
             with pytest.raises(UsageError):
@@ -207,14 +207,14 @@ def _declared(kind: str, serializer: TypeSerializer[T]) -> dict[str, StateDescri
 
 
 def _held(handle: Any, kind: str) -> list[Any]:
-    """Return the values that the state holds for its current key."""
+    """Return the values that the state of kind `kind` behind `handle` holds for its current key."""
     if kind == StateKind.VALUE:
         return [handle.value]
     return handle.get() if kind == StateKind.LIST else [value for _, value in handle.items()]
 
 
 def _replace(handle: Any, kind: str, value: T) -> None:
-    """Replace the state's contents for its current key by one value."""
+    """Replace what the state behind `handle` holds for its current key by one value."""
     if kind == StateKind.VALUE:
         handle.value = value
     elif kind == StateKind.LIST:

@@ -254,7 +254,7 @@ class SinkSuite:
         assert job.seen() == [1]
 
     def test_of_two_forks_one_goes_on(self, start: Start) -> None:
-        """Of two jobs from one snapshot, the first to commit continues; the other cannot commit."""
+        """Of two jobs from one snapshot the first to commit goes on; the other and the origin are fenced."""
         job = start("a", needs="tells_commits")
         old = job.checkpoint(1)
         one, other = start("b", old), start("c", old)
@@ -268,7 +268,7 @@ class SinkSuite:
         assert job.seen() == [1, 2, 3]
 
     def test_a_line_of_its_own_disturbs_nobody(self, start: Start) -> None:
-        """A job with a lineage of its own and the first job both commit, and are not told of each other."""
+        """A job with a lineage of its own and the job of its snapshot both commit, undisturbed."""
         job = start("a", needs="tells_commits")
         old = job.checkpoint(1)
         job.checkpoint(2)
@@ -282,7 +282,7 @@ class SinkSuite:
         assert start("c", mine).newer() is None
 
     def test_taking_back_leaves_the_history(self, start: Start) -> None:
-        """Output after the snapshot is removed, and its job cannot commit; taking back twice is harmless."""
+        """Taking back, also twice, removes output after the snapshot, and fences the job that wrote it."""
         job = start("a", needs="takes_back")
         old = job.checkpoint(1)
         job.checkpoint(2)
@@ -370,7 +370,7 @@ class _Job:
         return self.take()
 
     def take(self, also: _Snapshot | None = None) -> _Snapshot:
-        """Take a checkpoint; it also holds the committables of the savepoint `also`, if given."""
+        """Take a checkpoint, with the committables of `also`, if given; return it as read from its bytes."""
         self._number += 1
         ready = [] if also is None else list(also.committables)
         ready += [entry for writer in self.writers for entry in writer.prepare_commit_at(self._number)]

@@ -23,7 +23,7 @@ from headgate.usercode.loading_errors import UserCodeLoadError
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A folder, archive or wheel on a job's module path; `inside`: the folder in it to search ('': top)."""
+    """A folder, archive or wheel on a job's path; `digest`: SHA-256; `inside`: folder to search ('': top)."""
 
     name: str
     digest: str
@@ -56,14 +56,14 @@ def abi_of_this() -> str:
 
 
 def made_from(paths: Sequence[Path], folder: Path) -> tuple[UserBundle, tuple[Path, ...]]:
-    """Return the bundle of folders, archives, wheels, and the files to ship, folders zipped into `folder`."""
+    """Return the bundle of `paths` and files to ship, folders zipped to `folder`; or UserCodeLoadError."""
     made = [_made(path, folder) for path in paths]
     artifacts = tuple(Artifact(file.name, hash_of(file), inside) for file, inside in made)
     return UserBundle(artifacts, abi_of_this()), tuple(file for file, _ in made)
 
 
 def unpacked(bundle: UserBundle, files: Iterable[Path], cache: ArtifactCache) -> list[Leased]:
-    """Lease a bundle's folders in `cache`, unpacked if absent; UserCodeLoadError: other file or Python."""
+    """Lease a bundle's folders, made from `files`; UserCodeLoadError: changed file, other Python, system."""
     if bundle.abi != abi_of_this():
         raise UserCodeLoadError(
             f"user code was bundled for {bundle.abi}, and this worker runs {abi_of_this()}; use one minor "

@@ -70,7 +70,7 @@ def refused(archive: Path, name: str, why: str) -> UserCodeLoadError:
 
 @contextmanager
 def open_zip(archive: Path, bounds: Bounds) -> Iterator[zipfile.ZipFile]:
-    """Yield an open zip file; UserCodeLoadError if entries exceed the bounds or are packed unlike wheels."""
+    """Yield an open zip; UserCodeLoadError beyond `bounds` or if not packed as wheels; BadZipFile: no zip."""
     with archive.open("rb") as file:
         listed = _bytes_of_list(file)
     if listed > _NAMES_BYTES_MAX:
@@ -90,14 +90,14 @@ def open_zip(archive: Path, bounds: Bounds) -> Iterator[zipfile.ZipFile]:
 
 
 def zipped_link(opened: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes | None:
-    """Return the target of a symbolic link in a zip; None when that is too long for one."""
+    """Return the target of a symbolic link, an entry of a zip; None if it is longer than 4096 bytes."""
     with opened.open(entry) as source:
         found = source.read(PATH_BYTES_MAX + 1)
     return found if len(found) <= PATH_BYTES_MAX else None
 
 
 def _bytes_of_list(file: io.BufferedReader) -> int:
-    """Return the size of the list of entries that `zipfile` would read at once; 0 if it finds none."""
+    """Return the bytes of the list of entries that `zipfile` would read at once, as the zip says; 0: none."""
     size = file.seek(0, 2)
     file.seek(max(0, size - _COMMENT_BYTES_MAX - _END.size))
     tail = file.read()
@@ -118,7 +118,7 @@ def _bytes_of_list(file: io.BufferedReader) -> int:
 
 @contextmanager
 def open_tar(archive: Path) -> Iterator[Tar]:
-    """Yield an open tar file, compressed or not; too large a header of an entry raises UserCodeLoadError."""
+    """Yield an open tar, plain, gz, bz2 or xz; UserCodeLoadError: a header too large; TarError: no tar."""
     with archive.open("rb") as file:
         head = file.read(6)
         file.seek(0)

@@ -48,7 +48,7 @@ class Leased:
 
 
 class ArtifactCache:
-    """Unpacked artifacts of one user on one machine, shared by processes; `root` must be the user's alone.
+    """One user's unpacked artifacts on one machine, in `root`; UserCodeLoadError if others may use that.
 
     Example:
         >>> cache = ArtifactCache(Path(tempfile.mkdtemp()) / "cache")
@@ -101,7 +101,7 @@ class ArtifactCache:
         return Leased(folder, lock)
 
     def sweep(self, unused_s: float = 0.0) -> int:
-        """Remove folders that no process uses, not leased for `unused_s` s, and return how many they were."""
+        """Remove folders not in use nor leased for `unused_s` s; return their number. Old remains go, too."""
         removed = 0
         for folder in list(self._root.iterdir()):
             if not folder.is_dir():

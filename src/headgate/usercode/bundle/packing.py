@@ -53,7 +53,7 @@ def hash_of(path: Path) -> str:
 
 
 def hash_of_file(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes, in hexadecimal digits."""
+    """Return the SHA-256 of a file's bytes, in hexadecimal digits; OSError if it cannot be read."""
     found = sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -71,13 +71,13 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def packed_folder(source: Path, name: str, folder: Path) -> Path:
-    """Return the path of a zip of `source` in `folder`, named `name` and hash; made if not there yet."""
+    """Return a zip of `source` in `folder`, named `name` and hash, made if absent; or UserCodeLoadError."""
     target = folder / f"{name or 'code'}-{hash_of(source)[:16]}.zip"
     return target if target.exists() else _zipped(source, files_of(source), target)
 
 
 def packed_program(program: Path, folder: Path) -> Path:
-    """Zip the modules beside `program` to program.zip in `folder`; UserCodeLoadError if over 64 MiB."""
+    """Zip the modules beside `program` to program.zip in `folder`; UserCodeLoadError over 64 MiB."""
     try:
         files = program_files(program.parent)
         sizes = {file: file.stat().st_size for file in files}

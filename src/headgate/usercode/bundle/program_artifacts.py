@@ -34,7 +34,7 @@ class ProgramArtifacts:
 
     @cached_property
     def paths(self) -> tuple[Path, ...]:
-        """The files and folders to ship to workers; the program's own modules are packed at the first use."""
+        """The paths to ship to workers; the program's modules are zipped first, or UserCodeLoadError."""
         self._scratch = tempfile.TemporaryDirectory(prefix="headgate-program-")
         return (packed_program(self.program, Path(self._scratch.name)), *self._others)
 
@@ -53,7 +53,7 @@ class ProgramArtifacts:
 
 
 def artifacts_of(program: Path, config: Config) -> ProgramArtifacts:
-    """Return a program's code: its folder, and the paths and wheels of options, fetched and unpacked."""
+    """Return a program's code: its folder, and options' paths and wheels, unpacked; or UserCodeLoadError."""
     program = program.resolve()
     locked = config.get(USER_CODE_REQUIREMENTS)
     wheels = () if locked is None else wheels_of(Path(locked), Path.home() / ".cache" / "headgate-wheels")
@@ -65,7 +65,7 @@ def artifacts_of(program: Path, config: Config) -> ProgramArtifacts:
 
 
 def artifacts_sent(program: str, paths: Sequence[Path]) -> ProgramArtifacts:
-    """Return a program's code in a worker process, from the `ProgramArtifacts.paths` of its own process."""
+    """Return a program's code in a worker, from the `paths` that its process sent; or UserCodeLoadError."""
     places, leased = _unpacked(paths, _cache())
     return ProgramArtifacts(Path(program), paths, places, leased)
 

@@ -53,7 +53,7 @@ def is_archive(name: str) -> bool:
 
 
 def unpack(archive: Path, folder: Path, bounds: Bounds = STANDARD) -> None:
-    """Unpack an archive (of an environment its site-packages) into an empty folder; or UserCodeLoadError."""
+    """Unpack an archive (environment: site-packages) to an empty folder; UserCodeLoadError leaves parts."""
     with _named_in_errors(archive):
         if _is_zip(archive):
             _unpack_zip(archive, folder, bounds)
@@ -231,5 +231,5 @@ def _names(entries: list[tarfile.TarInfo]) -> list[str]:
 
 
 def remove(folder: Path) -> None:
-    """Delete an unpacked folder as far as that is possible; errors are ignored."""
+    """Delete a folder and all in it as far as that is possible; errors are ignored."""
     shutil.rmtree(folder, ignore_errors=True)

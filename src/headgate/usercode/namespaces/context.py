@@ -59,7 +59,7 @@ class View(HookOwner, Protocol):
         """Return the table, this namespace's or its layer's, where a module lies; None: the framework's."""
 
     def store(self, name: str, module: ModuleType) -> None:
-        """Enter a module into the isolated namespace's own table, invisible to all others."""
+        """Enter a module into the namespace's table, or its layer's for a name of that; no other sees it."""
 
     def forget(self, name: str) -> None:
         """Note that a module was removed from its table; its name may mean another owner's module now."""
@@ -131,7 +131,7 @@ class Container(Protocol[T]):
     """A container such as `sys.path`; an assignment to its name in `sys` becomes a :meth:`replace`."""
 
     def replace(self, value: T) -> None:
-        """Change the container's contents, for the running code, to those of `value`."""
+        """Take over the contents of `value`, assigned in `sys`, for the namespace whose code runs."""
 
 
 _path: Any = None
@@ -172,7 +172,7 @@ def _restore(name: str, container: Container[C] | None) -> None:
 
 @contextmanager
 def in_view_of(handle: Handle) -> Iterator[None]:
-    """Run the block with the modules of the handle's isolated namespace."""
+    """Run the block with the modules of the handle's namespace, or the framework's for `FRAMEWORK`."""
     token = enter(handle)
     try:
         yield

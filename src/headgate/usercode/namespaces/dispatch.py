@@ -71,7 +71,7 @@ class ModuleTable(Modules):
         return dict.get(self, name, default) if home is None else home.get(name, default)
 
     def pop(self, name: str, default: Any = _MISSING) -> Any:
-        """Pop a module that the running code sees; for code of a namespace, one of the framework's stays."""
+        """Pop a module that the running code sees, as `dict.pop`; a namespace leaves the framework's."""
         namespace = current()
         home = None if namespace is None else namespace.home(name)
         if namespace is not None and home is not None:
@@ -94,7 +94,7 @@ class ModuleTable(Modules):
             namespace.clear()
 
     def setdefault(self, name: str, default: Any = None) -> Any:
-        """Return a module, entered if it was missing, as `dict.setdefault` does."""
+        """Return the module that the running code sees; if there is none, enter and return `default`."""
         try:
             return self[name]
         except KeyError:
@@ -130,7 +130,7 @@ class ModuleTable(Modules):
         return dict.__len__(self) if current() is None else len(self.copy())
 
     def replace(self, modules: Mapping[str, ModuleType]) -> None:
-        """Enter all of `modules`, in place of an assignment `sys.modules = modules`; this stays the table."""
+        """Enter `modules`, for an assignment `sys.modules = modules`; this table and its others stay."""
         self.update(modules)
 
     def of_framework(self) -> Modules:
@@ -139,14 +139,14 @@ class ModuleTable(Modules):
 
 
 def framework_table() -> ModuleTable:
-    """Return the :class:`ModuleTable` in `sys.modules`; this process must be prepared for namespaces."""
+    """Return the :class:`ModuleTable` in `sys.modules`, which `install` puts there; AssertionError before."""
     table = sys.modules
     assert isinstance(table, ModuleTable), "install() has put it there"
     return table
 
 
 def _by_import(calling: Mapping[str, V]) -> bool:
-    """Return whether Python's import machinery calls, which enters and removes modules where they belong."""
+    """Return whether globals `calling` are the import machinery's, which puts modules where they belong."""
     return str(calling.get("__name__")).startswith("importlib._bootstrap")
 
 

@@ -38,10 +38,10 @@ class Searched(Importing, Protocol):
         """The isolated namespace below, whose packages stay loaded for later jobs; None if there is none."""
 
     def decide(self, name: str) -> Decision:
-        """Return whose copy of a module a name means, and why."""
+        """Return whose copy of a module a name means, and why; the same at every call."""
 
     def store(self, name: str, module: ModuleType) -> None:
-        """Enter a module into the isolated namespace's own table."""
+        """Enter a module into the namespace's table, or its layer's for a name of the layer's."""
 
 
 class NativeModules:
@@ -98,7 +98,7 @@ class NamespaceFinder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of the copy that a name means; NativeModuleConflictError if it cannot be loaded."""
+        """Return the spec of the copy a name means, or None; NativeModuleConflictError: loaded elsewhere."""
         namespace = self._namespace()
         if namespace is None:
             return None

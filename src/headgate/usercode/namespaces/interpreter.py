@@ -77,7 +77,7 @@ def callers(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def builtins_of_caller(depth: int) -> dict[str, Any]:
-    """Return the builtins of the frame `depth` levels above the calling function."""
+    """Return the builtins of the frame `depth` levels above the function that calls this (0: its own)."""
     return sys._getframe(depth + 1).f_builtins
 
 
@@ -154,7 +154,7 @@ def replace_import(make: Callable[[Import], Import]) -> None:
 
 
 def wrap_thread_start(started: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
-    """Have `started` wrap the function of each new thread; it is called in the thread that starts it."""
+    """Have each new thread run `started(function)` for its function; the starting thread calls `started`."""
     name = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread") else "_start_new_thread"
     start = getattr(threading, name, _thread.start_new_thread)
 

@@ -116,7 +116,7 @@ class _Search:
         self._own |= {id(namespace), id(namespace.__dict__)}
 
     def holders(self) -> Iterator[str]:
-        """Yield, as text, chains of references from a root to an object of the isolated namespace."""
+        """Yield, as text, up to 8 chains of references from a root to an object of the isolated namespace."""
         found = 0
         for _ in range(OBJECTS_MAX):
             if not self._queue or found >= HOLDERS_MAX:

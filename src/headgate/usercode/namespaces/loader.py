@@ -132,7 +132,7 @@ class Token:
 
 
 class Namespace:
-    """An isolated table of modules: a job's, from `paths`, and those of `layer`; or NoIsolationError."""
+    """A job's isolated modules, from `paths`, and those shared in `layer`; NoIsolationError: no support."""
 
     def __init__(
         self,
@@ -230,7 +230,7 @@ class Namespace:
         return seen | self.modules
 
     def remember(self, name: str) -> None:
-        """Cache the module `name`, just imported, if it is the framework's or layer's, for quick imports."""
+        """Cache the imported module `name` and its top package if they are the framework's or the layer's."""
         table = sys.modules
         for part in {name, name.partition(".")[0]}:
             home = self.home(part)
@@ -241,7 +241,7 @@ class Namespace:
                 self.foreign[part] = found
 
     def load_private(self, name: str, file: str) -> types.ModuleType:
-        """Load a framework's file once more, as this namespace's module `name`, a name of no package."""
+        """Run a framework's file again, as this namespace's top-level module `name`; return the module."""
         self._must_be_open(f"module {name!r}")
         spec = importlib.util.spec_from_file_location(name, file)
         assert spec is not None, "it is a Python file"
@@ -257,7 +257,7 @@ class Namespace:
         return [entry for entry in self.path if entry in self.artifacts or entry not in of_framework]
 
     def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call `function` with this namespace's imports; if closed, ClosedUserCodeLoaderError (by option)."""
+        """Call `function` with this namespace's imports; ClosedUserCodeLoaderError if closed (by option)."""
         if self.closed:
             self._must_be_open("a call")
         token = enter(self.handle)
@@ -267,11 +267,11 @@ class Namespace:
             leave(token)
 
     def import_module(self, name: str) -> types.ModuleType:
-        """Return a module as this isolated namespace's code would import it."""
+        """Return a module as this namespace's code would import it, or raise the import's error."""
         return self.call(importlib.import_module, name)
 
     def run_main(self, file: Path) -> types.ModuleType:
-        """Run a program as this isolated namespace's `__main__`, and return that module."""
+        """Run a program as this namespace's `__main__`; return that module, or raise the program's error."""
         main = self.modules["__main__"]
         main.__file__ = str(file)
         code = compile(file.read_bytes(), str(file), "exec", dont_inherit=True)
@@ -281,7 +281,7 @@ class Namespace:
     def close(self) -> None:
         """Run the namespace's `atexit` functions, then (with `check_leaked`) refuse to load more through it.
 
-        Objects that its modules made live on as long as they are referenced; see `purging` and `leaks`.
+        A second call does nothing. Objects that its modules made live on while they are referenced (`leaks`).
         """
         if self.closed:
             return
@@ -334,7 +334,7 @@ class Namespace:
 
 
 def _is_of_user(module: R) -> bool:
-    """Return whether it is a module that the framework's table does not have under the module's own name."""
+    """Return whether `module` is a module, but not the one that the framework has under its `__name__`."""
     if not isinstance(module, types.ModuleType):
         return False
     return dict.get(sys.modules, str(getattr(module, "__name__", None))) is not module

@@ -49,7 +49,7 @@ class Places:
         return _is_namespace(self.spec(name) if loaded is None else getattr(loaded, "__spec__", None))
 
     def spec(self, name: str) -> ModuleSpec | None:
-        """Return the spec of the user's copy of a module; None when there is none."""
+        """Return the spec of the user's copy of a module, by the files on its path; None if it has none."""
         package, _, _ = name.rpartition(".")
         path = self._portions(package) if package else self._path()
         if path is None:
@@ -88,7 +88,7 @@ class Lookup(Resolver):
 
 
 def framework_has(name: str) -> bool:
-    """Return whether the framework has a module of this name, loaded or not."""
+    """Return whether the framework has module `name`, loaded or not; False if its package cannot load."""
     with pinned_to_framework():
         if name in sys.modules:
             return True
@@ -96,7 +96,7 @@ def framework_has(name: str) -> bool:
 
 
 def spec_of_framework(name: str) -> ModuleSpec | None:
-    """Return the spec of the framework's copy of a module, None without one; its package is imported."""
+    """Return the spec of the framework's copy, None without one; of a submodule the package is imported."""
     loaded: ModuleType | None = sys.modules.get(name)
     if loaded is not None:
         return getattr(loaded, "__spec__", None)

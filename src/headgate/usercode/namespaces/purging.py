@@ -73,7 +73,7 @@ def purge(namespace: Namespace, library: StandardLibrary) -> Counter[str]:
 
 
 def made_in(namespace: Namespace, function: types.FunctionType) -> bool:
-    """Return whether a function was made by an isolated namespace's code."""
+    """Return whether a function was made by code of this isolated namespace: it has its builtins."""
     return getattr(function, "__builtins__", None) is namespace.builtins
 
 

@@ -73,7 +73,7 @@ def installed_in(path: Iterable[str], names: Iterable[str] | None = None) -> dic
 
 
 def holds_packages(folder: str) -> bool:
-    """Return whether any installed distribution lies in a folder."""
+    """Return whether the metadata of any installed distribution lies in a folder, as in site-packages."""
     return any(one.metadata["Name"] for one in distributions(path=[folder]))
 
 
@@ -133,7 +133,7 @@ def soname(path: Path) -> str | None:
 
 
 def are_equal(one: str, other: str) -> bool:
-    """Return whether two files (paths) are equal byte by byte; False if one does not exist."""
+    """Return whether two files (paths) are equal byte by byte; False if one is absent or unreadable."""
     try:
         return filecmp.cmp(one, other, shallow=False)
     except OSError:

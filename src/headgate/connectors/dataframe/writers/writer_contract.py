@@ -110,7 +110,7 @@ class EpochWriter(ABC):
         raise OperatingError(f"{self.describe()} cannot take back what was written")
 
     def put_back(self, lineage: str, sink: str, epochs: Iterable[int]) -> None:
-        """Make epochs visible again that :meth:`take_back` made invisible; skip all others."""
+        """Make epochs visible that :meth:`take_back` made invisible, skip others; default: OperatingError."""
         raise OperatingError(f"{self.describe()} cannot put back what was written")
 
     def describe(self) -> str:

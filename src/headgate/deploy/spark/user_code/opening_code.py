@@ -170,7 +170,7 @@ class WorkerProcess:
         return self._loaders.jobs
 
     def lease(self, code: ShippedCode, live: LiveJobs) -> Lease:
-        """Lease a job's namespace for one task; first close ended jobs', and exit if too many have leaked."""
+        """Lease a job's namespace for one task; first close ended jobs'. Too many leaked: exit, or log it."""
         self.leaked.release_s = code.limits.release_ms / 1000
         self._close_ended(live)
         if (full := self.leaked.exceeded(code.limits.leaks)) is not None:

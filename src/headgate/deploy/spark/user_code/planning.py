@@ -53,7 +53,7 @@ Located = Sequence[tuple[Artifact, Path]]
 
 
 def planned(located: Located, options: UserCodeOptions, crowded: bool = False) -> UserCodePlan:
-    """Return where an unpacked bundle's packages run; `crowded`: workers have no room for another layer."""
+    """Return where an unpacked bundle's packages run, or UsageError; `crowded`: no room for another layer."""
     job_packages, home, first = _job_packages(located)
     if not options.namespaces:
         return _whole(job_packages, home, located, options)

@@ -144,7 +144,7 @@ def _ordered(job: str, bundle: UserBundle, plan: UserCodePlan, options: UserCode
 def key_of(
     bundle: UserBundle, settings: NamespaceSettings, layered: frozenset[str], of_layer: bool = False
 ) -> str:
-    """Return the hash of all that a job's namespace is made of, or (`of_layer`) its dependency layer.
+    """Return the hash of all that makes a job's namespace or (`of_layer`) its layer of artifacts `layered`.
 
     Example:
         >>> from headgate.usercode.bundle.artifacts import Artifact

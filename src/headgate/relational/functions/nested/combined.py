@@ -48,7 +48,7 @@ _LENGTH_MAX: Final = 2**31 - 16
 
 
 def _pair(result: pa.DataType | None = None) -> Judge:
-    """Return a judge of two arrays of elements that have an order."""
+    """Return a judge of two arrays, their elements of a common type, not nested; no `result`: that array."""
 
     def judge(given: Types) -> Signature | None:
         if len(given) != 2 or not all(map(pa.types.is_list, given)):
@@ -199,7 +199,7 @@ def _slice(result: pa.DataType, values: pa.Array, start: pa.Array, length: pa.Ar
 
 
 def _put_judge(places: int) -> Judge:
-    """Return a judge of an array and an element, with a place between them or none."""
+    """Return a judge of an array and an element, and so many `places` (0 or 1 numbers) between them."""
 
     def judge(given: Types) -> Signature | None:
         if len(given) != 2 + places or not pa.types.is_list(given[0]):
@@ -234,7 +234,7 @@ def _insert(result: pa.DataType, values: pa.Array, asked: pa.Array, items: pa.Ar
 
 
 def _with_item(old: range, asked: int, item: int) -> list[int]:
-    """Return the places of an array's elements with one more put in; nulls fill what lies between."""
+    """Return places `old` with `item` as number `asked` (from 1 or -1), gaps as NOTHING; RowsFailed for 0."""
     if asked == 0:
         raise RowsFailed("INVALID_INDEX_OF_ZERO", "elements are counted from 1, or from -1 backwards")
     size = len(old)

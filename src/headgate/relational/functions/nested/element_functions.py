@@ -37,7 +37,7 @@ _BOOL: Final = pa.bool_()
 def one_array(
     result: Callable[[pa.DataType], pa.DataType], *more: pa.DataType, ordered: bool = False
 ) -> Judge:
-    """Return a judge for functions of an array, then `more`; `result` makes their type of the array's.
+    """Return a judge for functions of an array, then `more`; `result` maps its type to the result's type.
 
     With `ordered`, the elements must not be nested.
     """
@@ -62,7 +62,7 @@ def same(kind: pa.DataType) -> pa.DataType:
 def _with_element(
     result: Callable[[pa.DataType], pa.DataType], ordered: bool = True, first: bool = True
 ) -> Judge:
-    """Return a judge of an array and an element, which are converted to a type in common."""
+    """Return a judge of an array and an element, of a type in common; `ordered`: no nested type, no null."""
 
     def judge(given: Types) -> Signature | None:
         if len(given) != 2 or not pa.types.is_list(given[0]):
@@ -159,7 +159,7 @@ def _remove(result: pa.DataType, values: pa.Array, wanted: pa.Array) -> pa.Array
 
 
 def _extreme(sign: int, _result: pa.DataType, values: pa.Array) -> pa.Array:
-    """Return the first of the greatest (`sign` 1) or least (-1) elements that are not null."""
+    """Return each row's first greatest (`sign` 1) or least (-1) element, not null; null if there is none."""
     lists = lists_of(values)
     (ranks,) = ranks_of(lists.elements)
     usable = np.flatnonzero(ranks != NOTHING)

@@ -102,7 +102,7 @@ def _replaced(text: str, part: str, other: str) -> str:
 
 @lru_cache(1024)
 def like_pattern(pattern: str, escape: str) -> re.Pattern[str]:
-    """Return the regular expression of a pattern of SQL's `like`; after the letter `escape`, % is plain.
+    """Return the regular expression of a pattern of SQL's `like`; `escape` makes %, _ and itself plain.
 
     Raises:
         RowsFailed: the letter stands before another one than %, _ or itself, or at the end.

@@ -155,7 +155,7 @@ def _trunc(result: pa.DataType, days: pa.Array, name: pa.Array) -> pa.Array:
 
 
 def _unit(names: pa.Array) -> str | None:
-    """Return the unit of a name that is the same for all rows; None: it is none."""
+    """Return the unit, such as "month", of a name (the same in all rows); None: unknown; "day": no rows."""
     return _UNIT_OF.get((names[0].as_py() or "").upper()) if len(names) else "day"
 
 

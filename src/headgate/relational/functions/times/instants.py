@@ -188,7 +188,7 @@ def _towards_zero(value: Micros, unit: int) -> Micros:
 
 
 def _whole_months(start: Micros, stop: Micros) -> Micros:
-    """Return how many whole months lie between: the last one counts if its day and time are reached."""
+    """Return whole months from `start` to `stop`, below 0 backwards; the last counts if it is over."""
     start_days, stop_days = start // _DAY_US, stop // _DAY_US
     start_time, stop_time = start % _DAY_US, stop % _DAY_US
     # A day that is not over does not count.

@@ -34,7 +34,7 @@ def _half_day(values: Values) -> Values:
 
 
 def _hour_of(size: int, zero: int) -> Callable[[Values], Values]:
-    """Return how hours are counted up to `size`, with `zero` for the first of them."""
+    """Return a function that gives the hour of times modulo `size`, with `zero` in place of 0."""
 
     def hour(values: Values) -> Values:
         found = field_of("hour", values)
@@ -117,7 +117,7 @@ def _from_unixtime(result: pa.DataType, seconds: Values, pattern: pa.Scalar | No
 
 
 def _read(result: pa.DataType, text: Values, pattern: pa.Scalar | None = None) -> Values:
-    """Return texts as dates or times: without a pattern as a cast does, with one by it."""
+    """Return texts as dates or times, by a pattern or, without one, as a cast does; RowsFailed: a misfit."""
     if pattern is None:
         return cast_values(text, result, strict=True)
     if not pattern.is_valid:

@@ -32,7 +32,7 @@ def parts_of(pattern: str) -> tuple[Part, ...]:
     """Return the parts of a pattern.
 
     Raises:
-        PlanError: it has a letter that is not taken, or one too often.
+        PlanError: it has a letter that is not taken, or one too often, or a ' without its partner.
 
     Example:
         >>> [part.letter * part.times or part.text for part in parts_of("yyyy-MM'T'")]

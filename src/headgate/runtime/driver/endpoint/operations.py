@@ -77,7 +77,7 @@ class Operations:
             return self._known.get(operation)
 
     def end(self, what: str, result: Answer) -> None:
-        """End all unfinished operations of kind `what` with `result`, such as "cancel" at the job's end."""
+        """Give all unfinished operations of kind `what` the outcome `result`; "cancel" ends with its job."""
         with self._lock:
             ended = [each for each in self._known.values() if each.what == what]
         for each in ended:

@@ -90,7 +90,7 @@ def _operator(node: Node) -> dict[str, Json]:
 
 
 def shown_value(value: Any) -> dict[str, Json]:
-    """Return a value of keyed state as JSON: `value`, where JSON can represent it, and always `text`, a repr.
+    """Return a value of keyed state as JSON: `value`, if JSON has its like, and its repr, cut at 10,000.
 
     Example:
         >>> shown_value({"a": 1})

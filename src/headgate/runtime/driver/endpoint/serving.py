@@ -62,7 +62,7 @@ class Endpoint:
         self._thread.start()
 
     def close(self, state: str | None = None) -> None:
-        """Close the endpoint after at most 2 s, in which clients fetch outcomes; `state`: that of cancels."""
+        """Close the endpoint, within 5 s for clients' last outcomes; cancel requests get outcome `state`."""
         if self._published is not None:
             self._operations.end("cancel", state)
             self._operations.all_fetched(OUTCOMES_WAIT_S)

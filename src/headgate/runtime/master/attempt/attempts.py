@@ -68,7 +68,7 @@ class Attempts:
             member.counters = {}
 
     def begin(self, number: int, generation: int) -> Readers | None:
-        """Create attempt `number`'s enumerators and send all workers its deployment, by driver `generation`.
+        """Create attempt `number`'s enumerators and send its deployment; `generation`: number of this driver.
         An error fails the attempt, by an event. Return the restored checkpoint's id and the subtasks that
         read its in-flight records; None: error, no snapshot, or another job's that is not claimed.
         """
@@ -102,7 +102,7 @@ class Attempts:
         return deployment.messages(self.plan, self.point)
 
     def assign_splits(self, slot: int, request: m.RequestSplits) -> None:
-        """Answer a reader in `slot`'s worker with its next splits; a source's error fails the attempt."""
+        """Send a reader in `slot`'s worker its next splits, if any; a source's error fails the attempt."""
         member = self._members.get(slot)
         assert member is not None
         try:
@@ -113,7 +113,7 @@ class Attempts:
 
     def ask(self, phase: JobState, uid: str, state: str, key: Hashable, reply_to: ReplyTo[Any]) -> None:
         """Send a query for the value under `key` in state `state` of operator `uid` to the key's worker.
-        `reply_to` is called once, with the value or the error: OperatingError unless `phase` is RUNNING.
+        `reply_to` is called once, with value or error; OperatingError unless `phase`, the job's, is RUNNING.
         """
         try:
             if phase is not JobState.RUNNING:

@@ -65,7 +65,7 @@ def slot_named(reason: str) -> int | None:
 
 
 def await_words(member: Member) -> None:
-    """Wait, at most 1.5 s, until a worker on this host has died or recorded in its black box why it exits."""
+    """Block, 1.5 s at most, until a worker is dead or its box says why it exits; if remote return at once."""
     pid, box = member.register.pid, member.register.box
     if not box or member.register.host != platform.node():
         return
@@ -75,7 +75,7 @@ def await_words(member: Member) -> None:
 
 
 def remains_left(member: Member | None) -> Remains:
-    """Read and delete a worker's black box, if on this host; else return its last reported stalls, if any."""
+    """Read and delete a worker's black box; without one on this host return the stalls it last reported."""
     if member is None:
         return Remains()
     if member.register.box and member.register.host == platform.node():

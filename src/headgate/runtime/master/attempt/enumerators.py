@@ -44,7 +44,7 @@ class Enumerators:
         return made
 
     def next_splits(self, vertex: int, subtask: int) -> list[tuple[str, Any]] | None:
-        """Return new splits, (id, position), for a reader of source `vertex`; []: none yet; None: no more."""
+        """Return new (id, position) splits; []: none yet; None: no more. InternalError: not a source."""
         if vertex not in self._by_vertex:
             raise InternalError(f"vertex {vertex} asked for splits but has no source")
         place, enumerator = self._by_vertex[vertex]
@@ -53,7 +53,7 @@ class Enumerators:
         return None if splits is None else [(split.id, split.position) for split in splits]
 
     def ready(self) -> bool:
-        """Return whether all enumerators can be snapshotted now; while not, the checkpoint waits."""
+        """Return whether all enumerators can be snapshotted now, else checkpoints wait; raise user errors."""
         for place, enumerator in self._by_vertex.values():
             with blamed(place, "in ready_to_snapshot()"):
                 if not enumerator.ready_to_snapshot():
@@ -61,7 +61,7 @@ class Enumerators:
         return True
 
     def want_checkpoint(self) -> bool:
-        """Return whether a source asks for a checkpoint now, besides the periodic ones."""
+        """Return whether a source asks for an extra checkpoint now; raise an error of a source."""
         for place, enumerator in self._by_vertex.values():
             with blamed(place, "in wants_checkpoint()"):
                 if enumerator.wants_checkpoint():
@@ -69,7 +69,7 @@ class Enumerators:
         return False
 
     def snapshot(self, checkpoint: int) -> dict[str, Any]:
-        """Snapshot the enumerators: return their states, without splits already handed out, by source uid."""
+        """Return the enumerators' states, without splits handed out, by source uid; raise a user error."""
         states = {}
         for place, enumerator in self._by_vertex.values():
             with blamed(place, "in snapshot()"):
@@ -77,7 +77,7 @@ class Enumerators:
         return states
 
     def checkpoint_ended(self, checkpoint: int, *, complete: bool) -> None:
-        """Notify enumerators that `checkpoint` completed, or else was aborted; raise the first user error."""
+        """Notify enumerators that `checkpoint` completed or was aborted; raise at once if one raises."""
         for place, enumerator in self._by_vertex.values():
             with blamed(place, f"at the {'completion' if complete else 'end'} of checkpoint {checkpoint}"):
                 if complete:
@@ -86,7 +86,7 @@ class Enumerators:
                     enumerator.checkpoint_aborted(checkpoint)
 
     def reports(self) -> dict[str, SourceReport]:
-        """Return the progress (epoch, rate, ...) that sources report, by uid; others are left out."""
+        """Return the progress (epoch, rate, ...) of sources by uid; sources that report none are left out."""
         found = {place.uid: enumerator.report() for place, enumerator in self._by_vertex.values()}
         return {uid: report for uid, report in found.items() if report is not None}
 

@@ -48,7 +48,7 @@ class StateQueries:
     def ask(
         self, attempt: int, uid: str, state: str, key: Hashable, reply_to: ReplyTo[Any]
     ) -> tuple[int, m.QueryState]:
-        """Register a query for `key` in state `state` of operator `uid`; return the slot and message to send.
+        """Register a query for `key` in `state` of operator `uid`; return slot and message, for sending.
         `reply_to` is called once, by :meth:`answered` or :meth:`end`. Raises UsageError for an unknown
         operator or state or a wrong type of key, OperatingError if 100 queries are pending already.
         """
@@ -71,7 +71,7 @@ class StateQueries:
         return subtask, m.QueryState(attempt, number, operator.vertex.id, subtask, uid, state, encoded)
 
     def answered(self, answer: m.StateAnswer) -> None:
-        """Pass a worker's answer to the `reply_to` of its query; ignore it if no such query is pending."""
+        """Pass a worker's answer, value or error, to its query's `reply_to`; ignore it if none is pending."""
         question = self._pending.pop(answer.query, None)
         if question is None:
             return

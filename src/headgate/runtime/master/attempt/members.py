@@ -65,7 +65,7 @@ class Members:
         return member
 
     def close_link(self, number: int) -> None:
-        """Close the connection with this id, from :meth:`came`; its worker, if admitted, moves to `lost`."""
+        """Close the connection with this id, if known; its worker, if admitted, moves to `lost`."""
         if number in self._waiting:
             self._waiting.pop(number)[1].close()
             return
@@ -91,6 +91,6 @@ class Members:
         return [counters for member in self.members() for counters in member.counters.values()]
 
     def broadcast(self, message: m.ToWorker) -> None:
-        """Send a message to every worker of the gang."""
+        """Send a message to every registered worker of the gang that is not lost."""
         for member in self.members():
             member.link.send(message)

@@ -30,7 +30,7 @@ class Outbox:
 
 
 def failure_of(error: Exception) -> Failure:
-    """Return `error` as a Failure for the state machine: whether a restart may help, and its fingerprint."""
+    """Return `error`, wrapped unless Headgate's, with its fingerprint and whether a restart may help."""
     if not isinstance(error, HeadgateError):
         error = JobFailedError(f"{type(error).__name__}: {error}")
     return Failure(error, restart_may_help(error), fingerprint_of(error))

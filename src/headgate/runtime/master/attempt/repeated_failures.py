@@ -49,7 +49,7 @@ def fingerprint_of(error: HeadgateError) -> Fingerprint | None:
 
 
 def repeating_failure(same: SameFailure, action: SameFailureAction) -> RepeatingFailure:
-    """Return the report to users that failure `same` repeats; `action`: whether the job ends or tries on."""
+    """Return the report to users that `same` repeats; `action`: FAIL, the job ends, or REPORT, it goes on."""
     mark, since = same.fingerprint, f"checkpoint {same.since}" if same.since is not None else "the beginning"
     where = f"{mark.operator} raised {mark.kind}" if mark.operator else mark.kind
     line = f" at {mark.line}" if mark.line else ""
@@ -66,7 +66,7 @@ def repeating_failure(same: SameFailure, action: SameFailureAction) -> Repeating
 
 
 def _th(number: int) -> str:
-    """Return a number as an English ordinal.
+    """Return a number as an English ordinal in digits, such as "2nd".
 
     Example:
         >>> [_th(number) for number in (3, 11, 22)]

@@ -131,7 +131,7 @@ class CheckpointMaster:
             self.coordinator.hold(CheckpointId(checkpoint) if self._readers else None)
 
     def recovered(self, vertex: int, subtask: int) -> None:
-        """Record that a subtask read its in-flight records; after the last the checkpoint may be deleted."""
+        """Record that a subtask read its restored in-flight records; after the last free their checkpoint."""
         self._readers.discard((vertex, subtask))
         if not self._readers:
             self.coordinator.hold(None)
@@ -385,7 +385,7 @@ class CheckpointMaster:
         self._members.broadcast(m.CheckpointAborted(self._attempt, effect.checkpoint))
 
     def _end_of_sources(self, checkpoint: int, *, complete: bool) -> int:
-        """Notify the enumerators of a checkpoint's end; return how long the checkpoint took (ms)."""
+        """Notify enumerators of a checkpoint's end (`complete` or aborted); return how long it took (ms)."""
         begun = self._sources.ended(checkpoint, complete=complete)
         return 0 if begun is None else self._clock.monotonic_ms() - begun.began_ms
 

@@ -29,7 +29,7 @@ class CheckpointRequests:
         self._stops, self._rescales = set[int](), dict[int, int]()
 
     def checkpoint(self, reply_to: ReplyTo[str]) -> None:
-        """Request a checkpoint; `reply_to` gets its URI once its output is committed, or the error."""
+        """Request a checkpoint; `reply_to` gets its URI once committed, or the error (no storage: now)."""
         self._want_checkpoint(self._tickets.issue(reply_to))
 
     def for_rescale(self, rescale: int) -> None:
@@ -57,7 +57,7 @@ class CheckpointRequests:
             self._reply(ticket, error)
 
     def take(self) -> tuple[e.RequestKind, int] | None:
-        """Remove and return the oldest request, (kind, ticket), for the coordinator; None: there is none."""
+        """Remove and return the oldest request, (kind, ticket), or None; refuse those with a bad target."""
         for kind, ticket, error in self._savepoints.take_prepared():
             if error is None:
                 self._wanted.append((kind, ticket))
@@ -71,7 +71,7 @@ class CheckpointRequests:
         self._reply(effect.ticket, None, self.uri(effect.checkpoint))
 
     def failed(self, effect: e.RequestFailed) -> None:
-        """Reply to a request with the error for which its checkpoint failed."""
+        """Reply with the error of a failed checkpoint, and the URI of its savepoint if that is whole."""
         error = request_error(effect)
         complete = None if effect.checkpoint is None else self._savepoints.kept(effect.checkpoint)
         if complete is not None:
@@ -80,7 +80,7 @@ class CheckpointRequests:
         self._reply(effect.ticket, error)
 
     def uri(self, checkpoint: CheckpointId) -> str:
-        """Return the URI by which a completed checkpoint, or a savepoint not yet ended, can be restored."""
+        """Return the URI from which a completed checkpoint, or savepoint not yet ended, can be restored."""
         folder = self._savepoints.folder(checkpoint)
         if folder is not None:
             return folder.uri

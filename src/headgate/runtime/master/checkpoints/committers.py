@@ -55,7 +55,7 @@ class Committers:
     def recommit(
         self, restored: CheckpointMetadata | None, others: Sequence[CheckpointMetadata] = ()
     ) -> None:
-        """Commit the restored checkpoint's output again, and have sinks abandon all other pending output.
+        """Commit the restored snapshot's output again, and have sinks abandon all other pending output.
 
         Called before each attempt begins; the first call decides the lineage. If output must be taken
         back, that and the commit wait for :meth:`settle`. Output of `others`, checkpoints of other jobs of
@@ -172,13 +172,13 @@ class Committers:
                     committer.commit(committables)
 
     def finish(self) -> None:
-        """Notify the sinks that the job's input is read to its end, and all output is published."""
+        """Notify sinks that bounded input has ended and all output is published; raise a sink's error."""
         for uid, committer in self._by_uid.items():
             with self._blamed(uid, "in finish()"):
                 committer.finish()
 
     def hold(self, savepoint: CheckpointMetadata) -> None:
-        """Have sinks keep `savepoint`'s unpublished output for its restore; called before it completes."""
+        """Have sinks keep `savepoint`'s pending output for a restore, before it completes; raise errors."""
         for uid, committer in self._by_uid.items():
             committables = committables_of(savepoint, uid)
             if committables:
@@ -201,7 +201,7 @@ class Committers:
             committer.interrupt()
 
     def close(self) -> None:
-        """Release the committers' connections."""
+        """Release the committers' connections; the first error is raised, and later committers stay open."""
         for committer in self._by_uid.values():
             committer.close()
 
@@ -260,7 +260,7 @@ class Committers:
 
 
 def committers_in(plan: PhysicalPlan) -> dict[str, SinkCommitter]:
-    """Return a new committer for each two-phase sink of the plan, by the sink's uid."""
+    """Return a new committer by uid for each sink of the plan that has one; other sinks are left out."""
     made = {node.uid or f"node-{node.id}": node.sink.create_committer() for node in _sinks_in(plan)}
     return {uid: committer for uid, committer in made.items() if committer is not None}
 
@@ -270,7 +270,7 @@ def _sinks_in(plan: PhysicalPlan) -> list[SinkNode]:
 
 
 def committables_of(snapshot: CheckpointMetadata, uid: str) -> list[Any]:
-    """Return the committables (pending output) of one sink in a snapshot."""
+    """Return the committables (pending output) of sink `uid` in a snapshot; []: it has none there."""
     return _committables(snapshot.operators.get(uid, ()))
 
 

@@ -40,7 +40,7 @@ class Cleaning:
         self._ended: list[FencedError | None] = []
 
     def delete(self, what: str, work: Callable[[], None]) -> None:
-        """Run `work`, which deletes files, in the background, with retries; `what` names them in the log."""
+        """Run `work`, which deletes files, in the background, 4 times at most; `what`: a name for the log."""
         self._try(_Deletion(what, work, self._clock.monotonic_ms()))
 
     def tick(self) -> None:
@@ -56,12 +56,12 @@ class Cleaning:
         return min((deletion.due_ms for deletion in self._waiting), default=None)
 
     def take_ended(self) -> list[FencedError | None]:
-        """Return, per deletion ended since the last call, None, or FencedError if another driver leads."""
+        """Return per deletion ended since the last call: FencedError if another driver leads, else None."""
         ended, self._ended = self._ended, []
         return ended
 
     def close(self) -> None:
-        """End the waits for retries, as the job has ended: the retries that are left come at once."""
+        """Begin waiting retries at once, as the job has ended; later failures are retried without a pause."""
         self._closed = True
         waiting, self._waiting = self._waiting, []
         for deletion in waiting:

@@ -60,7 +60,7 @@ class CheckpointHistory:
         self._began_ms.clear()
 
     def replanned(self, plan: PhysicalPlan) -> None:
-        """Use `plan`, at another parallelism, for records from the next attempt on."""
+        """Use `plan`, the job's at another parallelism, for records of checkpoints begun from now on."""
         self._topology = topology_of(plan)
 
     def label(self, task: tuple[int, int]) -> str:
@@ -76,7 +76,7 @@ class CheckpointHistory:
         self._note()
 
     def acknowledged(self, checkpoint: int, snapshot: SubtaskSnapshot) -> None:
-        """Record a subtask's acknowledgement of a checkpoint."""
+        """Record a subtask's acknowledgement of a checkpoint; do nothing if the checkpoint is not pending."""
         entry = self._open.get(checkpoint)
         if entry is not None:
             latency_ms = self._clock.monotonic_ms() - entry.began_ms
@@ -90,7 +90,7 @@ class CheckpointHistory:
             self._note()
 
     def stored(self, checkpoint: int) -> None:
-        """Record that a checkpoint or savepoint is completely stored, but no output of it committed yet."""
+        """Record that a pending checkpoint or savepoint is stored, but no output of it committed yet."""
         entry = self._open.get(checkpoint)
         if entry is not None:
             stored_ms = self._clock.monotonic_ms() - entry.began_ms
@@ -98,7 +98,7 @@ class CheckpointHistory:
             self._end(checkpoint, entry, status=CheckpointStatus.COMPLETED, stored_ms=stored_ms)
 
     def committed(self, checkpoint: int) -> None:
-        """Record that a checkpoint's output was committed, or that a savepoint, which commits none, ended."""
+        """Record a stored checkpoint's duration: its output is committed now (a savepoint has none)."""
         began_ms = self._began_ms.pop(checkpoint, None)
         if began_ms is not None and checkpoint in self._ended:
             duration_ms = self._clock.monotonic_ms() - began_ms
@@ -106,7 +106,7 @@ class CheckpointHistory:
             self._note()
 
     def failed(self, checkpoint: int, reason: CheckpointFailureReason, detail: str) -> None:
-        """Record that a checkpoint failed; a second call for the same checkpoint changes nothing."""
+        """Record that a pending checkpoint failed, and why; do nothing for one that has ended."""
         entry = self._open.get(checkpoint)
         if entry is not None:
             self._end(checkpoint, entry, status=CheckpointStatus.FAILED, reason=reason.name, detail=detail)

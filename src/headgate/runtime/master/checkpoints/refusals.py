@@ -29,7 +29,7 @@ def request_error(failed: RequestFailed) -> OperatingError:
 
 
 def checkpoints_failed(effect: FailJob) -> StorageError:
-    """Return the error by which the attempt fails after too many failed checkpoints, or one of a stop."""
+    """Return the error by which the attempt fails: too many checkpoints failed, or that of a stop did."""
     which = "a checkpoint" if effect.checkpoint is None else f"checkpoint {effect.checkpoint}"
     detail = f": {effect.detail}" if effect.detail else ""
     if effect.stopping:

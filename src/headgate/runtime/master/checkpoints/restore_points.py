@@ -91,7 +91,7 @@ class RestorePoints:
         self._work.run(work, lambda _: self._outbox.put(v.PointCommitted()), self.failed)
 
     def failed(self, error: Exception) -> None:
-        """Report by event PointFailed that the restore point could not be found, or not committed."""
+        """Report by event PointFailed that no restore point was found, or its output not committed."""
         self._outbox.put(v.PointFailed(failure_of(error)))
 
     def _require_nothing_newer(
@@ -108,7 +108,7 @@ class RestorePoints:
             )
 
     def settle_owed(self) -> None:
-        """Remove output newer than the restored snapshot, then commit the snapshot's; blocks; repeatable."""
+        """If owed, remove output newer than the restored snapshot, then commit the snapshot's; blocks."""
         self.require_leadership()
         self._committers.settle()
 

@@ -68,7 +68,7 @@ class Savepoints:
         self._prepared: list[Prepared] = []
 
     def prepare(self, ticket: int, request: SavepointRequest) -> None:
-        """Name a savepoint's folder and test its target in the background; outcome: :meth:`take_prepared`.
+        """Name a savepoint's folder, test its target in the background; outcome: by :meth:`take_prepared`.
         Raises ConfigError for an unknown format, a target in memory, or none in request and configuration.
         """
         target = self._target(request)
@@ -100,7 +100,7 @@ class Savepoints:
         return prepared
 
     def begun(self, checkpoint: int, ticket: int | None) -> SavepointOrder | None:
-        """Give `ticket`'s savepoint its checkpoint id; return the order for its barriers, None: none such."""
+        """Give `ticket`'s savepoint its id `checkpoint`; return its barriers' order; None: no savepoint."""
         savepoint = None if ticket is None else self._expected.pop(ticket, None)
         if savepoint is None:
             return None

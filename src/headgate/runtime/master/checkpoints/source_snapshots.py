@@ -13,7 +13,7 @@ RETRY_MS: Final = 20  # pause before enumerators that were not ready are asked a
 
 @dataclass(slots=True)
 class Begun:
-    """A pending checkpoint: begin (`began_ms`, monotonic), trigger time, enumerators' state by source uid."""
+    """Times of a pending checkpoint, and what its source enumerators held at its begin, by source uid."""
 
     began_ms: int  # monotonic
     enumerators: dict[str, Any]
@@ -29,7 +29,7 @@ class SourceSnapshots:
         self.waiting: tuple[int, int] | None = None  # checkpoint that waits for enumerators, began_ms
 
     def take(self, checkpoint: int, began_ms: int) -> bool:
-        """Snapshot the enumerators for a checkpoint begun at `began_ms`; False: not ready, call again."""
+        """Snapshot the enumerators for a checkpoint begun at `began_ms`; False: some unready, call again."""
         self.waiting = None
         if not self._attempts.sources.ready():
             self.waiting = (checkpoint, began_ms)
@@ -38,11 +38,11 @@ class SourceSnapshots:
         return True
 
     def of(self, checkpoint: int) -> Begun:
-        """Return the begin and enumerators' snapshots of a pending checkpoint; KeyError if not taken."""
+        """Return a pending checkpoint's times and enumerators' states; KeyError if not taken, or ended."""
         return self._begun[checkpoint]
 
     def ended(self, checkpoint: int, *, complete: bool) -> Begun | None:
-        """Notify enumerators of a checkpoint's end (errors fail the attempt); remove and return its Begun."""
+        """Notify enumerators: `complete`, else aborted (errors fail the attempt); return Begun, if any."""
         if self.waiting is not None and self.waiting[0] == checkpoint:
             self.waiting = None
         try:
@@ -52,7 +52,7 @@ class SourceSnapshots:
         return self._begun.pop(checkpoint, None)
 
     def wanted(self) -> bool:
-        """Return whether a source asks for a checkpoint; an error of the source fails the attempt."""
+        """Return whether a source asks for a checkpoint now; on its error False, and the attempt fails."""
         try:
             return self._attempts.sources.want_checkpoint()
         except Exception as error:

@@ -21,7 +21,7 @@ ENUMERATORS: Final = "enumerators"  # hook before the subtasks are triggered: sn
 def make_coordinator(
     settings: CheckpointSettings, service: CheckpointService | None, randomness: Randomness
 ) -> CheckpointCoordinator[SubtaskSnapshot]:
-    """Return a coordinator with `service`'s logged checkpoints and next id; None: no checkpoints, id 1."""
+    """Return a coordinator that has `service`'s logged checkpoints and next id (None: no log, id 1)."""
     first = CheckpointId(1) if service is None else service.next_checkpoint_id()
     logged = [] if service is None else service.completed()
     known = [CheckpointId(entry.checkpoint) for entry in logged]
@@ -40,7 +40,7 @@ def store_checkpoint(
     permit: CommitPermit | None,
 ) -> None:
     """Write a snapshot's metadata, then its log entry, which completes it; blocks, and raises what fails.
-    A savepoint goes to `folder`, and sinks hold its output; only a stop's is logged; no `service`: no log.
+    A savepoint goes to `folder`, and sinks hold its output; only a stop's is logged. `service` None: no log.
     """
     log = None if service is None or permit is None or not kind.is_logged else (service, permit)
     if folder is None:

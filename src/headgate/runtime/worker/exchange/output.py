@@ -1,8 +1,7 @@
 """The output side of a subtask: partitions batches over channels, gathers them into frames, obeys credit.
 
 A channel gathers fragments of batches until they fill a frame, a timeout passes, or a control event is due.
-Without credit frames wait here and the subtask stops producing: nothing is dropped, and nothing grows beyond
-the output of one step.
+Without credit frames wait and the subtask stops producing: nothing is dropped, one step's output may wait.
 """
 
 from __future__ import annotations
@@ -45,7 +44,9 @@ class Lane(Protocol):
 
 
 class OutputChannel:
-    """The channel to one receiving subtask: gathers records into frames, and sends them as credit allows."""
+    """The channel to one receiving subtask: gathers records into frames, and sends them as credit allows.
+    `credit_initial`: frames it may send before a :meth:`grant`, and the most credit; `withheld`: none before.
+    """
 
     __slots__ = ("_bytes", "_fragments", "_lane", "_rows", "_waiting", "batches", "credit")
 
@@ -68,8 +69,7 @@ class OutputChannel:
         return bool(self._fragments)
 
     def add(self, batch: Batch) -> None:
-        """Gather the records of a batch, and send them once they fill a frame.
-
+        """Gather the records of a batch, and send them once they fill a frame (without credit they wait).
         A frame has 512 KiB, 8,192 objects of Python, or 32,768 rows of columns.
         """
         rows_max = FRAME_ROWS_OF_COLUMNS if isinstance(batch, ArrowBatch) else FRAME_ROWS
@@ -125,7 +125,7 @@ class OutputChannel:
         return next((at for at, e in places if isinstance(e, Barrier) and e.checkpoint == checkpoint), None)
 
     def grant(self, frames: int) -> None:
-        """Add credit for `frames` frames that the receiver has processed; send what waited for credit."""
+        """Add credit for `frames` processed frames, and send what waited for it; InternalError: too much."""
         self.credit.grant(frames)
         while self._waiting and self._may_pass(self._waiting[0]):
             self._send(self._waiting.popleft())
@@ -232,7 +232,7 @@ class OutputEdge:
         self._turn = first
 
     def process(self, batch: Batch) -> None:
-        """Distribute the records of a batch over the channels, by the exchange's partitioner."""
+        """Send a batch by the partitioner: to all, one, each in turn, or by key. UsageError: a bad key."""
         kind = type(self._partitioner)
         if kind is Broadcast:
             for channel in self.channels:
@@ -321,7 +321,7 @@ class Outputs:
         self._broadcast(EndOfData())
 
     def barrier(self, barrier: Barrier) -> list[Overtaken]:
-        """Send a barrier on all channels; return the in-flight records it overtook, [] if it is aligned."""
+        """Send a barrier on all channels; return the elements it overtook, per channel; [] if aligned."""
         if not barrier.overtakes:
             self._flush_all()
             for edge in self.edges:
@@ -371,7 +371,7 @@ class Outputs:
             self.next_flush = now_ms + self._timeout_ms
 
     def flush_due(self, now_ms: int) -> None:
-        """Flush all channels if the flush timeout has passed at `now_ms` (monotonic)."""
+        """Flush all channels and send the watermark, if `next_flush` has come at `now_ms` (monotonic)."""
         if self.next_flush is not None and now_ms >= self.next_flush:
             self._flush_all()
 

@@ -110,7 +110,7 @@ class RecoveredChannel:
         self._queue: deque[Element] = deque()
 
     def take(self) -> Element | None:
-        """Take and return this subtask's next batch or event, None at the end; StorageError: bad part."""
+        """Take and return this subtask's next element; None: the end. StorageError, UsageError: bad part."""
         while not self._queue:
             loaded = self._load(self._next)
             if loaded is None:
@@ -163,7 +163,7 @@ class RecoveredChannel:
 
 
 def _mine(share: InFlightShare, batch: Batch, groups: KeyGroups | None, number: int) -> list[Element]:
-    """Return what `share` takes of its batch `number`, and the batch's last watermark if that is left out."""
+    """Return what `share` takes of batch `number` (from 0), and the batch's last watermark if left out."""
     kept: Batch | None = batch
     if share.of > 1:
         kept = batch if number % share.of == share.turn else None

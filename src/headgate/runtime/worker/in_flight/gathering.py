@@ -138,7 +138,7 @@ class InFlightCapture:
         self._held: dict[int, int] = {}
 
     def begin(self, key: StreamKey, watermark: int | None, idle: bool) -> None:
-        """Begin a stream, even empty, at `watermark` (None: the end of the level below), `idle` or not."""
+        """Begin stream `key` at `watermark` (None: where the level below ends). InternalError: it exists."""
         if not self._takes(key):
             return
         if key in self._streams:
@@ -147,7 +147,7 @@ class InFlightCapture:
 
     def add(self, key: StreamKey, element: Batch | Event) -> None:
         """Capture a batch (not copied: see :meth:`unstored`) or event of stream `key`, in order.
-        A stream that was not begun begins where the level below it ends. Does nothing after a failure.
+        A stream not begun begins where the level below ends. Nothing after a failure. InternalError: sealed.
         """
         if not self._takes(key):
             return
@@ -172,7 +172,7 @@ class InFlightCapture:
             self._spill(last=False)
 
     def seal(self) -> None:
-        """End the capture: store the rest and report the streams, in the background; `add` now raises."""
+        """End the capture: store the rest, report the streams, in the background; `add`, `seal` now raise."""
         with self._lock:
             if self._state is _State.GIVEN_UP:
                 return

@@ -81,7 +81,7 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         return self.broadcast_some if side is Side.BROADCAST else self.process_some
 
     def broadcast_some(self, batch: Batch) -> int:
-        """Process a broadcast batch, or only its first records if due timers need longer; return how many."""
+        """Process broadcast records until due timers exceed a slice; return how many. InternalError: busy."""
         return self._run(batch, _BroadcastRun)
 
     def apply_to_all_keys(self, state: S, function: Callable[[Hashable, S], Iterable[R] | None]) -> list[R]:
@@ -143,12 +143,12 @@ class BroadcastSideContext(KeyContext):
         self._current = key
 
     def apply_to_all_keys(self, state: S, function: Callable[[Hashable, S], Iterable[R] | None]) -> list[R]:
-        """Call `function(key, state)` for each key of this subtask in `state`; return the outputs of all."""
+        """Call `function(key, state)` for each key of `state` here; return all outputs. TypeError: misuse."""
         return self._operator.apply_to_all_keys(state, function)
 
 
 class _BroadcastRun:
-    """Callable for a broadcast batch: processes records `start` to `stop` - 1, returns the next index."""
+    """Callable for a broadcast batch: processes records `start` to `stop` - 1, or until a timer is due."""
 
     __slots__ = ("_marks", "_operator", "_origins", "_out", "_rows", "_times")
 

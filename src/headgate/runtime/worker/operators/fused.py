@@ -39,7 +39,7 @@ class FusedOperator(Operator):
         self._keeps_positions = all(kind == MAP for kind in self._kinds)
 
     def process(self, batch: Batch) -> None:
-        """Run the functions on all records of a batch, and pass on the outputs with their event times."""
+        """Run the functions on a batch, pass outputs on with event times; UserFunctionError: one raises."""
         timed = batch.timestamps is not None or batch.watermarks is not None
         columnar_filter = self._only_filters and isinstance(batch, ArrowBatch)
         indexed = columnar_filter or (timed and not self._keeps_positions)
@@ -131,7 +131,7 @@ def _source(kinds: tuple[str, ...], indexed: bool) -> tuple[str, dict[int, tuple
 
 @lru_cache(maxsize=256)
 def compile_loop(kinds: tuple[str, ...], indexed: bool) -> Callable[..., None]:
-    """Return the loop for these kinds of functions; `indexed`: it also marks each output's input index."""
+    """Return the `loop(rows, add, mark, functions)` of `kinds`; `indexed`: it marks outputs' input index."""
     text, _ = _source(kinds, indexed)
     name = _file_name(kinds, indexed)
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)

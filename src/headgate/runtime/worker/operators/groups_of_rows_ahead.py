@@ -37,7 +37,7 @@ class RescaledRowWindows(RowWindowsOperator):
         self._forget_reached()
 
     def process_some(self, batch: Batch) -> int:
-        """Process records from the front, until due timers need more than a slice; return how many."""
+        """Process records until due timers exceed a slice; return how many. InternalError: it is busy."""
         if self._ahead:
             self._forget_reached()
         return self._run(batch, _RunOfGroupsAhead if self._ahead else KeyedRun)

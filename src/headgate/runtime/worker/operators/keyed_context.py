@@ -41,7 +41,7 @@ class Timers:
         return self._clock.now_ms()
 
     def register_event_time(self, timestamp: int) -> None:
-        """Register a timer of the current key, to fire once the watermark is `timestamp` (ms) or later."""
+        """Register the current key's timer for watermark `timestamp` (ms), at the latest the input's end."""
         if self._ctx.timestamp is None:
             self._note_untimed(timestamp)
         self.event.register(timestamp, self._ctx.key)
@@ -61,7 +61,7 @@ class Timers:
         )
 
     def register_processing_time(self, timestamp: int) -> None:
-        """Register a timer of the current key, to fire once the wall clock is `timestamp` (ms) or later."""
+        """Register the current key's timer for wall clock `timestamp` (ms) or later; UsageError: no int64."""
         self.processing.register(timestamp, self._ctx.key)
 
     def delete_event_time(self, timestamp: int) -> None:

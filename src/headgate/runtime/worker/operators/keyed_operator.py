@@ -62,7 +62,7 @@ END_TIMERS_MAX = 1_000_000
 
 
 class KeyedProcessOperator(Operator):
-    """Runs a `KeyedProcessFunction` with keyed state, timers, operator state; `keys`: declared key type."""
+    """Runs a `KeyedProcessFunction` by `key`, with state and timers; `keys`: declared key type or None."""
 
     _state_type: type[FunctionState] = FunctionState
 
@@ -141,7 +141,7 @@ class KeyedProcessOperator(Operator):
         self._fire_all()
 
     def process_some(self, batch: Batch) -> int:
-        """Process records from the front, until due timers need more than a slice; return how many."""
+        """Process records until due timers exceed a slice; return how many. InternalError: it is busy."""
         return self._run(batch, KeyedRun)
 
     def _run(self, batch: Batch, kind: RunKind) -> int:
@@ -159,7 +159,7 @@ class KeyedProcessOperator(Operator):
         return done
 
     def watermark(self, timestamp: int) -> None:
-        """Fire timers due at `timestamp` for a slice, then pass it on; :meth:`go_on` does what is left."""
+        """Fire timers due at `timestamp`, then pass it on; :meth:`go_on` does the rest. Not while busy."""
         self._refuse_while_busy("a watermark")
         if timestamp <= self._mark:
             self.next.watermark(timestamp)
@@ -198,7 +198,7 @@ class KeyedProcessOperator(Operator):
         self._emit(out)
 
     def _fire_wall_slice(self, now_ms: int, out: KeyedOutput, time: Slice) -> bool:
-        """Fire processing-time timers in order, for a slice; return True when all that are due have fired."""
+        """Fire timers due at `now_ms` (wall clock) in order for slice `time`, into `out`; True: all fired."""
         queue, firing = self._timers.processing, self._wall_firing
         if firing is None or firing.target > now_ms:  # the wall clock may have been set back
             firing = Firing(now_ms, queue.pop_due(now_ms))
@@ -292,7 +292,7 @@ class KeyedProcessOperator(Operator):
             self.go_on()
 
     def _run_timed(self, batch: Batch, out: KeyedOutput, kind: RunKind, time: Slice) -> int:
-        """Process records, and fire timers between them, until the slice `time` ends; return how many."""
+        """Process records into `out`, timers between them, until slice `time` ends; return how many."""
         assert batch.watermarks is not None
         assert batch.timestamps is not None
         # After a rescale a reader may restart at an earlier event time than was reached here.
@@ -316,14 +316,14 @@ class KeyedProcessOperator(Operator):
         return count
 
     def _run_end(self, marks: Int64s, position: int) -> int:
-        """Return the index after `position` of the first record that a timer must precede, else the end."""
+        """Return the index of the first record after `position` that a due timer precedes, or the end."""
         due = self._timers.event.next_time
         if due is None or marks[-1] < due:
             return len(marks)
         return position + max(1, int(np.searchsorted(marks[position:], due, side="left")))
 
     def _fire_event_time(self, timestamp: int, out: KeyedOutput, time: Slice) -> bool:
-        """Advance to watermark `timestamp`; False if the slice ended before all due timers had fired."""
+        """Fire timers up to watermark `timestamp`; True: all fired; False: the slice `time` ended first."""
         due = self._timers.event.next_time
         if due is None or due > timestamp:
             self._reach(timestamp)
@@ -337,7 +337,7 @@ class KeyedProcessOperator(Operator):
         return firing
 
     def _fire_slice(self, firing: Firing, out: KeyedOutput, time: Slice) -> bool:
-        """Fire the due timers of `firing`, in order, until the slice ends; return True if all have fired."""
+        """Fire the due timers of `firing` in order, into `out`, until slice `time` ends; True: all fired."""
         queue, target = self._timers.event, firing.target
         while True:
             for timestamp, key in firing.due:
@@ -393,7 +393,7 @@ class KeyedProcessOperator(Operator):
 
 
 class KeyedRun:
-    """Callable for a batch: processes records `start` to `stop` - 1 by the loop, returns the next index."""
+    """Callable for a batch: processes records from `start` until `stop`, or until one makes a timer due."""
 
     __slots__ = ("_arguments", "_at", "_loop", "_operator", "_out", "_rest", "_row_class", "_rows")
 
@@ -428,7 +428,7 @@ class KeyedRun:
         self._rest = (*handles, self._row_class, sys.getrefcount, checked_kind, self._at)
 
     def __call__(self, start: int, stop: int) -> int:
-        """Process records from `start` to before `stop`; return the index after the last one processed."""
+        """Process records `start` to before `stop`; return the next index. UserFunctionError: user code."""
         operator = self._operator
         fresh: list[Any] = []
         try:

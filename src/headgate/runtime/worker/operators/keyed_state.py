@@ -31,7 +31,7 @@ def open_backend(
     event_time: Callable[[], int],  # returns the current watermark, for time to live in event time
 ) -> KeyedBackend:
     """Return the state backend of one operator subtask, with its restored state; log what is skipped of it.
-    `descriptors`: the declared states by name; `groups`: first and last key group; `event_time`: watermark.
+    `groups`: first and last key group. UsageError: a stored type does not fit; StorageError: damaged state.
     """
     claims = Claims(with_stamps(descriptors)) if context.ignore_unclaimed else None
     backend = filled_backend(context, descriptors, groups, event_time, claims)

@@ -60,7 +60,7 @@ class PendingState(Protocol):
     """An operator's snapshot whose synchronous part is done, to be stored in the background."""
 
     def finish(self, files: StateFiles) -> OperatorSubtaskState:
-        """Serialize the state, store it and return its handles; called at most once, in the background."""
+        """Store the state, return its handles; once at most, in the background. StorageError: it failed."""
 
     def release(self) -> None:
         """Release the snapshot's local files and old values, after :meth:`finish` or instead of it."""
@@ -107,14 +107,14 @@ class Operator:
         return False
 
     def go_on(self) -> None:
-        """Fire due timers for another slice (some ms); after the last pass on the watermark that waited."""
+        """Fire due timers for a slice of some ms; after the last, pass on the watermark that waited."""
 
     def process(self, batch: Batch) -> None:
         """Process all records of a batch."""
         self.next.process(batch)
 
     def process_some(self, batch: Batch) -> int:
-        """Process records from the front of a batch, and return how many.
+        """Process records from the front of a batch, and return how many; not allowed while busy.
         Fewer than all are processed only if the operator became :attr:`busy` before the next record: the
         caller keeps the rest until :meth:`go_on` has finished.
         """
@@ -122,7 +122,7 @@ class Operator:
         return len(batch)
 
     def entry(self, side: Side) -> Callable[[Batch], int]:
-        """Return the method that processes a batch of input `side`, and returns how many records it took."""
+        """Return the method, like :meth:`process_some`, for batches of input `side`; InternalError: none."""
         if side is not Side.MAIN:
             raise InternalError(f"{self.context.label} has no {side} side; please report this")
         return self.process_some
@@ -144,7 +144,7 @@ class Operator:
         return None
 
     def fire_processing_time(self, now_ms: int) -> None:
-        """Fire timers that are due at `now_ms` (wall clock), for a slice at most; others stay due."""
+        """Fire timers due at `now_ms` (wall clock) for a slice of some ms at most; the rest stay due."""
 
     def measured(self) -> Mapping[str, int]:
         """Return the operator's own metrics by name of the series (`metrics.metric_table`).
@@ -175,7 +175,7 @@ class Operator:
         """Do about a millisecond of work that can wait for times without input."""
 
     def may_build_on(self, checkpoint: int | None) -> None:
-        """Let the next snapshot refer to files of `checkpoint`, which is complete; 0: there is none.
+        """Let the next snapshot refer to files of `checkpoint`, which is complete; 0: none is complete yet.
         None: the next snapshot is a savepoint, which shares no files, neither now nor with later ones.
         """
 
@@ -200,7 +200,7 @@ def frames_outward(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def operator_called(frames: Iterable[FrameType]) -> OperatorContext | None:
-    """Return the context of the operator that runs on a stack (`frames`, innermost first); None: none."""
+    """Return the context of the innermost operator that `frames` (innermost first) run in; None: in none."""
     inner: list[FrameType] = []
     for frame in frames:
         # Looking only at methods' locals saves a copy of the locals of every other function.

@@ -56,7 +56,7 @@ class SourceOperator(Operator):
             self.reader.add_splits(splits)
 
     def poll(self, max_records: int) -> Batch | PollStatus:
-        """Return about `max_records` records or the reader's status; undecodable ones go to a side output."""
+        """Return about `max_records` or a status; bad records go to a side output. UsageError: bad result."""
         with blamed(self.context, "in poll()"):
             polled = self._polled(max_records)
         if self.reader.bad_records:

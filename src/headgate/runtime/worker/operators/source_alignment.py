@@ -54,7 +54,7 @@ class AlignedTimestamps(TimestampsOperator):
         super().watermark(timestamp)
 
     def fire_processing_time(self, now_ms: int) -> None:
-        """Pass on, if due at `now_ms`, that the reader is idle, if it was not held back meanwhile."""
+        """Pass on, if due at `now_ms`, that the reader is idle; if it was held back, begin the wait anew."""
         due = self._idle_at
         if due is None or now_ms < due:
             return
@@ -92,7 +92,7 @@ class SourceAlignment:
             self._elsewhere = elsewhere
 
     def holds(self, member: AlignedTimestamps) -> bool:
-        """Return whether a subtask is to read nothing for now."""
+        """Return whether `member` is too far ahead of the slowest of its group, or must wait to know that."""
         reached, limit = member.event_time, member.limit_ms
         if reached is None or reached == WATERMARK_MIN or limit is None:
             return False

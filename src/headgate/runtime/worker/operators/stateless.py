@@ -63,7 +63,7 @@ class ProcessContext:
         self._side = side
 
     def side_output(self, tag: OutputTag, value: R) -> None:
-        """Emit `value` to the side output `tag`, with the event time of the current record."""
+        """Emit `value` to side output `tag` with the record's event time; TypeError: no `OutputTag`."""
         self._side.add(tag, value, self.timestamp, self.watermark)
 
 
@@ -165,7 +165,7 @@ class SinkOperator(Operator):
         self.next.process(batch)
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Prepare output for commit; return it with older uncommitted output and the writer's state."""
+        """Prepare output for commit; return all uncommitted output and writer state; None: nothing."""
         assert self._writer is not None
         with blamed(self.context, f"for checkpoint {checkpoint}"):
             prepared = list(self._writer.prepare_commit_at(checkpoint))

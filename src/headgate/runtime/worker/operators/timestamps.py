@@ -89,7 +89,7 @@ class TimestampsOperator(Operator):
         )
 
     def _of_split(self, times: Int64s) -> tuple[int, int | None]:
-        """Return the event time before a batch in its split, and a bound by unread splits; note `times`."""
+        """Return event time before a batch in its split, and unread splits' bound or None; note `times`."""
         splits = None if self.source is None else self.source.restored
         if splits is None or not splits.unread:
             return self._greatest, None

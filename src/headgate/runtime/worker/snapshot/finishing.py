@@ -67,7 +67,7 @@ class AttemptReports:
             self.probe.reached("ack.after")
 
     def could_not_finish(self, subtask: SubtaskId, checkpoint: int, error: BaseException) -> None:
-        """Decline `checkpoint`, as its snapshot failed with `error`, unless it was aborted already."""
+        """Decline `checkpoint`, whose snapshot failed with `error`, unless it or the attempt has ended."""
         if self._is_awaited(subtask, checkpoint):
             unfit = isinstance(error, NotStorableError)
             reason = "CHANNEL_STATE_SHARED_STREAM_EXCEPTION" if unfit else "CHECKPOINT_ASYNC_EXCEPTION"
@@ -79,7 +79,7 @@ class AttemptReports:
         return not self.over and self.checkpoints[subtask].finished(checkpoint)
 
     def checkpoint_declined(self, subtask: SubtaskId, checkpoint: int, reason: str) -> None:
-        """Decline `checkpoint`, of which the subtask takes no snapshot, with the name of the `reason`."""
+        """Decline `checkpoint`, which is not taken; `reason`: the name of a `CheckpointFailureReason`."""
         self.link.send(m.Decline(self.attempt, checkpoint, *subtask, reason, ""))
 
     def recovered(self, subtask: SubtaskId) -> None:

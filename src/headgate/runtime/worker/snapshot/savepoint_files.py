@@ -42,7 +42,7 @@ class WrittenFiles(ABC):
         self.written += length
 
     def write(self, uid: str, parts: Iterable[Part]) -> StateHandle:
-        """Store bytes of operator `uid` durably, or in the returned handle if they are few."""
+        """Store bytes of operator `uid` durably or, if few, in the returned handle; StorageError: failed."""
         return self.write_sections(uid, [parts], inline=True)[0]
 
     @abstractmethod

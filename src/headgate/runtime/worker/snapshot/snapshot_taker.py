@@ -87,7 +87,7 @@ class SnapshotTaker:
         Of an aborted checkpoint emit only a cancel marker, of an outdated one nothing; decline an older one
         that still captures. `metrics` are of the barrier's way to here, `records` how many were processed and
         emitted, `finished` if all input was processed. `take_inputs` begins the capture of input records,
-        which :meth:`inputs_complete` ends; None: none are captured.
+        which :meth:`inputs_complete` ends; None: none are captured. An operator's error is raised.
         """
         verdict = self.machine.admit(barrier.checkpoint)
         if verdict is Verdict.CANCEL:

@@ -135,7 +135,7 @@ class SnapshotWriter:
     def store_sections(
         self, subtask: SubtaskId, checkpoint: int, number: int, sections: Sequence[Sequence[Piece]]
     ) -> list[StateHandle]:
-        """Store sections of in-flight records, inline or in the subtask's file `number`; return handles."""
+        """Store sections of in-flight records, as :meth:`store` does, in a file named by `number`."""
         plain = [[memoryview(part) for part in parts] for parts in sections]
         return self.store(subtask, checkpoint, f"f{number}", plain)
 

@@ -37,7 +37,7 @@ class SubtaskThread(Background, Protocol):
     """A thread that belongs to one subtask, for its blocking user code."""
 
     def call(self, work: Callable[[], T]) -> T:
-        """Run `work` in the thread, wait, return its result; allowed only while nothing else runs there."""
+        """Run `work` in the thread, which must be free; wait, return its result or raise its error."""
 
     def leave(self) -> None:
         """End the thread once all submitted work is done; does not wait for that."""
@@ -83,7 +83,7 @@ class ChainRunner:
         self._budget = budget
 
     def run(self, work: Work, then: Callable[[int], None]) -> None:
-        """Do `work`, then call `then` in the loop with the number of records that it processed."""
+        """Do `work`, then call `then` in the loop with the number of records it counted (0 for None)."""
         with self._budget.step() as step:
             step.records = work() or 0
         then(step.records)
@@ -101,7 +101,7 @@ class ChainRunner:
         return work()
 
     def end(self, close: Callable[[], None]) -> None:
-        """Call `close`, end the runner; raise the error of `close`, or log it if pending work delayed it."""
+        """Call `close`, end the runner; raise `close`'s error, or log it if pending work delayed it."""
         close()
 
     def called_from_loop(self, operators: Sequence[Operator]) -> Sequence[Operator]:
@@ -170,7 +170,7 @@ class OnThread(ChainRunner):
         budget.records = 1
 
     def run(self, work: Work, then: Callable[[int], None]) -> None:
-        """Submit `work` to the thread; :meth:`settle` calls `then` with the number of records at its end."""
+        """Submit `work` to the thread; :meth:`settle` calls `then` with the number of records, or raises."""
         self.away, self._then, self._began = True, then, self._budget.times.begin()
         self._thread().submit(lambda: self._measured(work), self._done)
 
@@ -182,7 +182,7 @@ class OnThread(ChainRunner):
             action()
 
     def settle(self) -> bool:
-        """Process ended work: raise its error, or pass on its output and do waiting actions. False: none."""
+        """Process ended work: raise its error, or pass output on, do waiting actions. False: none ended."""
         if self._outcome is None:
             return False
         began = self._clock.precise_ms()
@@ -202,7 +202,7 @@ class OnThread(ChainRunner):
         return True
 
     def call(self, work: Callable[[], T]) -> T:
-        """Do `work` in the thread, wait for it, pass its output on, and return its result."""
+        """Do `work` in the thread, wait, pass output on; return its result or raise. Not while `away`."""
         assert not self.away
         began = self._clock.precise_ms()
         given = self._thread().call(work)
@@ -211,7 +211,7 @@ class OnThread(ChainRunner):
         return given
 
     def end(self, close: Callable[[], None]) -> None:
-        """Call `close` in the thread and wait; while a call is pending, leave it to the thread for later."""
+        """Call `close` in the thread, wait, raise its error; a pending call delays it, without a wait."""
         thread = self._thread()
         if not self.away or self._outcome is not None:
             try:

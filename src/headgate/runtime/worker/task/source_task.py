@@ -118,9 +118,9 @@ class SourceTask(Task):
 
     def trigger(self, barrier: Barrier) -> None:
         """Emit the barrier of a triggered checkpoint and take the snapshot, now or deferred.
-        A reader that does not know yet whether it will read anything waits for that, so that a barrier is
-        never the first element of its channels. Restored records come before a barrier that does not overtake
-        them. A deferred barrier is replaced by a newer one, unless it is a savepoint's.
+        A reader that does not know yet if it will read anything defers, so that no barrier is its channels'
+        first element. Restored records come before a barrier that does not overtake them. A newer barrier
+        declines a deferred one, unless that is a savepoint's. No effect once a savepoint has stopped it.
         """
         if self._stopped:
             return

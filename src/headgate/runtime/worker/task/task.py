@@ -99,7 +99,7 @@ class Task(ABC):
         self._opened: list[Operator] = []
 
     def open(self) -> None:
-        """Open the operators, last first, so that each finds its receivers ready; before the first step."""
+        """Open operators, last first, so that receivers are ready; stop at the first error and raise it."""
 
         def open_all() -> None:
             use_task_context(self.log_context)
@@ -298,7 +298,7 @@ class Task(ABC):
         self.snapshots.aborted(checkpoint)
 
     def checkpoint_complete(self, checkpoint: int) -> None:
-        """Notify the operators that `checkpoint` is complete and committed."""
+        """Notify the operators that `checkpoint` is committed, once no call of theirs is pending."""
 
         def notify() -> None:
             for operator in self.operators:
@@ -310,7 +310,7 @@ class Task(ABC):
 
     def between_steps(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
         """Do `work` in the operators' thread, then call `then` in the loop with its result.
-        That is at once or, if a call of user code is pending in another thread, once that call has returned.
+        At once or, if user code is being called in another thread, after that; `work`'s error is raised.
         """
         self._runner.when_back(lambda: then(self._runner.call(work)))
 
@@ -343,7 +343,7 @@ class Task(ABC):
     def close(self) -> None:
         """Close all operators that began to open, then raise the first error.
         If user code still runs in another thread, they are closed when it returns, if ever: until then the
-        subtask is :attr:`left_behind`.
+        subtask is :attr:`left_behind`, and an error is only logged.
         """
         if self._opened:
             self._runner.end(self._close_all)

@@ -75,7 +75,7 @@ class Bench:
     def finish(
         self, backend: KeyedBackend, pending: PendingSnapshot, checkpoint: int = 1, subtask: int = 0
     ) -> KeyedStateHandle:
-        """Write the asynchronous part `pending` of a subtask's checkpoint; return the handle of its state."""
+        """Write the asynchronous part of a subtask's checkpoint and return its handle, or StorageError."""
         taken = TakenSnapshot(
             SubtaskId(VertexId(0), SubtaskIndex(subtask)),
             checkpoint,
@@ -91,7 +91,7 @@ class Bench:
         return keyed
 
     def store_all(self, backends: Iterable[KeyedBackend], checkpoint: int = 1) -> list[KeyedStateHandle]:
-        """Take and write a checkpoint of every subtask's backend; return the handles."""
+        """Take and write a checkpoint of all subtasks' backends, in order; return their handles."""
         return [self.store(one, checkpoint, subtask=index) for index, one in enumerate(backends)]
 
     def keep_only(self, stored: Iterable[KeyedStateHandle]) -> None:
@@ -115,6 +115,6 @@ class Bench:
 
 
 def owner_of(subtasks: Iterable[KeyedBackend], key: Hashable) -> KeyedBackend:
-    """Return the backend of the subtask whose key groups include a key."""
+    """Return the backend, of those of all subtasks, whose key groups include that of a key."""
     group = key_group(key, GROUPS)
     return next(one for one in subtasks if one.groups[0] <= group <= one.groups[1])

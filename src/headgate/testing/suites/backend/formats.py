@@ -59,7 +59,7 @@ class VersionedSnapshot(TypeSerializerSnapshot[Value]):
         out.write_int(self.serializer.version)
 
     def read_snapshot(self, read_version: int, in_: DataInputView) -> None:
-        """Read the version of the serializer, and make a serializer of it."""
+        """Read the stored version, and make the serializer that :meth:`restore_serializer` returns."""
         self.serializer = VersionedSerializer(in_.read_int())
 
     def restore_serializer(self) -> VersionedSerializer:

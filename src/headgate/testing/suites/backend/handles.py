@@ -188,7 +188,7 @@ class HandleTests(BackendTests):
         }
 
     def test_a_value_of_another_type_fails_the_checkpoint_by_state_name(self, bench: Bench) -> None:
-        """A value of another type than declared fails the checkpoint, because it could not be read back."""
+        """A value of another type than declared fails the checkpoint: UsageError, with the state's name."""
         backend = bench.backend()
         with bound(backend, "a") as handles:
             handles["count"].value = "many"
@@ -197,7 +197,7 @@ class HandleTests(BackendTests):
             bench.store(backend)
 
     def test_a_foreign_key_fails_the_checkpoint(self, bench: Bench) -> None:
-        """A key outside the subtask's key groups fails the checkpoint: a rescale would lose it."""
+        """A key outside the subtask's key groups fails the checkpoint with an InternalError."""
         group = (key_group("a", GROUPS) + 1) % GROUPS
         backend = bench.backend(groups=(group, group))
         with bound(backend, "a") as handles:

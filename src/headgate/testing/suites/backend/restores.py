@@ -58,7 +58,7 @@ class RestoreTests(BackendTests):
             bench.restore(backend, [])
 
     def test_another_number_of_key_groups_is_refused(self, bench: Bench) -> None:
-        """A restore with another number of key groups (max parallelism) is refused."""
+        """A restore with another number of key groups (max parallelism) raises UsageError."""
         filled = bench.backend()
         touch(filled, "a", 1)
         stored = [bench.store(filled)]
@@ -73,7 +73,7 @@ class RestoreTests(BackendTests):
     def test_each_key_group_is_in_exactly_one_checkpoint(
         self, bench: Bench, ranges: list[tuple[int, int]]
     ) -> None:
-        """A restore with a key group that is in two checkpoints, or in none, is refused."""
+        """A restore with a key group that is in two checkpoints, or in none, raises InternalError."""
         stored = [bench.store(bench.backend(groups=groups), subtask=n) for n, groups in enumerate(ranges)]
         with pytest.raises(InternalError, match="key group"):
             bench.backend(stored=stored)
@@ -110,7 +110,7 @@ class RestoreTests(BackendTests):
         assert contents([bench.backend(stored=[stored])]) == contents([backend])
 
     def test_damage_behind_the_storage_s_checksums_is_refused(self, bench: Bench) -> None:
-        """A state blob's own lengths and checksums are verified, beside the checksums of the storage."""
+        """Damage that only a state blob's own lengths and checksums can show raises StorageError."""
         backend = bench.backend()
         for number, key in enumerate(KEYS, 1):
             touch(backend, key, number)

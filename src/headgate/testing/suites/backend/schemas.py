@@ -69,14 +69,14 @@ class SchemaTests(BackendTests):
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_ss7_an_incompatible_serializer_is_refused(self, bench: Bench, kind: str) -> None:
-        """An incompatible serializer is refused; the error names state, both serializers and the reason."""
+        """An incompatible serializer raises UsageError, which names state, both serializers and reason."""
         name = VersionedSerializer.__name__
         why = f"state '{kind}' .*serializer .*{name}.*{name}.* which wrote.*version 1 is not known"
         with pytest.raises(UsageError, match=why):
             bench.backend(versioned(kind, UNKNOWN), stored=[_written(bench, kind)])
 
     def test_g25_keys_of_map_state_are_not_migrated(self, bench: Bench) -> None:
-        """A changed serializer of map keys is refused, because the bytes of a key identify its entry."""
+        """A changed serializer of map keys raises UsageError: the bytes of a key identify its entry."""
         why = r"state 'keyed' .* the type of its keys changed .*the order changed"
         with pytest.raises(UsageError, match=why):
             bench.backend(versioned("keyed", SECOND), stored=[_written(bench, "keyed")])
@@ -99,7 +99,7 @@ class SchemaTests(BackendTests):
     def test_declared_types_that_do_not_fit_are_refused(
         self, bench: Bench, changed: tuple[str, type], why: str
     ) -> None:
-        """A changed type or kind of state is refused by the state's name, before anything is read."""
+        """A changed type or kind of state raises UsageError with its name, before anything is read."""
         with pytest.raises(UsageError, match=f"state 'v' of the checkpoint .*{why}"):
             bench.backend(_of(*changed), stored=[_ints(bench)])
 
@@ -144,7 +144,7 @@ def _check(backend: KeyedBackend, kind: str) -> None:
 
 
 def _version_of(backend: KeyedBackend, kind: str) -> int:
-    """Return the version of the serializer with which a complete snapshot stores the state."""
+    """Return the version of the serializer with which a complete snapshot stores the state `kind`."""
     blob = snapshot_blob(backend.snapshot_sync())
     (section,) = [one for one in read_header(BytesBlob(blob))[0].sections if one.name == kind]
     (part,) = [part for part in mappings_in(section.schema, "of") if part["kind"] == "custom"]

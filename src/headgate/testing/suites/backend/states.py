@@ -89,7 +89,7 @@ def bound(backend: KeyedBackend, key: Hashable) -> Iterator[Mapping[str, Any]]:
 
 
 def touch(backend: KeyedBackend, key: Hashable, number: int) -> None:
-    """Add `number` to every state of a key, in place where possible; set timers at `number`, -`number`."""
+    """Put `number` into all states of a key; set event-time timer `number`, processing-time one -`number`."""
     with bound(backend, key) as handles:
         handles["count"].value += number
         handles["basket"].value.items.append(str(number))

@@ -124,7 +124,7 @@ class AccumulatingOperator(Operator):
         self.next.process(ArrowBatch(columns, times, np.broadcast_to(marks, times.shape)))
 
     def _rows(self, columns: pa.RecordBatch, batch: Batch) -> pa.Table:
-        """Return the key columns, and the prepared values of which accumulators are made, by column name."""
+        """Return key columns and accumulators' prepared values, by column name; UsageError: a bad value."""
         arrays = {name: self._as_key(columns, name, batch) for name in self._grouping.keys[1:]}
         timed = ArrowBatch(columns, batch.timestamps, batch.watermarks)
         for each, accumulators in self._made:

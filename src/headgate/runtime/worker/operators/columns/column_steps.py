@@ -36,7 +36,7 @@ class ColumnsOperator(Operator):
         self._shared = [sharing(step.expressions) for step in steps]
 
     def process(self, batch: Batch) -> None:
-        """Compute the columns of the rows that pass, and pass them on; UsageError: an expression fails."""
+        """Compute columns of the rows that pass; UsageError, UserFunctionError: an expression fails."""
         columns = columns_of(self.context, batch, self._steps[0].reads)
         self._go_on(0, ArrowBatch(columns, batch.timestamps, batch.watermarks))
 
@@ -94,7 +94,7 @@ class ColumnsOperator(Operator):
         )
 
     def _evaluated(self, expression: Typed, batch: ArrowBatch, rows: Rows | None = None) -> pa.Array:
-        """Return an expression's values for a batch; `rows` keeps the parts that expressions share."""
+        """Return an expression's values; `rows` caches shared parts. UsageError, UserFunctionError: fails."""
         try:
             return evaluate(expression, batch.columns if rows is None else rows)
         except RowsFailed as failed:

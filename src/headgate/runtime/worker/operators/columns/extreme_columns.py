@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Window(NamedTuple):
-    """A window of the join (ms)."""
+    """A window of the join: its first and its last ms since 1970, both inside."""
 
     start: int
     last: int
@@ -76,7 +76,7 @@ class ExtremeColumnsOperator(ColumnsOperator):
         return integers if self._wanted.greatest else np.invert(integers)  # as -x - 1, which cannot overflow
 
     def _learn(self, batch: ArrowBatch, values: Int64s) -> None:
-        """Note the extremes of the aggregation's windows, of rows that are not late for these."""
+        """Note extremes of the aggregation's windows: greatest `values` of rows not late for these."""
         if batch.timestamps is None or batch.watermarks is None:
             return
         panes = self._times.panes_of(batch.timestamps)
@@ -93,7 +93,7 @@ class ExtremeColumnsOperator(ColumnsOperator):
             self._raise_bounds(greater)
 
     def _raise_bounds(self, greater: dict[int, int]) -> None:
-        """Raise the bounds of the join's windows in which results of the aggregation's windows will be."""
+        """Raise bounds of the join's windows that results for `greater` (window start -> value) are in."""
         starts = np.array([*greater], np.int64)
         window = window_column(starts, starts + self._times.size)
         extremes = self._ranked(np.array([*greater.values()], np.int64))
@@ -134,7 +134,7 @@ class _Inputs:
 
 
 def _runs(one: Int64s, other: Int64s) -> list[tuple[int, int]]:
-    """Return begin and end of each run of places at which both arrays stay the same."""
+    """Return (begin, end), end excluded, of each run of places at which both arrays stay the same."""
     if not len(one):
         return []
     changes = np.flatnonzero((np.diff(one) != 0) | (np.diff(other) != 0)) + 1

@@ -42,7 +42,7 @@ class TableFunctionOperator(Operator):
         self._name = getattr(node.function, "__name__", type(node.function).__name__)
 
     def process(self, batch: Batch) -> None:
-        """Call the function, and pass its rows on; UsageError: they do not fit the declared schema."""
+        """Call the function, pass its rows on; UserFunctionError: it raises; UsageError: rows do not fit."""
         columns = columns_of(self.context, batch, self._reads)
         if self._form is Form.ROWS:
             rows, origins = self._of_rows(columns)
@@ -57,7 +57,7 @@ class TableFunctionOperator(Operator):
     # -- a function of batches
 
     def _of_batch(self, columns: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Return the function's result for a batch, with the declared columns; None: it has no rows."""
+        """Return the function's result with the declared columns; None: no rows. Raises as `process`."""
         try:
             result = self._function(_framed(columns, self._form))
         except BaseException as error:
@@ -104,7 +104,7 @@ class TableFunctionOperator(Operator):
     # -- a function of rows
 
     def _of_rows(self, columns: pa.RecordBatch) -> tuple[list[Record], Int64s]:
-        """Return the rows that the function gives, and for each of them the index of its input row."""
+        """Return the function's rows and, of each, the input row's index; UserFunctionError: it raises."""
         found: list[Record] = []
         origins: list[int] = []
         row: Record | None = None
@@ -147,7 +147,7 @@ class TableFunctionOperator(Operator):
     def _timed(
         self, found: pa.RecordBatch, at: Int64s | None, marks: Int64s | None
     ) -> tuple[Int64s | None, Int64s | None]:
-        """Return a result's times, of its own column or else `at`, and watermarks; None: no event time."""
+        """Return a result's times (its own column's, else `at`) and watermarks; UsageError: a null time."""
         name = self._gives.event_time
         if name is None or marks is None:
             return at, None if at is None else marks

@@ -66,7 +66,7 @@ class RestoredByGroup(ABC):
         return self._ahead.listed()
 
     def of_group(self, group: int, mark: int) -> Restoring:
-        """Return a receiver for the restored rows of a key group that had reached the watermark `mark`."""
+        """Return a receiver for a key group restored at watermark `mark`; it is `ahead` if that is higher."""
         if mark > self._mark:
             self._ahead.add(group, mark)
         return RestoringBy(lambda table: self.put(self._still_open(table, mark)))

@@ -21,7 +21,6 @@ ROWS = "__rows"
 
 class Ended(NamedTuple):
     """Windows that have ended: a row of keys and accumulators for each, ascending by end; times in ms.
-
     `since`: the watermark that all rows are sent with, as windows that ended earlier may follow;
     None: each row is sent as of its window's own end.
     """
@@ -67,11 +66,12 @@ class KeptWindows(Protocol):
         """The key groups that are further in event time than the subtask, each with its watermark."""
 
     def of_group(self, group: int, mark: int) -> Restoring:
-        """Return a receiver for restored accumulators of a key group that had reached watermark `mark`."""
+        """Return a receiver for restored accumulators of a key group that had reached watermark `mark`.
+        If that is above the subtask's watermark, :attr:`ahead` lists the group from now on.
+        """
 
     def add(self, rows: pa.Table, marks: Int64s) -> int:
         """Add accumulators, each row with its watermark in `marks`; return how many input rows were too late.
-
         `rows` have the column `PANE`; accumulators have `ROWS`, too: how many input rows each stands for.
         """
 

@@ -32,7 +32,7 @@ class PanedWindows:
         return self._panes.groups.listed()
 
     def of_group(self, group: int, mark: int) -> Restoring:
-        """Return a receiver for restored accumulators of a key group that had reached watermark `mark`."""
+        """Return a receiver for a key group restored at watermark `mark`; it is `ahead` if that is higher."""
         self._earliest = WATERMARK_MIN
         return self._panes.of_group(group, mark)
 

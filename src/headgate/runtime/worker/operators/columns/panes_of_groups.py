@@ -19,7 +19,6 @@ from headgate.runtime.worker.operators.columns.panes import Panes
 
 class PanesOfGroups:
     """Accumulators by pane, those of key groups that are ahead of the subtask apart from the others.
-
     `mark` is the subtask's watermark at the start; :meth:`reached` gets it when it has risen. `groups` says
     which key groups are ahead, and how far.
     """
@@ -31,7 +30,9 @@ class PanesOfGroups:
         self._ahead: dict[int, Panes] = {}
 
     def of_group(self, group: int, mark: int) -> Panes:
-        """Return the panes that take the restored accumulators of a key group which had reached `mark`."""
+        """Return the panes that take the restored accumulators of a key group which had reached `mark`.
+        If that watermark is above the subtask's, the group counts as ahead, and its panes stay apart.
+        """
         if mark <= self._mark:
             return self._main
         self.groups.add(group, mark)
@@ -66,7 +67,6 @@ class PanesOfGroups:
 
     def merged(self, start: int, end: int) -> pa.Table | None:
         """Return the accumulators of the window from `start` to `end`, a row for each key, in one piece.
-
         Key groups that emitted this window before the restore are left out. None: no other has rows in it.
         """
         eligible = [self._main, *(panes for mark, panes in self._ahead.items() if mark < end - 1)]

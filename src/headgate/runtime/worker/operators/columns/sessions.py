@@ -47,7 +47,7 @@ class Layer:
         self.rows = len(order)
 
     def ended(self, mark: int) -> Hashes:
-        """Return the hashes of the keys of sessions that the watermark `mark` ends."""
+        """Return the hashes of the keys of sessions that watermark `mark` ends; they stay here."""
         over: Hashes = self._hashes[self._there & (self._ends - 1 <= mark)]
         return over
 
@@ -58,7 +58,7 @@ class Layer:
         return found
 
     def taken(self, wanted: Hashes, until: int) -> pa.Table:
-        """Take out and return sessions with key hashes in `wanted` (sorted) that begin up to `until`."""
+        """Remove and return sessions with key hashes in `wanted` (ascending) that begin by `until` (ms)."""
         first = np.searchsorted(self._hashes, wanted, side="left")
         found = _ranges(first, np.searchsorted(self._hashes, wanted, side="right") - first)
         found = found[self._there[found] & (self._starts[found] <= until)]

@@ -110,7 +110,7 @@ def _sides(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def _as_given(found: pa.Table, names: Sequence[str]) -> list[pa.Array]:
-    """Return the key columns with NaN and null where `ODD_KEYS` says so."""
+    """Return the key columns `names`, with NaN and null put back where bits of column `ODD_KEYS` say so."""
     columns = [found.column(name).combine_chunks() for name in names]
     odd = found.column(ODD_KEYS).to_numpy() if columns else np.zeros(0, np.int64)
     if not odd.any():

@@ -65,12 +65,12 @@ class PendingWindows:
     keep: EntryFilter | None = field(default=None)
 
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
-        """Store the windows as a blob, then release the snapshot."""
+        """Store the windows as a blob, return its handle; release the snapshot, also after a StorageError."""
         write = partial(files.write, uid)
         return self.store_with(lambda groups, max_parallelism: BlobWriter(groups, max_parallelism, write))
 
     def store_with(self, new_writer: NewWriter) -> KeyedStateHandle:
-        """Store the windows with a writer of `new_writer`, then release the snapshot."""
+        """Store the windows with a writer of `new_writer`; release the snapshot, also after an error."""
         try:
             return written(new_writer(self.groups, self.max_parallelism), self._write)
         finally:

@@ -146,7 +146,7 @@ PanedTimes = WindowTimes | CumulativeTimes | SameWindowTimes
 
 
 def times_of(window: Windowed) -> PanedTimes | SessionTimes:
-    """Return the arithmetic of times that fits the kind of a plan's window."""
+    """Return the arithmetic for a plan's window, by its `kind`; kinds not named here: `SameWindowTimes`."""
     match window.kind:
         case "sliding":
             return WindowTimes.of(window)
@@ -158,7 +158,7 @@ def times_of(window: Windowed) -> PanedTimes | SessionTimes:
 
 
 def ends_passed(times: PanedTimes, marks: Int64s) -> Int64s:
-    """Return a number for each watermark that is the same for two only if no window ends between them."""
+    """Return a number for each watermark in `marks`; two have the same only if they end the same windows."""
     if isinstance(times, SameWindowTimes):
         return marks
     if isinstance(times, CumulativeTimes):

@@ -51,7 +51,6 @@ SENT_TOGETHER: Final = 1 << 16
 
 class WindowsOperator(Operator):
     """Keeps windows of event time for the key groups of its subtask; `function` declares their state.
-
     `keys` and `values` are the columns of the rows that it keeps. `grouping` merges rows of a key and pane;
     None: they stay several.
     """
@@ -138,7 +137,8 @@ class WindowsOperator(Operator):
         self, state: OperatorSubtaskState, own: range, ahead: Mapping[int, int]
     ) -> dict[int, Restoring]:
         """Return by key group the receiver of a former subtask's windows, for the groups in `own`.
-        A group without windows is noted, too, or a late row would make it emit a window again.
+        `ahead`: groups stored as further than the subtask, with their watermarks. A group without windows is
+        noted, too, or a late row would make it emit a window again.
         """
         assert state.keyed is not None  # the caller looked
         mark = WATERMARK_MIN if state.watermark is None else state.watermark
@@ -160,7 +160,7 @@ class WindowsOperator(Operator):
             into[group].add(table)
 
     def process(self, batch: Batch) -> None:
-        """Add the rows of a batch to their windows; emit windows that end by the rows' own watermarks."""
+        """Add rows to their windows, emit what their watermarks end; UsageError: a column is missing."""
         assert isinstance(batch, ArrowBatch) and batch.watermarks is not None  # noqa: PT018  # of our own sender
         marks = np.maximum(batch.watermarks, self._mark)
         rows = self._received_or_refused(batch.columns)

@@ -64,7 +64,7 @@ class LatePanes(PanedWindows):
         return Taken(fired, dropped)
 
     def _fired(self, rows: pa.Table, marks: Int64s, limits: Int64s) -> list[Again]:
-        """Return ended windows that late `rows`, not added yet, make emit again, by `limits` not dropped."""
+        """Return windows that late `rows`, not added yet, change: ended by `marks`, last ms over `limits`."""
         found = []
         for end, inside in self._windows_over(rows):
             places = np.flatnonzero(inside & (end - 1 <= marks) & (end - 1 > limits))

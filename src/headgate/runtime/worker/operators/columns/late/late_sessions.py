@@ -80,8 +80,8 @@ class LateSessions(SessionWindows):
 
     def _placed(self, rows: pa.Table, places: Int64s, mark: int) -> pa.Table:
         """Take out the sessions that late `rows` (one per key at most) may touch; return both, merged.
-
-        `_PLACE`: place (of `places`) of the row in a session, else `_NONE`; `_PARTS`: how many were merged.
+        `mark`: greatest watermark of `rows`. Columns: `_PLACE`, the place (of `places`) of the late row in a
+        session, else `_NONE`; `_PARTS`, of how many sessions it was merged.
         """
         until = max(int(rows.column(END).to_numpy().max()), min(mark, WATERMARK_MAX - 1) + 1)
         mine = rows.append_column(_PLACE, pa.array(places)).append_column(_PARTS, _ones(len(rows)))

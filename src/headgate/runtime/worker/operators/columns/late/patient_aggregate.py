@@ -123,7 +123,7 @@ class PatientAggregateOperator(WindowAggregateOperator):
         self.emit_side(tag, ArrowBatch(columns, were.column(1).to_numpy(), marks))
 
     def _emit_again(self, fired: list[Again], marks: Int64s) -> None:
-        """Emit windows that late rows changed, in the order of the rows, with their watermarks of `marks`."""
+        """Emit `fired`, windows that late rows changed, in the rows' order, each with its row's watermark."""
         results = [self._results(each.windows) for each in fired]
         places = np.concatenate([each.places for each in fired])
         order = np.argsort(places, kind="stable")

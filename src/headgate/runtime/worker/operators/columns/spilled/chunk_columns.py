@@ -64,7 +64,7 @@ class ChunkColumns:
         return table.select(self._stored.names).cast(self._stored)
 
     def table(self, at: ChunkKey, batch: pa.RecordBatch) -> pa.Table:
-        """Return a chunk as a table of the key's columns, `PANE` and the values, as the program has them.
+        """Return chunk `at` as a table of the key's columns, `PANE` and the values, as the program has them.
 
         Raises:
             UsageError: a column is missing, as the chunk is of another program.

@@ -52,7 +52,7 @@ class PendingChunks:
         return self.store_with(lambda groups, number: SpooledBlob(groups, number, folder, write))
 
     def store_with(self, new_writer: NewWriter) -> KeyedStateHandle:
-        """Store the windows with a writer of `new_writer`, then release the snapshot."""
+        """Store the windows with a writer of `new_writer`; release the snapshot, also after an error."""
         try:
             return written(new_writer(self.point.groups, self.point.max_parallelism), self._write)
         finally:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class SpilledWindows(RestoredByGroup):
-    """Base of windows that hold about `memory` bytes in memory, and write the rest to chunks by `spill`."""
+    """Base of windows from watermark `mark` on that hold about `memory` bytes, and `spill` more to chunks."""
 
     def __init__(self, spill: Spill, mark: int, memory: int) -> None:
         super().__init__(spill.columns.keys, mark, spill.columns.max_parallelism)
@@ -151,7 +151,7 @@ class SpilledPanes(SpilledWindows):
 
 
 class SpilledRows(SpilledWindows):
-    """Rows by the last ms of their window, which is their `PANE`; above `memory` bytes they are in chunks."""
+    """Rows by their window's last ms (`PANE`), from watermark `mark` on; above `memory` bytes in chunks."""
 
     def __init__(self, spill: Spill, keys: Sequence[str], mark: int, memory: int) -> None:
         super().__init__(spill, mark, memory)
@@ -174,7 +174,7 @@ class SpilledRows(SpilledWindows):
         self._memory = KeptRows(self._keys, WATERMARK_MIN, self._spill.columns.max_parallelism)
 
     def reached(self, mark: int) -> Iterator[Ended]:
-        """Yield the rows of windows that watermark `mark` ends, some key groups at a time; drop them then."""
+        """Yield rows of windows that `mark` ends, some key groups at a time; drop them when all are taken."""
         before, self._mark = self._mark, mark
         self._ahead.reached(mark)
         places = self._places(WATERMARK_MIN, mark + 1)

@@ -77,7 +77,7 @@ class SpilledSessions(SpilledWindows):
         self.put(table)
 
     def _take_out(self, rows: pa.Table) -> None:
-        """Move stored sessions that `rows` may touch into memory; all `rows` end before any stored one."""
+        """Move stored sessions that `rows` may touch into memory; precondition: all stored ones end later."""
         if not self._chunks:
             return
         hashes, until = np.unique(hashes_of_rows(rows, self._spill.columns.keys)), int(_ends(rows).max())
@@ -173,7 +173,7 @@ class SpilledSessions(SpilledWindows):
         yield from self._memory.reached(mark)
 
     def _read_on(self, before: int) -> Iterator[Ended]:
-        """Read all chunks: yield ended sessions, take those that end soon into memory, store the rest."""
+        """Read all chunks: yield ended sessions (sent at `before`), keep what ends soon, store the rest."""
         whole = self._whole()
         memory = {} if whole is None else self._spill.columns.by_group(whole)
         self._let_go()
@@ -198,7 +198,7 @@ class SpilledSessions(SpilledWindows):
         self.put(pa.concat_tables(kept))
 
     def _new_bound(self, left: pa.Table, groups: int) -> int:
-        """Return the end up to which to take sessions into memory, given those of one of `groups`, `left`."""
+        """Return the end up to which sessions go into memory; `left`: those of one of `groups` key groups."""
         rows = max(self._rows_of(left, self._limit // 2) // groups, len(left) // _PASSES_MAX, 1)
         return self._bound(_ends(left), rows, WATERMARK_MAX)
 

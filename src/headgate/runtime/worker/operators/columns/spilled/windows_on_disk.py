@@ -61,8 +61,8 @@ class WindowsOnDisk:
 
     def snapshot(self, checkpoint: int, completed: int | None) -> PendingSnapshot:
         """Take a snapshot; if it is incremental, all that is in memory is written to chunks before.
-
-        `completed`: newest complete checkpoint, to whose files it may refer; 0: to none; None: a savepoint.
+        `completed`: newest complete checkpoint, to whose files it may refer; 0: to none; None: a savepoint. A
+        StorageError here is raised when the snapshot is stored, so that only the checkpoint fails.
         """
         if self._chunks.incremental:
             self.kept.store_all()
@@ -112,7 +112,7 @@ def restored_tables(
     keys: pa.Schema,
     values: pa.Schema,
 ) -> Iterator[tuple[int, pa.Table]]:
-    """Yield key groups with their windows out of RocksDB's files, as tables with the column `PANE`."""
+    """Yield (key group, table with `PANE`) of the `groups` (first, last) in RocksDB files of `states`."""
     for at, batch in native_chunks(states, WINDOWS, target, groups, max_parallelism):
         placed = placed_in(batch.schema)
         columns = ChunkColumns(keys, values, max_parallelism, placed=placed, numbered=False)
