@@ -60,7 +60,7 @@ def nexmark(
             )
         return text
 
-    print_outcome(outcome)
+    print_outcome(outcome, as_json)
 
 
 def _run(

@@ -40,10 +40,15 @@ def by_name(left: Schema, right: Schema, *, allow_missing: bool) -> list[Pair]:
     """Return the columns of a union by name, in the order of the left; those of the right alone come last.
 
     Raises:
-        PlanError: a column is on one side only, and `allow_missing` is false; or two on the right match one.
+        PlanError: a column is on one side only, and `allow_missing` is false; or two match one.
     """
     pairs = [Pair(name, place, right.find(name)) for place, name in enumerate(left.names)]
     known = {pair.right for pair in pairs}
+    if len([pair for pair in pairs if pair.right is not None]) > len(known - {None}):
+        raise PlanError(
+            f"several of the columns {', '.join(left.names)} are called the same but for case, and one of "
+            f"the other table, which has {', '.join(right.names)}, would be taken for each; rename them"
+        )
     pairs += [Pair(name, None, place) for place, name in enumerate(right.names) if place not in known]
     for name, mine, its in pairs:
         if not allow_missing and (mine is None or its is None):

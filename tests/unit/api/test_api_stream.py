@@ -223,3 +223,14 @@ def test_paths_of_pathlib_are_paths(tmp_path: Path) -> None:
     text, path = ([node.uid for node in env.program.nodes()] for env in programs)
     assert text == path
     assert programs[0].settings == programs[1].settings
+
+
+def test_a_field_of_a_class_without_fields_is_refused() -> None:
+    """There is no nearest one."""
+
+    @dataclasses.dataclass
+    class Empty:
+        """No field."""
+
+    with pytest.raises(PlanError, match=r"names 'x', which .*Empty does not have; did you mean '\(none\)'"):
+        hg.Environment().read_json("x", schema=Empty).key_by("x")

@@ -58,12 +58,13 @@ def test_it_asks_for_a_split_so_that_barriers_need_not_wait() -> None:
     rig = Rig()
     rig.task.trigger(Barrier(1, 1_000))
     rig.run()
+    assert rig.reports.requests == 1
     rig.task.splits_assigned([])
     assert [taken.checkpoint for taken in rig.taken.drawn] == [1]
 
 
 def test_the_restored_watermark_comes_before_any_batch() -> None:
-    """What is read elsewhere would wait for it; the subtask itself reads nothing before others come nearer."""
+    """What is read elsewhere would wait for it; the subtask reads nothing before others come nearer."""
     rig = Rig()
     rig.run()
     rig.task.splits_assigned([Split("10000-10004")])
