@@ -30,7 +30,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class StateFacts(TypedDict):
-    """One state: its type as text, number of entries (None: only reading all tells), some of its keys."""
+    """One state: type as text, entries (None: only reading all tells), `keys` only if asked for, as text."""
 
     name: str
     type: str

@@ -39,7 +39,7 @@ def sharing(expressions: Sequence[Typed]) -> tuple[Typed, ...]:
 
 
 class _Parts:
-    """The parts of expressions, numbered such that those that are alike have one number."""
+    """Counts parts of expressions, alike ones as one, and makes those used more than once `Shared`."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[Any, ...], int] = {}

@@ -76,7 +76,7 @@ class SlidingWindows(WindowAssigner):
 
     @property
     def shape(self) -> str:
-        """Size, slide and offset, as text."""
+        """Size, slide and offset as text, part of the state's name: another shape's is not restored."""
         return f"{self.size_ms}ms_every_{self.slide_ms}ms_from_{self.offset_ms}ms"
 
 

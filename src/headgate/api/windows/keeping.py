@@ -213,7 +213,7 @@ class Reduced:
 
 
 def keeping(rules: Rules, evictor: Evictor | None, computed: Results, storable: Storable) -> WindowFunction:
-    """Return a window function that keeps records; `computed` gives results of those `evictor` leaves."""
+    """Return a function that keeps records as `storable` has them; `computed` gets those `evictor` leaves."""
     kept = kept_record(rules.assigner, {"start": int, "end": int, "first": int, "next": int})
     hints: dict[str, Hint] = {"timestamp": int | None, "record": storable.hint, "row": bool}
     record = stored_record("WindowRecord", hints)

@@ -51,7 +51,7 @@ class ByteStream(ABC):
 
     @abstractmethod
     def forget_before(self, offset: int) -> None:
-        """Drop the entry points that only offsets before this one need."""
+        """Drop the entry points that no offset from this one on needs; do not :meth:`locate` earlier ones."""
 
     def close(self) -> None:
         """Close the underlying file."""

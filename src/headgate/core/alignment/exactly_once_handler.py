@@ -123,7 +123,7 @@ class SingleCheckpointBarrierHandler:
         return self._arrive(channel, barrier, age_ms, now_ms)
 
     def barrier(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
-        """Block `channel`, whose barrier was read, or trigger if it was the last; abort older checkpoints."""
+        """Block `channel`, or trigger if its barrier was the last or overtakes; abort older; [] if stale."""
         effects = self._arrive(channel, barrier, age_ms, now_ms)
         if self._is_stale(barrier.checkpoint):
             return effects

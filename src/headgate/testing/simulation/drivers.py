@@ -61,7 +61,7 @@ class DriverStarter(Protocol):
 
 
 class DriverObserver(Protocol):
-    """Checks what simulated drivers do; called at events of their job masters."""
+    """Gives each simulated driver's job master a checking listener, and checks files before a kill."""
 
     def listener(self, scene: JobScene, driver: DriverProcess) -> JobListener:
         """Return a listener, for the driver's job master, that checks its events and raises Violation."""
@@ -169,7 +169,7 @@ class DriverProcess(GangOwner):
         return self.background.busy or self._within or self._proving
 
     def actions(self, now: int) -> Iterator[tuple[str, int | None, Action]]:
-        """Yield for each thread of the driver: name, since when (ms) it has work, or None, and its action."""
+        """Yield for each thread that may act now: name, since when (ms) it has work, or None, and action."""
         if not self.runs:
             return
         if not self._within:

@@ -105,7 +105,7 @@ class Checks:
             raise Violation(f"an attempt failed by itself: {type(error).__name__}: {error}")
 
     def killed(self, driver: DriverProcess) -> None:
-        """Check, at the moment a driver is killed, that all checkpoints in the log are complete."""
+        """Raise Violation unless all files of the completed checkpoints in every job's log are intact."""
         for job in self.stored.jobs():
             self.stored.demand_complete(job)
 

@@ -164,7 +164,7 @@ class _OperatorInput:
         return self._levels[self._level] if self._level >= 0 else []
 
     def _latest_ends(self) -> dict[int, list[RecoveredChannel]]:
-        """Return, by former receiving subtask, its channels at the latest level up to the present one."""
+        """Return the channels of the last level that each former subtask has had so far, by subtask."""
         latest: dict[int, list[RecoveredChannel]] = {}
         for channel in self._channels():
             latest.setdefault(channel.stream.receiver_subtask, []).append(channel)

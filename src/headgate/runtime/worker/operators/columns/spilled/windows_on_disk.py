@@ -31,7 +31,7 @@ class SpillingWindows(KeptWindows, Protocol):
         """Write all that is in memory to chunks on disk, before an incremental snapshot."""
 
     def stored(self) -> None:
-        """Note that the snapshot was taken, for which :meth:`store_all` may have written copies."""
+        """Drop copies that :meth:`store_all` wrote for a snapshot, if any; it was taken, or failed."""
 
     def restored(self) -> None:
         """Note that the chunks of a snapshot were restored; called before any row is added."""
