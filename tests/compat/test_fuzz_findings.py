@@ -49,6 +49,9 @@ FOUND: dict[str, Callable[[], Any]] = {
     "a batch to be taken apart is nested too deeply": lambda: open_batch(
         serializer_for(int).describe(), TYPED + DEEP, 1
     ),
+    "a state has the name of its changes": lambda: fuzz_files._read_blob(
+        fuzz_files.state_blob().replace(b"\xa4most", b"\xa4-ost")
+    ),
     "a tagged batch is a number": lambda: serializer_for(int).decode_many(TAGGED + b"\xc0", 1),
     "a tagged batch is text as long as the batch": lambda: serializer_for(str).decode_many(
         TAGGED + b"\xa1a", 1

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from headgate.common.errors import InternalError
+from headgate.common.errors import InternalError, StorageError
 from headgate.common.plain_data import Description
 from headgate.core.timers import TimerQueue
 from headgate.serde.evolution.older_shapes import Reader
@@ -44,8 +44,10 @@ class Restore(NamedTuple):
             for chunk in chunks_of(base, self.groups):
                 if chunk.state in timers:
                     timers[chunk.state].restore(zip(chunk.values, chunk.keys, strict=True))
-                else:
+                elif chunk.state in tables:
                     tables[chunk.state].load(chunk.keys, chunk.values)
+                else:  # the name of a segment's section, which is not judged as a state's own
+                    raise StorageError(f"stored state has changes of {chunk.state!r} where only state may be")
         for log in self.logs:
             for place, segment in enumerate(log, 1):
                 for chunk in chunks_of(segment, self.groups, place, len(log)):
