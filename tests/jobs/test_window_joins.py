@@ -183,7 +183,7 @@ def test_what_cannot_be_joined_is_refused() -> None:
         orders.join(seen, "user")
     with pytest.raises(hg.PlanError, match="how is 'cross'; expected one of anti, full"):
         orders.join(seen, ["window", "user"], "cross")
-    with pytest.raises(hg.PlanError, match=r"how is None; expected one|got None for 'how'"):
+    with pytest.raises(hg.PlanError, match="got None for 'how'; expected text"):
         orders.join(seen, ["window", "user"], None)  # type: ignore[arg-type]
     with pytest.raises(hg.PlanError, match="expected a table of the same Environment"):
         orders.join(tables()[1], ["window", "user"])

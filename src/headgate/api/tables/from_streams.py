@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from headgate.api.site import user_site
 from headgate.api.streams.steps import ProgramContext
 from headgate.api.tables.column_table import S, Table
+from headgate.api.tables.grouped_table import GroupedTable
 from headgate.common.errors import PlanError, UsageError
+from headgate.common.refusals.calls import check_calls_of
 from headgate.graph.logical import FilterNode, Node, PartitionNode, SourceNode, TimestampsNode
 from headgate.graph.table_nodes import columns_given
 from headgate.relational.relations import Scan
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _SAME_COLUMNS = (FilterNode, PartitionNode, TimestampsNode)
+
+# A program that calls `to_table()` need never ask for `hg.Table`, by which its calls would get their checks.
+for _each in (Table, GroupedTable):
+    check_calls_of(_each)
 
 
 def table_of(
