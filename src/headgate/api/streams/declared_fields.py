@@ -44,11 +44,10 @@ def refuse_unknown_fields(verb: str, names: Sequence[object], program: Program, 
         return
     for name in names:
         if isinstance(name, str) and name not in fields and not hasattr(cls, name):
-            nearest = difflib.get_close_matches(name, fields, 1, 0.0) or ["(none)"]
-            raise PlanError(
-                f"{verb}() ({user_site()}) names {name!r}, which {cls.__qualname__} does not have; "
-                f"did you mean {nearest[0]!r}? It has: {', '.join(fields)}"
-            )
+            nearest = "".join(difflib.get_close_matches(name, fields, 1, 0.0))
+            hint = f"did you mean {nearest!r}? It has: {', '.join(fields)}" if nearest else "it has no field"
+            what = f"{verb}() ({user_site()}) names {name!r}, which {cls.__qualname__} does not have"
+            raise PlanError(f"{what}; {hint}")
 
 
 def refuse_impossible_key(function: Callable[..., object]) -> None:
