@@ -15,7 +15,7 @@ class Source(AlignedTimestamps):
     event_time: int | None = None  # type: ignore[assignment]
 
 
-def source(at: int | None, drift: int | None = 10, group: str = "a") -> Source:
+def source(at: int | None, drift: int = 10, group: str = "a") -> Source:
     """One that may be `drift` ahead."""
     made = Source(context(), WatermarkStrategy("at", max_drift_ms=drift, drift_group=group))
     made.event_time = at

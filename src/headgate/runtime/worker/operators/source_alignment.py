@@ -20,21 +20,22 @@ class AlignedTimestamps(TimestampsOperator):
 
     def __init__(self, context: OperatorContext, strategy: WatermarkStrategy) -> None:
         super().__init__(context, strategy)
-        self.group, self.limit_ms = strategy.drift_group, strategy.max_drift_ms
+        self.group, self.limit_ms = strategy.drift_group, strategy.max_drift_ms or 0
         self.has_splits = True  # whether the reader has something to read; set by the subtask
         self._idle = self._ended = self._was_held = False
 
     @property
     def event_time(self) -> int | None:
         """The watermark reached (ms); None if nobody needs to wait for it, as it is idle or has no split."""
-        if self._idle or self._ended or not self.has_splits:
-            return None
-        return max(WATERMARK_MIN, self._greatest - self._strategy.out_of_orderness_ms - 1)
+        return None if self._idle or self._ended or not self.has_splits else self._reached()
 
     def announce(self) -> None:
         """Pass the restored watermark on, if there is one."""
         if self._greatest != WATERMARK_MIN:
-            self.next.watermark(max(WATERMARK_MIN, self._greatest - self._strategy.out_of_orderness_ms - 1))
+            self.next.watermark(self._reached())
+
+    def _reached(self) -> int:
+        return max(WATERMARK_MIN, self._greatest - self._strategy.out_of_orderness_ms - 1)
 
     @property
     def held_back(self) -> bool:
@@ -93,8 +94,8 @@ class SourceAlignment:
 
     def holds(self, member: AlignedTimestamps) -> bool:
         """Return whether `member` is too far ahead of the slowest of its group, or must wait to know that."""
-        reached, limit = member.event_time, member.limit_ms
-        if reached is None or reached == WATERMARK_MIN or limit is None:
+        reached = member.event_time
+        if reached is None or reached == WATERMARK_MIN:
             return False
         if self._elsewhere is None:
             return True
@@ -102,4 +103,4 @@ class SourceAlignment:
             each.event_time for each in self._members if each is not member and each.group == member.group
         ]
         times = [time for time in (*beside, self._elsewhere.get(member.group)) if time is not None]
-        return bool(times) and reached - min(times) > limit
+        return bool(times) and reached - min(times) > member.limit_ms
