@@ -139,7 +139,11 @@ class Environment(Readers):
     # -- settings
 
     def config(self, key: str, value: Any) -> Environment:
-        """Set an option, and return this Environment; a value from the command line stays in force.
+        """Set an option of this program's later jobs, and return this Environment.
+
+        Args:
+            key: of the option, such as ``"parallelism.default"``.
+            value: as text or as a Python value; one that the command line gives stays in force.
 
         Raises:
             ConfigError: no such option (the message names the nearest one), or a wrong value.
@@ -224,7 +228,9 @@ class Environment(Readers):
         return render(facts) if format == "text" else json.dumps(facts, indent=2)
 
     def describe(self, name: str = "job") -> dict[str, Any]:
-        """Return what :meth:`explain` shows, as dicts, lists, texts and numbers; errors are the same."""
+        """Return what :meth:`explain` shows, as dicts, lists, texts and numbers that JSON can hold. `name` is
+        the job's name. PlanError: no plan can be made; no sink is needed.
+        """
         return self._described(name, self.program.remaining(), self._settings)
 
     # -- running
@@ -289,15 +295,11 @@ class Environment(Readers):
     def _query(
         self, name: str, nodes: tuple[Node, ...], settings: Callable[[Config], Config]
     ) -> JobSpec | None:
-        """Return a checked job of `nodes`, which need not be in the program, as for ``preview()``. `settings`
-        turns the program's configuration into the job's. With ``headgate plan``: write the plan, return None.
-        """
         config = settings(self._settings)
         self._capture(name, nodes, config, ends=False)
         return None if launch.capture_file() is not None else self._spec(name, nodes, config)
 
     def _run(self, job: JobSpec) -> JobResult:
-        """Run a job of :meth:`_query`; return its result, kept in `result`, too, unless `job.told` is set."""
         result = self._find_executor().execute(job)
         if job.told is None:  # more than a glance
             self.result = result
@@ -306,7 +308,6 @@ class Environment(Readers):
     # -- inside
 
     def _pending(self, name: str) -> tuple[Node, ...]:
-        """Return the nodes that the next job, `name`, runs; PlanError: streams, but no sink to run."""
         nodes = self.program.pending()
         if nodes or not self.program.nodes():
             return nodes
@@ -325,7 +326,6 @@ class Environment(Readers):
         return replace(job, restore_from=restore_from or launch.restore_from())
 
     def _capture(self, name: str, nodes: tuple[Node, ...], config: Config, *, ends: bool) -> None:
-        """If this process captures plans, write that of `nodes`; with `ends`, then raise CaptureComplete."""
         if (file := launch.capture_file()) is None:
             return
         # The types of state are not checked: a captured plan shows which are refused.

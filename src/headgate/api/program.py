@@ -35,7 +35,9 @@ class Program:
         self._looked_at: set[int] = set()
 
     def add(self, node: Node, inputs: Iterable[int] = ()) -> int:
-        """Append a copy of `node`, fed by `inputs`; return its number; PlanError: bad uid or parallelism."""
+        """Append a copy of `node` to the program, fed by the nodes with numbers `inputs`; return its number,
+        from 0. The copy's site is the user's line, unless it has one. PlanError: invalid uid or parallelism.
+        """
         _check_changes(node.name, {"uid": node.uid, "parallelism": node.parallelism})
         number = len(self._nodes)
         sources = tuple(self._nodes[key] for key in inputs)
@@ -43,7 +45,9 @@ class Program:
         return number
 
     def change(self, number: int, **changes: Unpack[Changes]) -> None:
-        """Replace fields of node `number`; PlanError if it is a sink that a job ran or a value is invalid."""
+        """Replace the given fields of node `number`; streams that were built on it see the new ones.
+        PlanError: the node is a sink that a job has run or runs, or a value is invalid; then nothing changes.
+        """
         node = self._nodes[number]
         if (job := self._sinks_run.get(number)) is not None:
             raise PlanError(
@@ -73,7 +77,6 @@ class Program:
         return made
 
     def above(self, *numbers: int) -> tuple[Node, ...]:
-        """Return the nodes with `numbers` and everything that feeds them, in the order of the program."""
         return closure(self.nodes(), numbers)
 
     def remaining(self) -> tuple[Node, ...]:
@@ -99,11 +102,9 @@ class Program:
 
     @property
     def last_job(self) -> str | None:
-        """Name of the last job that ran, or runs, a sink; None before the first."""
         return next(reversed(self._sinks_run.values()), None)
 
     def has_run(self, number: int) -> bool:
-        """Return whether a job has run, or runs, the sink `number`."""
         return number in self._sinks_run
 
     def looked_at(self, nodes: Iterable[Node]) -> None:
@@ -111,7 +112,9 @@ class Program:
         self._looked_at.update(node.id for node in nodes)
 
     def note_run(self, job: str, nodes: Iterable[Node]) -> None:
-        """Record that the job called `job` runs `nodes`: later jobs do not run their sinks again."""
+        """Record that the job called `job` runs `nodes`; called before it starts. Later jobs do not run its
+        sinks again, unless :meth:`note_refused` follows.
+        """
         for node in nodes:
             self._run.add(node.id)
             if isinstance(node, SinkNode):
@@ -125,8 +128,7 @@ class Program:
 
 
 def closure(nodes: Sequence[Node], wanted: Collection[int]) -> tuple[Node, ...]:
-    """Return the nodes with ids `wanted` and all that feed them; `nodes` must have inputs before readers."""
-    found = set(wanted)
+    found = set(wanted)  # inputs stand before their readers
     for node in reversed(nodes):
         if node.id in found:
             found.update(source.id for source in node.inputs)
@@ -141,7 +143,6 @@ def _check_changes(name: str, changes: Changes) -> None:
 
 
 def check_uid(name: str, uid: object) -> None:
-    """Raise PlanError unless `uid`, of operator `name`, is 1 to 200 printable characters without slashes."""
     good = isinstance(uid, str) and 0 < len(uid) <= _UID_LENGTH_MAX and uid.isprintable()
     if not good or "/" in str(uid) or "\\" in str(uid):
         raise PlanError(
@@ -151,7 +152,6 @@ def check_uid(name: str, uid: object) -> None:
 
 
 def check_parallelism(name: str, parallelism: object) -> None:
-    """Raise PlanError unless `parallelism`, the number of subtasks of operator `name`, is an int above 0."""
     if isinstance(parallelism, bool) or not isinstance(parallelism, int) or parallelism < 1:
         raise PlanError(
             f"parallelism of {name!r} ({user_site()}) is {parallelism!r}; "

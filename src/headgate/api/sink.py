@@ -3,10 +3,8 @@
 Two-phase commit: at a checkpoint every writer hands out *committables*, plain values (numbers, text, bytes,
 lists, dicts) that describe what is ready but not yet visible. They become part of the checkpoint. Only when
 this is in the log of completed checkpoints does the job master commit them, in order, and after a failure it
-commits those of the restored checkpoint once more. So commit must be idempotent.
-
-A snapshot may also be restored after more was committed than it knows of. Its :class:`Lineage` says which
-output belongs to its history; `docs/sinks.md` has the rules.
+commits those of the restored checkpoint once more. So commit must be idempotent. `docs/sinks.md` has the
+rules for a snapshot that is restored after more was committed than it knows of (:class:`Lineage`).
 """
 
 from __future__ import annotations
@@ -292,7 +290,9 @@ class Sink(ABC, Generic[T, C, W]):
 
     @abstractmethod
     def create_writer(self, context: SinkWriterContext, restored: Sequence[W]) -> SinkWriter[T, C, W]:
-        """Return a subtask's writer; `restored`: its share of what all writers' `snapshot` returned."""
+        """Return the writer of one subtask; called in its worker at each deployment. `restored` is the
+        writer's share of the elements that `snapshot` of all writers returned; empty if nothing is restored.
+        """
 
     def create_committer(self) -> SinkCommitter[C] | None:
         """Return a new committer; None for a sink whose output is visible as soon as it is written."""

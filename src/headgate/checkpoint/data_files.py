@@ -32,18 +32,18 @@ class DataFileWriter:
         self._disk = disk
 
     def write(self, name: str, parts: Iterable[Part]) -> FileRange:
-        """Write `parts` as the durable file `name`; return where its bytes lie, with their checksum."""
         return self.write_sections(name, [parts])[0]
 
     def write_sections(self, name: str, sections: Iterable[Iterable[Part]]) -> list[FileRange]:
-        """Write the durable file `name` of several sections; return place and checksum of each section."""
+        """Write `sections` one after another into the durable file `name`; return place and checksum of each.
+        The parts are consumed as they are written, and need not be in memory together. Errors: `Disk.create`.
+        """
         ranges: list[FileRange] = []
         self._disk.create(name, _measured(name, sections, ranges))
         return ranges
 
 
 def _measured(name: str, sections: Iterable[Iterable[Part]], ranges: list[FileRange]) -> Iterator[Part]:
-    """Yield the parts of all sections; fill `ranges` with where each section lies and its checksum."""
     offset = 0
     for parts in sections:
         crc32 = length = 0
@@ -83,7 +83,9 @@ def little_of(
 
 
 def read_handle(disk: Disk, handle: StateHandle) -> bytes:
-    """Return a handle's bytes: of a file, verified (else DamagedFileError), or of the metadata (Inline)."""
+    """Return all bytes of a handle: of a range of a data file, verified, or (Inline) of the metadata itself.
+    An intact local copy is read if `disk` is a NearbyDisk. DamagedFileError: bytes are missing or changed.
+    """
     if isinstance(handle, Inline):
         return handle.data
     return best_of(disk, handle, lambda source: _read(source, handle))
@@ -135,7 +137,9 @@ def verify_handle(disk: Disk, handle: StateHandle) -> None:
 
 
 def copy_handle(disk: Disk, handle: StateHandle, target: Path) -> None:
-    """Write a handle's verified bytes to `target` (maybe a hard link: never change it), else StorageError."""
+    """Write a handle's bytes to local file `target`, where they appear complete and verified, or not at all.
+    `target` may be a hard link to a local copy: never change it. StorageError if damaged or not writable.
+    """
     if isinstance(handle, Inline):
         _copy(disk, handle, target)
     else:
@@ -157,7 +161,6 @@ def _copy(disk: Disk, handle: StateHandle, target: Path) -> None:
 
 
 def _linked(copies: CopyFolder, handle: FileRange, target: Path) -> bool:
-    """Link a verified local copy as `target`; False if it cannot be; DamagedFileError if it is damaged."""
     try:
         path = copies.whole_file(handle)
         if path is None:
@@ -171,7 +174,6 @@ def _linked(copies: CopyFolder, handle: FileRange, target: Path) -> bool:
 
 class StoredBytes:
     """Access to parts of a handle's stored bytes; if `verified`, the constructor verifies all.
-
     `where`: name of their file for messages; `begins`: first byte's offset in it. DamagedFileError: damaged.
     """
 
@@ -188,7 +190,6 @@ class StoredBytes:
             self._disk, self._data = best_of(disk, handle, lambda source: _opened(source, handle))
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return `length` bytes from the handle's byte `offset` on; fewer only at the end of its bytes."""
         if self._disk is None:
             return self._data[offset : offset + length]
         rest = max(0, min(length, self.size - offset))
@@ -196,12 +197,10 @@ class StoredBytes:
 
 
 def where_of(disk: Disk, handle: StateHandle) -> str:
-    """Return the name of the file that has a handle's bytes, for messages."""
     return "state in the metadata" if isinstance(handle, Inline) else disk.describe(handle.file)
 
 
 def _opened(disk: Disk, handle: FileRange) -> tuple[RandomAccess | None, bytes]:
-    """Verify a file range; return (None, its bytes), or (disk, b"") if it is large: to be read in parts."""
     if not isinstance(disk, RandomAccess) or handle.length <= PIECE_BYTES:
         return None, _read(disk, handle)
     verify_handle(disk, handle)

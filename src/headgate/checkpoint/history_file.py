@@ -42,7 +42,7 @@ _LOG: Final = logging.getLogger("headgate.checkpoints")
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The content of a history file: records of the newest checkpoints of one job."""
+    """The content of a history file: records of one job's newest checkpoints, by ascending checkpoint id."""
 
     job: str
     job_name: str
@@ -60,23 +60,23 @@ _versions: Final = json_decoder(_Version)
 
 
 def history_name(job: JobId) -> str:
-    """Return the name of a job's history file in the storage."""
     return f"{job_folder(job)}/{_INSIDE}"
 
 
 def encode_history(history: History) -> bytes:
-    """Return `history` as the bytes of a history file."""
     return msgspec.json.encode(history)
 
 
 def plain(value: CheckpointRecord | SlowestPath | History) -> dict[str, Json]:
-    """Return a record, a path or a history as dicts and lists, for JSON."""
     found: dict[str, Json] = msgspec.to_builtins(value)
     return found
 
 
 def decode_history(data: bytes, where: str) -> History:
-    """Decode the bytes of the history file `where`; StorageError if damaged or of another version."""
+    """Decode the bytes of the history file `where` (for messages).
+
+    StorageError if the bytes are damaged, or of a version that this program does not read.
+    """
     try:
         version = _versions.decode(data).format_version
         if version == FORMAT_VERSION:
@@ -108,7 +108,10 @@ class HistoryFile:
         self._earlier: dict[int, CheckpointRecord] | None = None
 
     def write(self, records: Iterable[CheckpointRecord]) -> None:
-        """Replace the file by all `records` of this job master and earlier ones'; the newest 50 are kept."""
+        """Replace the file durably by `records` of this job master, joined with those of earlier job masters.
+
+        A record of `records` replaces an earlier one of its checkpoint. Only the 50 highest ids are kept.
+        """
         if self._earlier is None:
             self._earlier = {record.checkpoint: record for record in self._load()}
         kept = self._earlier | {record.checkpoint: record for record in records}
@@ -130,7 +133,6 @@ class HistoryFile:
 
 
 def _settled(record: CheckpointRecord, logged: bool) -> CheckpointRecord:
-    """Return an earlier job master's record: completed if `logged`; failed if it was still in progress."""
     if logged and record.status is not CheckpointStatus.COMPLETED:
         return replace(record, status=CheckpointStatus.COMPLETED, reason=None, detail="")
     if record.status is CheckpointStatus.IN_PROGRESS:
@@ -142,7 +144,7 @@ def _settled(record: CheckpointRecord, logged: bool) -> CheckpointRecord:
 
 @dataclass(frozen=True, slots=True)
 class KeptHistory:
-    """The place of a job's history file in a storage."""
+    """The place of a job's history file in a storage; `where` is its path (local disk) or URI, for people."""
 
     disk: Disk
     name: str
@@ -150,7 +152,6 @@ class KeptHistory:
 
     @property
     def where(self) -> str:
-        """The path of the file on a local disk, or its URI on any other storage."""
         uri = self.disk.describe(self.name)
         return local_path(uri) if scheme_of(uri) == "file" else uri
 
@@ -196,7 +197,6 @@ def _in_storage(disk: Disk) -> list[KeptHistory]:
 
 
 def _written_ms(kept: KeptHistory) -> int:
-    """Return when (ms since 1970) a history was written, or its last checkpoint began; 0 if unreadable."""
     try:
         if isinstance(kept.disk, TellsAge):
             return kept.disk.modified_ms(kept.name)

@@ -28,7 +28,9 @@ EXPIRES_MS: Final = 150_000  # a file that has not changed for so long is of a d
 
 
 class InUse:
-    """Keeps another job's checkpoint from deletion, by a marker file whose name ends in `token`."""
+    """Keeps another job's checkpoint from deletion, by a marker file whose name ends in `token`.
+    The restoring driver calls `begin`, then `renew` well within each 150 s, then `end`.
+    """
 
     def __init__(self, disk: Disk, job: JobId, checkpoint: CheckpointId, token: str) -> None:
         self._disk, self._job, self._checkpoint = disk, job, checkpoint
@@ -37,8 +39,7 @@ class InUse:
 
     def begin(self) -> None:
         """Mark the checkpoint as in use; raise UsageError if it has just been deleted.
-
-        One that no log on the disk names (as with ZooKeeper) may be half deleted: read all of it afterwards.
+        If no log on the disk names it (as with ZooKeeper) it may be half deleted: read all of it afterwards.
         """
         was_logged = self._is_logged()
         self.renew()
@@ -52,7 +53,6 @@ class InUse:
             )
 
     def renew(self) -> None:
-        """Rewrite the marker file, to show that the checkpoint is still in use."""
         self._count += 1
         self._disk.create(self._name, [str(self._count).encode()])
 
@@ -77,7 +77,7 @@ class Users:
         self._seen: dict[str, tuple[bytes, int]] = {}
 
     def checkpoints(self) -> set[CheckpointId]:
-        """Return the ids of the checkpoints that other jobs use now; delete marker files that expired."""
+        """Return ids of the checkpoints that other jobs use now; delete marker files unchanged for 150 s."""
         found = set()
         for name in self._disk.list(f"{job_folder(self._job)}/{IN_USE}"):
             number = name.rpartition("/")[2].partition("-")[0]

@@ -34,11 +34,9 @@ class JobFiles(NamedTuple):
 
     @property
     def has_log(self) -> bool:
-        """Whether a log of completed checkpoints lies next to the checkpoints."""
         return any(name.startswith(f"{self.job}/{LOG}/") for name in self.names)
 
     def log_names(self) -> list[str]:
-        """Return the names of the job's log entries, oldest first."""
         prefix = f"{self.job}/{LOG}/"
         return sorted(
             name for name in self.names if name.startswith(prefix) and len(name) == len(prefix) + _LOG_NAME
@@ -53,7 +51,9 @@ class SnapshotFiles(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The jobs and snapshots that were found below a URI."""
+    """What :func:`look_at` found at `uri`. Kind "storage": all `jobs` and single `snapshots` below it.
+    Kind "job": the one job in `jobs`. Kind "snapshot": the one checkpoint or savepoint in `snapshots`.
+    """
 
     uri: str
     kind: Literal["storage", "job", "snapshot"]
@@ -62,7 +62,9 @@ class Place(NamedTuple):
 
 
 def look_at(uri: str) -> Place:
-    """Find what a URI names: a storage root, a job's or snapshot's folder, `_metadata`; else UsageError."""
+    """Find what a URI names: a storage root, a job's or a snapshot's folder, or a `_metadata` file.
+    Only names of files are read; no log is claimed. UsageError: there is nothing of Headgate's.
+    """
     disk = open_disk(uri)
     above, _, last = disk.describe().rstrip("/").rpartition("/")
     if last == METADATA:
@@ -125,7 +127,6 @@ def _of_job(top: str, _: str, rest: str) -> bool:
 
 def newer_than_log(files: JobFiles, logged: Iterable[Completed]) -> dict[str, CheckpointMetadata]:
     """Return the checkpoints that may have lost their log entry, by the name of their metadata.
-
     They are newer than all that their job's log names, and yet have metadata. Metadata is written first, then
     the log entry, and then output is committed. So such a checkpoint was either about to be complete when its
     driver died, and then nothing needs it; or its entry was lost, and then it is the only one that fits the
@@ -145,7 +146,6 @@ def newer_than_log(files: JobFiles, logged: Iterable[Completed]) -> dict[str, Ch
 
 
 def names_needed(found: dict[str, CheckpointMetadata]) -> set[str]:
-    """Return the names of all files that the checkpoints of :func:`newer_than_log` need."""
     return {*found, *(name for metadata in found.values() for name in referenced_files(metadata))}
 
 

@@ -30,7 +30,7 @@ _JOB: Final = re.compile(r"(?![.])[A-Za-z0-9._-]{1,200}")
 
 
 def job_folder(job: JobId) -> str:
-    """Return the name of a job's folder; raise StorageError if the job id cannot name one."""
+    """Return the name of a job's folder, which is the job id itself; StorageError if it cannot name one."""
     if not _JOB.fullmatch(job):
         raise StorageError(
             f"job id {job!r} cannot name a folder; expected up to 200 letters, digits, '.', '_' and '-', "
@@ -40,12 +40,10 @@ def job_folder(job: JobId) -> str:
 
 
 def checkpoint_folder(job: JobId, checkpoint: CheckpointId) -> str:
-    """Return the name of the folder of one checkpoint."""
     return f"{job_folder(job)}/chk-{checkpoint}"
 
 
 def metadata_name(job: JobId, checkpoint: CheckpointId) -> str:
-    """Return the name of a checkpoint's metadata file, which describes all of the checkpoint."""
     return f"{checkpoint_folder(job, checkpoint)}/{METADATA}"
 
 
@@ -53,19 +51,19 @@ def data_file_name(
     job: JobId, checkpoint: CheckpointId, generation: Generation, attempt: AttemptId, task: SubtaskId
 ) -> str:
     """Return a name for one task's data that no other generation, attempt or task uses.
-
     So a worker that was replaced, but still writes, can never replace a file of its successor.
     """
     return f"{checkpoint_folder(job, checkpoint)}/g{generation}-a{attempt}-v{task.vertex}-s{task.subtask}"
 
 
 def log_folder(job: JobId) -> str:
-    """Return the name of the folder with a job's log of completed checkpoints."""
     return f"{job_folder(job)}/{LOG}"
 
 
 def checkpoint_of(name: str, job: JobId) -> CheckpointId | None:
-    """Return the id of the checkpoint in whose folder a job's file is; None for any other file."""
+    """Return the id of the checkpoint in whose folder file `name` lies (relative to the storage root).
+    None for every other file: of the job's log or history, of another job, or of a savepoint.
+    """
     folder, _, rest = name.removeprefix(f"{job}/").partition("/")
     match = _CHECKPOINT.fullmatch(folder)
     if match is None or not rest or not name.startswith(f"{job}/"):
@@ -80,7 +78,9 @@ def checkpoint_number(folder: str) -> CheckpointId | None:
 
 
 def metadata_first(name: str) -> tuple[bool, str]:
-    """Return a sort key to delete files by, metadata first: half a checkpoint must not look complete."""
+    """Return a sort key for file names in the order of deletion: `_metadata` files first, then all others.
+    So a deletion that is interrupted never leaves a checkpoint that looks complete.
+    """
     return name.rpartition("/")[2] != METADATA, name
 
 
@@ -100,7 +100,6 @@ def as_folder(name: str) -> str:
 
 
 def from_folder(folder: str) -> str:
-    """Return the operator's or state's name for which :func:`as_folder` made a folder's name."""
     return unquote(folder, errors="surrogatepass")
 
 

@@ -42,7 +42,7 @@ Part = bytes | memoryview
 
 
 class CopyFolder(LocalDisk):
-    """The folder with the local copies of one slot, which can be read like a storage."""
+    """The folder with the local copies of one slot of a machine, which a restore reads like a storage."""
 
     def whole_file(self, handle: FileRange) -> Path | None:
         """Return a handle's file if it has only the handle's bytes, else None; FileNotFoundError: no file."""
@@ -52,8 +52,8 @@ class CopyFolder(LocalDisk):
 
 class LocalCopies:
     """Local copies of a job's checkpoint files; a worker writes its slot's, in the thread of its snapshots.
-
-    The constructor creates the folder (OSError if it cannot) and removes copies of jobs without a process.
+    The constructor creates the slot's folder below `root` (OSError if it cannot), and removes copies of this
+    user's jobs that have no process on this machine, `host`.
     """
 
     def __init__(self, root: Path, host: str, job: JobId, slot: int) -> None:
@@ -69,7 +69,7 @@ class LocalCopies:
             self._own.delete(name)
 
     def find(self, name: str) -> CopyFolder | None:
-        """Return the folder with a copy of a file, of this slot or another on the machine; None: no copy."""
+        """Return the folder, of this slot or another of the machine, with a copy of file `name`, or None."""
         for folder in (self._own.root, *sorted(self._folder.glob("slot-*"))):
             if inside(folder, name, "a local copy").is_file():
                 return CopyFolder(folder)
@@ -77,9 +77,10 @@ class LocalCopies:
 
     @contextmanager
     def copying(self, name: str, source: Path | None) -> Iterator[_Copy]:
-        """Yield a writer for a local copy of file `name`, kept unless the block or the local disk fails.
-
-        `source`: local file of the same bytes that never changes, linked if possible. Disk errors are logged.
+        """Yield a writer whose `of` passes bytes on and writes them to this slot's copy of file `name`.
+        The copy is kept unless the block or the local disk fails; errors of the disk are only logged.
+        `source`: a local file of the same bytes that never changes, to be linked instead of written if
+        possible.
         """
         copy = _Copy(inside(self._own.root, name, "a local copy"), source)
         try:
@@ -92,7 +93,9 @@ class LocalCopies:
             self.refer(checkpoint, name)
 
     def refer(self, checkpoint: int, name: str) -> None:
-        """Keep the copy of `name`, which `checkpoint` needs, until a later one completes that does not."""
+        """Keep the copy of file `name`, which checkpoint `checkpoint` (an id) needs.
+        It stays until :meth:`completed` is called for a newer checkpoint that does not refer to it.
+        """
         self._referred.setdefault(checkpoint, set()).add(name)
 
     def delete(self, name: str) -> None:
@@ -101,7 +104,7 @@ class LocalCopies:
             unlink(inside(self._own.root, name, "a local copy"), missing_ok=True)
 
     def completed(self, checkpoint: int) -> None:
-        """Delete this slot's copies older than complete `checkpoint`, unless it or later ones need them."""
+        """Delete this slot's older copies that neither complete `checkpoint` nor a later one refers to."""
         for older in [number for number in self._referred if number < checkpoint]:
             del self._referred[older]
         wanted = set[str]().union(*self._referred.values())
@@ -111,7 +114,10 @@ class LocalCopies:
                 self._own.delete(name)
 
     def remove(self) -> None:
-        """Delete this slot's copies, and its marker; then the job's folder, if no living process uses it."""
+        """Delete this slot's copies and its sign that the process lives; call at the job's end, once.
+        The job's folder goes too if no living process of this machine uses it. No error of the disk is
+        raised.
+        """
         remove_folder(self._own.root)
         with suppress(OSError):
             unlink(self._marker, missing_ok=True)
@@ -133,7 +139,6 @@ class LocalCopies:
                 return
 
     def _note(self, copy: _Copy) -> None:
-        """Log if the local disk begins to refuse copies with `copy`, or takes them again."""
         if copy.error is not None and not self._refused:
             _LOG.warning(
                 "no local copy of %s (%s); checkpoints go on, and a restore reads the storage",
@@ -160,14 +165,12 @@ class _Copy:
             self.error = error
 
     def of(self, parts: Iterable[Part]) -> Iterator[Part]:
-        """Yield the parts unchanged, and write each to the copy as it passes."""
         for part in parts:
             if self._file is not None:
                 self._write(self._file, part)
             yield part
 
     def keep(self) -> None:
-        """Finish the copy and give it its final name, after all parts have passed; keep errors in `error`."""
         if self.error is None:
             try:
                 if self._file is not None:
@@ -177,7 +180,6 @@ class _Copy:
                 self.error = error
 
     def drop(self) -> None:
-        """Delete the unfinished copy, unless it was kept."""
         file, self._file = self._file, None
         with suppress(OSError):
             if file is not None:
@@ -203,7 +205,6 @@ def _linked(source: Path, target: Path) -> bool:
 
 def remove_abandoned_copies(root: Path, host: str, mine: Path) -> list[Path]:
     """Remove this user's folders of jobs without a process on this machine, except `mine`; return them.
-
     A job whose workers are just being restarted loses its copies too, and restores from the storage.
     """
     found = [
@@ -217,7 +218,6 @@ def remove_abandoned_copies(root: Path, host: str, mine: Path) -> list[Path]:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Return whether a folder in a shared place belongs to this user, and is no link of another user's."""
     try:
         found = folder.lstat()
     except OSError:
@@ -226,7 +226,6 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _living(folder: Path) -> bool:
-    """Return whether a process that uses a job's folder is running."""
     markers = [_MARKER.fullmatch(marker.name) for marker in folder.glob("processes/*")]
     return any(match is not None and process_lives(int(match[1])) for match in markers)
 
@@ -260,9 +259,9 @@ class _Delegating:
 
 
 class BackedUpDisk(_Delegating):
-    """A disk that copies files it writes by :meth:`create`; the storage alone decides what was written.
-
-    `source` is a local file with all the bytes of the next file to be written; None: there is none.
+    """The disk to which a worker with local recovery writes snapshots; it copies each file that it creates.
+    The storage alone decides what was written. `source` is a local file with all the bytes of the next file
+    to be written, to be linked as its copy; None: there is none.
     """
 
     def __init__(self, disk: Disk, copies: LocalCopies, source: Path | None = None) -> None:
@@ -270,22 +269,21 @@ class BackedUpDisk(_Delegating):
         self._source = source
 
     def linking(self, source: Path) -> BackedUpDisk:
-        """Return a disk for writing one file whose bytes are in `source`, a local file that never changes."""
         return BackedUpDisk(self.disk, self.copies, source)
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
-        """Write a file to the storage, and a local copy of it at the same time."""
         with self.copies.copying(name, self._source) as copy:
             self.disk.create(name, copy.of(parts))
 
     def delete(self, name: str) -> None:
-        """Delete a file from the storage, and its local copy."""
         self.copies.delete(name)
         self.disk.delete(name)
 
 
 class NearbyDisk(_Delegating):
-    """A disk whose :meth:`best` prefers intact local copies; it counts bytes from copies and from storage."""
+    """The disk from which a worker with local recovery restores; :meth:`best` prefers intact local copies.
+    `bytes_local` and `bytes_remote` count the bytes of the handles read from copies and from the storage.
+    """
 
     def __init__(self, disk: Disk, copies: LocalCopies) -> None:
         super().__init__(disk, copies)
@@ -293,7 +291,9 @@ class NearbyDisk(_Delegating):
         self._lock = Lock()
 
     def best(self, handle: FileRange, read: Callable[[Disk], T]) -> T:
-        """Return `read` of a local copy's folder; if none, or on StorageError or OSError, of the storage."""
+        """Return `read` of a local copy's folder; if none, or on StorageError or OSError, of the storage.
+        `read` has to verify the bytes. What it raises for the storage is passed on. Any thread may call.
+        """
         try:
             copy = self.copies.find(handle.file)
             if copy is not None:

@@ -43,12 +43,11 @@ def referenced_ranges(metadata: CheckpointMetadata) -> Iterator[FileRange]:
 
 
 def referenced_files(metadata: CheckpointMetadata) -> set[str]:
-    """Return the names of all files that a checkpoint needs, without its metadata."""
+    """Return the names of all files that a checkpoint needs, without its metadata file."""
     return {item.file for item in referenced_ranges(metadata)}
 
 
 def in_flight_ranges(stream: InFlightStream) -> Iterator[FileRange]:
-    """Yield every range of a file that holds records in flight of `stream`."""
     for part in stream.parts:
         if isinstance(part.handle, FileRange):
             yield part.handle
@@ -58,7 +57,6 @@ def open_checkpoint(
     uri: str, fell_back: Callable[[str], None] | None = None, *, whole: bool = False, disks: Disks = open_disk
 ) -> tuple[Disk, CheckpointMetadata]:
     """Open any checkpoint or savepoint; return the disk that its file names refer to, and its metadata.
-
     `uri` is the path or URI of its folder, of its `_metadata`, or of a job's folder, which stands for the
     latest checkpoint that the job's log names. With `whole` every byte of it is verified first. `fell_back`
     is for a job's folder; see :func:`open_logged`. A DamagedFileError says which bytes of which file are
@@ -83,7 +81,6 @@ def open_checkpoint(
 
 
 def _named(disk: Disk, data: bytes, above: str, last: str, disks: Disks) -> tuple[Disk, CheckpointMetadata]:
-    """Open the snapshot in folder `last` of URI `above`, whose `_metadata` has the bytes `data`."""
     metadata = decode_metadata(data, disk.describe(METADATA))
     if metadata.kind != SAVEPOINT:
         root, job = _split(above)
@@ -101,7 +98,6 @@ def _split(place: str) -> tuple[str, str]:
 def _latest(
     disk: Disk, above: str, fell_back: Callable[[str], None] | None, disks: Disks, *, whole: bool
 ) -> tuple[Disk, CheckpointMetadata]:
-    """Open the latest checkpoint in the log of a job's folder `disk`; URI `above` is the folder's parent."""
     try:
         completed = CompletedCheckpointLog(disk, LOG).completed()
     except DamagedFileError as error:
@@ -127,10 +123,10 @@ def open_logged(
     whole: bool = False,
 ) -> tuple[Disk, CheckpointMetadata]:
     """Open the newest checkpoint of a log; return the disk that its file names refer to, and its metadata.
-
-    `disk` is the storage of the log; a savepoint has its own. `fell_back` allows to take an older entry when
-    one is damaged, and is called with a sentence about each; every byte of an entry is verified then, as with
-    `whole`. An entry that cannot be read at the moment is not skipped. `completed` has the oldest first.
+    `completed` are the log's entries, the oldest first; `disk` is the log's storage. `fell_back` allows to
+    take an older entry when one is damaged, and is called with a sentence about each; every byte of an entry
+    is verified then, as with `whole`. An entry that cannot be read at the moment is not skipped.
+    DamagedFileError: the newest is damaged (with `fell_back`: all are). StorageError: there is none.
     """
     for place in range(len(completed) - 1, -1, -1):
         try:
@@ -162,8 +158,8 @@ def _open_entry(disk: Disk, entry: Completed, disks: Disks) -> tuple[Disk, Check
 
 def offer(disk: Disk, older: Sequence[Completed], disks: Disks = open_disk) -> str:
     """Read `older` until one is intact; return a sentence for an error that names it as the one to restore.
-
-    `older` are log entries, the newest first; an entry without a digest was found by its name.
+    `older` are log entries, the newest first; one without a digest was found by its name. The sentence tells
+    it if there is no older checkpoint, or none that is intact.
     """
     for entry in older:
         try:
@@ -177,9 +173,9 @@ def offer(disk: Disk, older: Sequence[Completed], disks: Disks = open_disk) -> s
 
 
 def offer_beside(above: str, last: str, disks: Disks = open_disk) -> str:
-    """Return a sentence that names an older checkpoint to restore instead of `last`, a folder of job `above`.
-
-    For a savepoint, a folder whose name is not that of a checkpoint, the sentence says that none is older.
+    """Return a sentence, for an error, that names an older checkpoint to restore instead of a damaged one.
+    `above` is the URI of the job's folder, `last` the name of the damaged snapshot's folder in it. If `last`
+    is no checkpoint's name, the sentence says that a savepoint has no older one.
     """
     number = checkpoint_number(last)
     if number is None:
@@ -194,19 +190,19 @@ def offer_beside(above: str, last: str, disks: Disks = open_disk) -> str:
 
 
 def damaged_log(error: DamagedFileError, disk: Disk, folder: str) -> DamagedFileError:
-    """Return `error`, of a damaged log entry, with a sentence that names an intact checkpoint to restore."""
+    """Return (not raise) `error`, of a damaged log entry, with a sentence about what to restore instead.
+    `folder` is the log's folder on `disk`. Readable entries are tried, newest first, until one is intact.
+    """
     return _with(error, offer(disk, readable_entries(disk, folder)[::-1]))
 
 
 def _by_folders(disk: Disk, job: str) -> list[Completed]:
-    """Return the job's checkpoints that have metadata, oldest first; used if no log entry can be read."""
     folders = {name.rpartition("/")[0] for name in disk.list(job) if name.rpartition("/")[2] == METADATA}
     numbers = sorted(n for folder in folders if (n := checkpoint_number(folder.rpartition("/")[2])))
     return [Completed(0, "", number, f"{job}/chk-{number}/{METADATA}", "") for number in numbers]
 
 
 def _uri_of(disk: Disk, entry: Completed) -> str:
-    """Return the URI of the checkpoint of a log entry, as the option `--from` takes it."""
     name = entry.metadata.removesuffix(f"/{METADATA}")
     return name if is_outside(name) else disk.describe(name)
 
@@ -219,7 +215,10 @@ def _with(error: DamagedFileError, offered: str) -> DamagedFileError:
 
 
 def load_metadata(disk: Disk, name: str, sha256: str | None = None) -> CheckpointMetadata:
-    """Return the metadata in `name`; DamagedFileError: no file, wrong digest (None: any), lost data files."""
+    """Return the metadata in file `name` of `disk`; check that its data files are there, not their content.
+    `sha256`: hex digest of the metadata file; None: any. DamagedFileError: a file is missing, too short or
+    not the right one. StorageError: this program does not read the snapshot's format.
+    """
     where = disk.describe(name)
     try:
         data = disk.read(name)
@@ -238,7 +237,6 @@ def load_metadata(disk: Disk, name: str, sha256: str | None = None) -> Checkpoin
 
 
 def _check(disk: Disk, metadata: CheckpointMetadata, where: str) -> None:
-    """Raise StorageError if a snapshot's format is not this program's; DamagedFileError: a file is gone."""
     wrong = differences(metadata.format_fingerprint)
     if wrong:
         raise StorageError(
@@ -252,7 +250,9 @@ def _check(disk: Disk, metadata: CheckpointMetadata, where: str) -> None:
 
 
 def verify_files(disk: Disk, metadata: CheckpointMetadata, threads: int = 1) -> None:
-    """Read, in `threads` threads, all bytes that the metadata needs; DamagedFileError: missing or changed."""
+    """Read all bytes that a snapshot's metadata refers to, in `threads` threads, and verify their checksums.
+    Blocks until the end; DamagedFileError for the first range found missing or changed.
+    """
     ranges: Iterable[FileRange] = dict.fromkeys(referenced_ranges(metadata))
     if threads == 1:
         for item in ranges:

@@ -34,8 +34,7 @@ MARK: Final = "_claimed"  # file in a savepoint's folder that names the job that
 
 class ClaimRecord(msgspec.Struct, frozen=True):
     """The record that job `owner` owns a savepoint or another job's checkpoint, with what its deletion needs.
-    `metadata` (of digest `sha256`) and `files` are names below the URI `root`. A checkpoint also has its
-    `job` and the `generation` of the claim on that job's log.
+    A checkpoint also has its `job` and the `generation` of the claim on that job's log.
     """
 
     root: str  # URI of the folder that its file names are relative to
@@ -54,12 +53,10 @@ _decoder: Final = msgpack_decoder(ClaimRecord)
 
 
 def encode_record(record: ClaimRecord) -> bytes:
-    """Return a claim record as the bytes of its file."""
     return b"".join(_ENVELOPE.seal(_VERSION, [msgspec.msgpack.encode(record)]))
 
 
 def decode_record(data: bytes, where: str) -> ClaimRecord:
-    """Decode the claim record in the file `where`; StorageError if it is damaged."""
     try:
         return _ENVELOPE.decode(data, where, {_VERSION: _decoder.decode})
     except DamagedFileError as error:
@@ -70,9 +67,8 @@ def decode_record(data: bytes, where: str) -> ClaimRecord:
 
 
 def continues_as(disk: Disk, root: str, checkpoint: CheckpointMetadata) -> JobId | None:
-    """Return the job that a driver with storage `disk` continues by claiming a snapshot found below `root`.
-    It is the snapshot's job, if it is the newest checkpoint in that job's log on the same storage; else None:
-    the snapshot is claimed by a record.
+    """Return the job that a driver with storage `disk` continues by claiming a snapshot below URI `root`.
+    That is the snapshot's job, if its log on the same storage has this checkpoint as the newest; else None.
     """
     if checkpoint.kind == SAVEPOINT or root != disk.describe():
         return None
@@ -105,7 +101,9 @@ def require_logged(disk: Disk, checkpoint: CheckpointMetadata) -> None:
 
 
 def claim(disk: Disk, checkpoint: CheckpointMetadata, owner: JobId) -> ClaimRecord:
-    """Claim a snapshot, fence a checkpoint's job, and return the record to store; else UsageError."""
+    """Claim snapshot `checkpoint` on `disk` for job `owner`; return the record for `CheckpointService.own`.
+    This fences a checkpoint's job. UsageError: its log does not name it, or it was deleted meanwhile.
+    """
     files = sorted(referenced_files(checkpoint))
     if checkpoint.kind == SAVEPOINT:
         data = _read(disk, METADATA)
@@ -128,7 +126,9 @@ def claim(disk: Disk, checkpoint: CheckpointMetadata, owner: JobId) -> ClaimReco
 
 
 def release(record: ClaimRecord, keep: Callable[[ClaimRecord], None], disks: Disks = open_disk) -> str | None:
-    """Delete a claimed snapshot; if it stays, return why. `keep` is called to store a changed record."""
+    """Delete a claimed snapshot, without files that its job still needs; if it stays, return why, else None.
+    It stays if another job has claimed it, or its metadata changed. `keep` is called to store a new record.
+    """
     disk = disks(record.root)
     try:
         if digest(disk.read(record.metadata)) != record.sha256:

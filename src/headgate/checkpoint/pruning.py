@@ -44,7 +44,7 @@ _AGE_PROBE: Final = ".headgate-probe/age-"
 class Orphan:
     """A file that no checkpoint in its job's log refers to; `removable` if it is proven that none ever will.
 
-    `why` is the proof, or what is missing for it.
+    `why` is the proof, or what is missing for it, for people. `name` is relative to the storage root.
     """
 
     job: JobId
@@ -66,7 +66,6 @@ class Pruning:
 
     @property
     def removable(self) -> tuple[Orphan, ...]:
-        """The orphans that may be deleted."""
         return tuple(orphan for orphan in self.orphans if orphan.removable)
 
 
@@ -80,6 +79,7 @@ def prune(
     which is longer than any checkpoint may take. With `unlogged`, checkpoints that may have lost their log
     entry count as orphans, too; see `inventory.newer_than_log`. Without `delete` nothing is written, and ages
     are by this machine's clock. UsageError if `uri` names a single snapshot, or nothing of Headgate's.
+    StorageError if a file cannot be deleted; those deleted before stay deleted.
     """
     place = look_at(uri)
     if place.kind == "snapshot":
@@ -133,7 +133,6 @@ def _judged(files: JobFiles, name: str, newest: int, age: _Age) -> Orphan:
 
 
 def _entries(files: JobFiles) -> list[Completed]:
-    """Return every completed checkpoint that a file of the log names, also before a gap in the log."""
     found = []
     for name in files.log_names():
         try:
@@ -169,7 +168,6 @@ class _Age:
         self._now: int | None = None
 
     def proves(self, name: str) -> tuple[bool, str]:
-        """Return whether a file is too old for a pending checkpoint, and the reason as text."""
         if not isinstance(self._disk, TellsAge):
             return False, "its checkpoint may be pending, and this storage does not have the age of files"
         try:

@@ -39,16 +39,16 @@ class SavepointFolder:
 
     @property
     def uri(self) -> str:
-        """The URI from which the savepoint is restored."""
         return self.disk.describe(self.name)
 
     @property
     def metadata_uri(self) -> str:
-        """The URI of the savepoint's metadata file, by which a job's log names the savepoint."""
         return self.disk.describe(f"{self.name}/{METADATA}")
 
     def write(self, metadata: CheckpointMetadata) -> str:
-        """Complete the savepoint by writing its metadata; return its digest. StorageError if it is there."""
+        """Complete the savepoint by writing its metadata; return the hex digest of the metadata file.
+        StorageError, also if the file may be there all the same: the savepoint does not count. Call once.
+        """
         data = encode_metadata(metadata)
         try:
             created = self.disk.create_if_absent(f"{self.name}/{METADATA}", data)

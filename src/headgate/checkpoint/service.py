@@ -46,18 +46,17 @@ _LOG: Final = logging.getLogger("headgate.checkpoints")
 
 def may_be_published(error: BaseException) -> bool:
     """Return whether a checkpoint may be in the log although :meth:`CheckpointService.store` raised `error`.
-
-    Only a plain StorageError says for certain that it is not; then, and only then, its files may go.
+    True for all errors but a StorageError that is no UnsureWriteError: only then may data files be deleted.
     """
     return not isinstance(error, StorageError) or isinstance(error, UnsureWriteError)
 
 
 class CheckpointService:
-    """Stores and deletes the checkpoints of one job on one storage.
-
+    """Stores and deletes the checkpoints of one job on one storage, for the job master of one driver.
     `log` holds the complete checkpoints and decides who may add to them; by default it is files next to the
-    checkpoints. `clock` measures how long another job that restores a checkpoint has not renewed its mark
-    (see `checkpoint.in_use`). `probe`: tests stop it at "checkpoint.metadata-written", ".logged", ".trimmed".
+    checkpoints. `disks` opens other storages by URI, for the deletion of a claimed snapshot. `clock` measures
+    how long another job that restores a checkpoint has not renewed its mark (see `checkpoint.in_use`; None:
+    each mark counts). `probe`: tests stop it at "checkpoint.metadata-written", ".logged", ".trimmed".
     """
 
     def __init__(
@@ -84,7 +83,10 @@ class CheckpointService:
         self._record_name = f"{job_folder(job)}/{RECORD}"
 
     def claim(self) -> CommitPermit:
-        """Take the job over; return the permit. UsageError if its files are here, and the log lacks it."""
+        """Take the job over from earlier job masters, whose permits end; return the permit of this one.
+        UsageError if checkpoints of this job are on the disk but its log was never claimed: it is the wrong
+        log. StorageError if the log cannot be claimed.
+        """
         left = self._left_here()
         # In this order: a job master that has left something had claimed before.
         if left is not None and self._log.generation() == 0:
@@ -98,7 +100,6 @@ class CheckpointService:
         return self._log.claim()
 
     def _left_here(self) -> str | None:
-        """Return the name of a file that an earlier job master of this job has left here, or None."""
         folder, log = job_folder(self.job), log_folder(self.job)
         for name in self.disk.list(folder):
             is_entry = name.startswith(f"{log}/") and name.rpartition("/")[2].isdigit()
@@ -107,11 +108,9 @@ class CheckpointService:
         return None
 
     def check(self, permit: CommitPermit) -> None:
-        """Raise FencedError if another job master has claimed the job since `permit` was given."""
         self._log.check(permit)
 
     def completed(self) -> list[Completed]:
-        """Return the completed checkpoints in the log, oldest first, read afresh."""
         return self._log.completed()
 
     def next_checkpoint_id(self) -> CheckpointId:
@@ -123,16 +122,19 @@ class CheckpointService:
         return self._log.first_checkpoint_id(CheckpointId(max(used, default=0) + 1))
 
     def reserve_ids(self, permit: CommitPermit, end: CheckpointId) -> None:
-        """Mark ids below `end` as used for later job masters; a log in files only checks the permit."""
         self._log.reserve_ids(permit, end)
 
     def own(self, record: ClaimRecord) -> None:
-        """Store `record`: the job owns a claimed snapshot, which is deleted when its id is retired."""
+        """Store the claim record `record`: this job owns the snapshot that it began from.
+        The snapshot is deleted when its id is among those of :meth:`retire` or :meth:`discard_completed`.
+        """
         self.disk.create(self._record_name, [encode_record(record)])
         self._record = record
 
     def claimed(self) -> CheckpointId | None:
-        """Return the id of the claimed snapshot (see :meth:`own`); None without one, or after its release."""
+        """Return the checkpoint id of the snapshot that this job owns (see :meth:`own`), read from the disk.
+        None if it owns none, or has released it. StorageError if the claim record is damaged.
+        """
         try:
             data = self.disk.read(self._record_name)
         except FileNotFoundError:
@@ -147,6 +149,7 @@ class CheckpointService:
             FencedError: another job master took over: stop. Nothing may be deleted.
             UnsureWriteError: the log entry may be there or not. Nothing may be deleted.
             StorageError: it was not completed; its data files may be discarded.
+            InternalError: `metadata` is of another job or generation; nothing was written.
         """
         checkpoint = CheckpointId(metadata.checkpoint)
         if metadata.job != self.job or metadata.generation != permit.generation:
@@ -173,16 +176,18 @@ class CheckpointService:
     def store_savepoint(
         self, permit: CommitPermit, metadata: CheckpointMetadata, uri: str, sha256: str
     ) -> None:
-        """Log that the job was stopped with a savepoint, whose `_metadata` is at `uri`; raises as `store`."""
+        """Add a log entry for the savepoint that the job was stopped with; its files are written already.
+        `uri` is the URI of its `_metadata`, `sha256` the hex digest of that file. Errors as :meth:`store`.
+        """
         self._log.append(permit, CheckpointId(metadata.checkpoint), uri, sha256)
         self._probe.reached("checkpoint.logged")
 
     def retire(self, permit: CommitPermit, checkpoints: Iterable[CheckpointId]) -> None:
-        """Delete completed checkpoints, a claimed one among them too, but no file that a retained one needs.
-
-        Older ones still in the log are deleted with them: what remains of the log has no gaps. One that
-        another job restores stays, and all that are newer, until a later retirement. FencedError as
-        :meth:`check`. InternalError, with nothing deleted, if the job would have no checkpoint left.
+        """Delete `checkpoints` and all older ones in the log, and a claimed snapshot with an id among them.
+        Files that a newer checkpoint needs stay. A checkpoint that another job is restoring stays, with all
+        that are newer, until a later call. The log is trimmed first; files that could not be deleted
+        (StorageError) are tried again by the next call. FencedError: another job master took over.
+        InternalError, with nothing deleted: the job would have no checkpoint left.
         """
         retired = set(checkpoints)
         if used := self._users.checkpoints():
@@ -208,10 +213,10 @@ class CheckpointService:
         self._release_claimed(retired)
 
     def discard_completed(self, permit: CommitPermit, checkpoints: Iterable[CheckpointId]) -> None:
-        """Delete the completed checkpoints of a job that has ended and keeps nothing, and empty its log.
-
-        Savepoints that the log names stay, and checkpoints that another job restores. May be repeated where
-        it failed. FencedError: another job master took over.
+        """Empty the log of a job that has ended and keeps nothing, and delete the files of its checkpoints.
+        The folders of `checkpoints` (ids) go too, even if the log lacks them. Savepoints that the log names
+        stay, and checkpoints that another job is restoring. It may be called again after a StorageError.
+        FencedError: another job master took over; nothing was deleted.
         """
         discarded = set(checkpoints)
         self._give_up_spared()
@@ -225,7 +230,7 @@ class CheckpointService:
         self._release_claimed(discarded)
 
     def discard(self, snapshots: Iterable[SubtaskSnapshot]) -> None:
-        """Delete data files of snapshots of an aborted checkpoint, but none that a completed one needs."""
+        """Delete the data files of an aborted checkpoint's snapshots, but none that a completed one needs."""
         # They may refer to files of completed checkpoints, also to those of a job master before this one.
         self._count(self._log.completed())
         names = {name for snapshot in snapshots for name in _files_of_snapshot(snapshot)}
@@ -234,7 +239,6 @@ class CheckpointService:
         )
 
     def perhaps_complete(self) -> dict[str, CheckpointMetadata]:
-        """Return earlier job masters' checkpoints that may have lost their log entry, by metadata's name."""
         return self._perhaps_complete(self.disk.list(job_folder(self.job)), self._log.completed())
 
     def _perhaps_complete(
@@ -248,9 +252,9 @@ class CheckpointService:
         }
 
     def sweep_orphans(self, permit: CommitPermit, pending: Iterable[CheckpointId] = ()) -> list[str]:
-        """Delete files that crashes left, of checkpoints neither completed nor pending; return their names.
-
-        A checkpoint that may have lost its entry stays until a newer one completes. FencedError: replaced.
+        """Delete files that crashes left in folders of checkpoints neither completed nor in `pending`.
+        A checkpoint that may have lost its log entry stays until a newer one completes. Returns the names of
+        the deleted files. FencedError, before anything is deleted: another job master took over.
         """
         folder = job_folder(self.job)
         # List first, then check the claim: what was listed cannot belong to a later job master.
@@ -287,7 +291,6 @@ class CheckpointService:
             )
 
     def _count(self, logged: Iterable[Completed], *, tolerant: bool = False) -> None:
-        """Register the files that logged checkpoints need; `tolerant`: skip metadata that cannot be read."""
         for entry in logged:
             if entry.checkpoint in self._counted or is_outside(entry.metadata):
                 continue
@@ -308,12 +311,10 @@ class CheckpointService:
             raise StorageError(f"{where} is missing although the log names it; nothing was deleted") from None
 
     def _give_up_spared(self) -> None:
-        """Let the files that stayed for a possibly lost log entry go with the next retired checkpoints."""
         self._doomed |= self._spared
         self._spared = set()
 
     def _delete_unused(self, retired: Iterable[CheckpointId], lowest: CheckpointId) -> None:
-        """Delete files that only checkpoints below `lowest` need; failures are tried again the next time."""
         self._doomed.update(self._shared.unregister_below(lowest))
         self._counted = {checkpoint for checkpoint in self._counted if checkpoint >= lowest}
         for checkpoint in retired:
@@ -326,7 +327,6 @@ class CheckpointService:
         self._doomed = kept
 
     def _release_claimed(self, retired: Iterable[CheckpointId]) -> None:
-        """Delete the claimed snapshot, if its id is in `retired`, or log why it stays; delete its record."""
         record = self._record
         if record is None or CheckpointId(record.checkpoint) not in set(retired):
             return

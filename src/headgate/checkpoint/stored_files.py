@@ -10,7 +10,11 @@ from headgate.state.snapshots import KeyedStateHandle, NativeFiles, StateHandle
 
 
 class StoredNativeState(StoredBytes):
-    """Access to keyed state that is stored as RocksDB files and a blob; the constructor verifies the blob."""
+    """Access to the keyed state `keyed` of one subtask that is stored as RocksDB files and a blob.
+
+    The constructor verifies the blob, else DamagedFileError; `fetch` verifies each file that it copies.
+    Implements `state.backend.NativeState`.
+    """
 
     def __init__(self, disk: Disk, keyed: KeyedStateHandle, native: NativeFiles) -> None:
         super().__init__(disk, keyed.handle)
@@ -18,37 +22,33 @@ class StoredNativeState(StoredBytes):
         self.native, self.root = native, disk.describe()
 
     def fetch(self, name: str, target: Path) -> None:
-        """Copy RocksDB's file `name` to local `target`, where it appears once verified; or StorageError."""
         copy_handle(self._storage, self.native.files[name], target)
 
 
 class DiskFiles:
-    """Reads stored keyed state from one storage; implements `state.backend.StoredFiles`."""
+    """Reads stored keyed state from one storage; implements `state.backend.StoredFiles`.
+
+    Of a NearbyDisk it reads local copies where they are intact. Damage is a DamagedFileError.
+    """
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
 
     def read(self, handle: StateHandle) -> bytes:
-        """Return all bytes of a handle; DamagedFileError if the checksum of a file's is wrong."""
         return read_handle(self._disk, handle)
 
     def verify(self, handle: StateHandle) -> None:
-        """Read the bytes of a handle; raise DamagedFileError if some are missing or the checksum is wrong."""
         verify_handle(self._disk, handle)
 
     def verified(self, handle: StateHandle) -> StoredBytes:
-        """Verify all bytes of a handle, return access to parts of them; DamagedFileError if damaged."""
         return StoredBytes(self._disk, handle)
 
     def ranges(self, handle: StateHandle) -> StoredBytes:
-        """Return access to parts of a handle's bytes, unverified where the disk can read a part of a file."""
         return StoredBytes(self._disk, handle, verified=False)
 
     def native(self, keyed: KeyedStateHandle) -> StoredNativeState:
-        """Verify the blob of native state `keyed`, else DamagedFileError; return access to blob and files."""
         assert keyed.native is not None
         return StoredNativeState(self._disk, keyed, keyed.native)
 
     def where(self, handle: StateHandle) -> str:
-        """Return the name of a handle's file for messages."""
         return where_of(self._disk, handle)

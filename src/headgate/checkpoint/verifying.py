@@ -80,7 +80,10 @@ class _Found(NamedTuple):
 
 
 def verify(uri: str, progress: Progress | None = None) -> Report:
-    """Verify snapshots below `uri` (none: UsageError), report damage; call `progress` before each range."""
+    """Verify all snapshots that `uri` names: a storage, a job's folder, or one snapshot; return a report.
+    Every byte that they need is read. Damage is reported, not raised. UsageError: nothing of Headgate's is
+    there. `progress` is called before each range of a file is read; see :data:`Progress`.
+    """
     return _Verifying(look_at(uri), progress).run()
 
 
@@ -126,7 +129,6 @@ class _Verifying:
         yield from (found for entry in self._logged(job) if (found := self._of_entry(job, entry)) is not None)
 
     def _logged(self, job: JobFiles) -> list[Completed]:
-        """Return the entries of a log that can be read; report damage and broken links."""
         entries: dict[str, tuple[bytes, Entry]] = {}
         broken = False
         for name in job.log_names():
@@ -276,7 +278,6 @@ class _Verifying:
             left.append(job.disk.describe(name))
 
     def _perhaps_complete(self, job: JobFiles, logged: list[Completed]) -> set[str]:
-        """Report the checkpoints whose log entries may be lost; return the names of all their files."""
         newest = max((entry.checkpoint for entry in logged), default=0)
         found = {
             name: metadata
@@ -292,7 +293,6 @@ class _Verifying:
 
 
 def _still_logged(job: JobFiles, entry: Completed) -> bool:
-    """Read the log again; return whether it still names `entry`'s checkpoint, True if it is unreadable."""
     try:
         logged = CompletedCheckpointLog(job.disk, log_folder(job.job)).completed()
     except StorageError:

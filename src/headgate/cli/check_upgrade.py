@@ -38,7 +38,9 @@ NOT_READ: Final = "data files were not read; `headgate checkpoint verify` shows 
 
 
 def exit_code(report: UpgradeReport, exact: bool = False) -> ExitCode:
-    """Return the exit code for a report: INCOMPATIBLE, NEEDS_MIGRATION (only with `exact`), or FINISHED."""
+    """Return the exit code of the command for a report.
+    INCOMPATIBLE: a restore is refused or loses state; NEEDS_MIGRATION: only if `exact`, values are converted.
+    """
     if not report.restorable:
         return ExitCode.INCOMPATIBLE
     if exact and report.converts:
@@ -47,13 +49,11 @@ def exit_code(report: UpgradeReport, exact: bool = False) -> ExitCode:
 
 
 def as_json(report: UpgradeReport) -> str:
-    """Return the report as JSON for machines: its fields, with the overall verdict."""
     plain = {"verdict": report.verdict.value, "restorable": report.restorable} | msgspec.to_builtins(report)
     return json.dumps(plain, indent=2)
 
 
 def render(report: UpgradeReport, color: bool = False) -> str:
-    """Return the report as text for people: a table of all states, suggestions, and the verdict."""
     form = "" if report.format is None else f", {report.format}"
     shown = [
         f"{report.kind} {report.checkpoint} of job {report.job!r}{form}: {report.snapshot}",

@@ -28,7 +28,10 @@ _JOBS_NAMED: Final = 5  # other jobs that are named at most
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsRequest:
-    """The arguments of ``headgate checkpoints``; `path`: storage, job folder or checkpoint; None: as set."""
+    """The arguments of ``headgate checkpoints``; `job`: an id or name, None: the newest.
+    `path`: storage, job folder or checkpoint, None: as configured. `checkpoint`: the id of one to show in
+    full.
+    """
 
     path: str | None = None
     last: bool = False
@@ -70,7 +73,6 @@ def _path(request: CheckpointsRequest) -> str:
 
 
 def _of_job(found: list[KeptHistory], job: str) -> KeptHistory:
-    """Return the newest history of the job with this id, else with this name; UsageError if there is none."""
     for kept in found:
         if kept.job == job:
             return kept
@@ -84,7 +86,6 @@ def _of_job(found: list[KeptHistory], job: str) -> KeptHistory:
 
 
 def _chosen(history: History, request: CheckpointsRequest) -> CheckpointRecord | None:
-    """Return the checkpoint to show in full: by --id or --last (newest ended); None: all; else UsageError."""
     if request.checkpoint is not None:
         for record in history.records:
             if record.checkpoint == request.checkpoint:
@@ -104,7 +105,6 @@ def _chosen(history: History, request: CheckpointsRequest) -> CheckpointRecord |
 
 
 def _remark(history: History, record: CheckpointRecord, request: CheckpointsRequest) -> str:
-    """Return a remark on --last: the newest failed, or a newer one is in progress; empty if neither."""
     remarks = []
     if request.last and record.status is CheckpointStatus.FAILED:
         completed = [r.checkpoint for r in history.records if r.status is CheckpointStatus.COMPLETED]

@@ -42,7 +42,10 @@ _SHOWN_MS: Final = 0.05  # parts of a hop that took less are left out
 
 
 def overview(history: History, width: int, color: bool = False) -> str:
-    """Return the table of a job's checkpoints as text, newest first; `width` wraps its title alone."""
+    """Return the table of a job's checkpoints as text, newest first.
+    `width`: characters in which its title is wrapped; the table keeps its own width. `color`: as on a
+    terminal.
+    """
     made = table(
         ["id", "kind", "status", "triggered (UTC)", ">took", ">state", ">in flight", "unaligned", "slowest"]
     )
@@ -69,7 +72,6 @@ def detail(record: CheckpointRecord, remark: str, width: int, color: bool = Fals
 
 
 def foot(path: SlowestPath) -> list[RenderableType]:
-    """Return the slowest path as a line of hops (subtasks) with their times, and a line with the cause."""
     hops = [_hop(hop, first=number == 0) for number, hop in enumerate(path.hops)]
     ends = {"stored": path.storing_ms, "committed": path.committing_ms}
     hops += [f"{name} {span(ms)}" for name, ms in ends.items() if ms >= _SHOWN_MS]
@@ -94,7 +96,6 @@ def _head(record: CheckpointRecord, remark: str) -> list[RenderableType]:
 
 
 def _subtasks(record: CheckpointRecord, path: SlowestPath) -> Table:
-    """Return the table of a checkpoint's subtasks; minor columns of nothing but zeros are left out."""
     figures = {
         seen.task: {name: figure(seen) for name, figure in _FIGURES.items()} for seen in record.subtasks
     }
@@ -117,7 +118,6 @@ def _subtasks(record: CheckpointRecord, path: SlowestPath) -> Table:
 
 
 def _slowest(record: CheckpointRecord) -> str:
-    """Return the subtask that acknowledged last with its time, or one that has not, and how many more."""
     if record.missing:
         more = f" and {len(record.missing) - 1} more" if len(record.missing) > 1 else ""
         return f"{record.topology.label(record.missing[0])}{more} missing"
@@ -140,7 +140,6 @@ def _hop(hop: Hop, first: bool) -> str:
 
 
 def _text(parts: list[RenderableType], width: int, color: bool) -> str:
-    """Return parts as text: sentences wrapped at `width`, tables at their own width, so no figure is cut."""
     shown: list[str] = []
     for part in parts:
         shown += ["", *lines(part, color), ""] if isinstance(part, Table) else lines(part, color, width)

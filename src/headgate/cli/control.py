@@ -197,8 +197,7 @@ def _group() -> None:
 
 
 def _ask(job: str, waiting: str, as_json: bool, request: Callable[[RemoteJob], Answer]) -> None:
-    """Send a request to a job and print the outcome; meanwhile show `waiting`, `{}` being the job's name."""
-
+    # `waiting` is shown meanwhile; {} in it stands for the job's name.
     def text() -> str:
         from headgate.api.jobs.remote_job import connect
 

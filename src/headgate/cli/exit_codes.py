@@ -39,7 +39,10 @@ _OPENING: Final = str(Path(_OURS, "checkpoint", "opening.py"))
 
 
 class ExitCode(IntEnum):
-    """The exit codes of ``headgate``; a program under `run` that calls ``sys.exit`` chooses its own."""
+    """The exit codes of ``headgate``; a program under `run` that calls ``sys.exit`` chooses its own.
+    REFUSED: program, settings or command are wrong; USER_CODE: the program's code raised; INTERNAL: an error
+    of Headgate's own; HUNG_UP, INTERRUPTED, TERMINATED: ended by a signal, or the job was cancelled.
+    """
 
     FINISHED = 0
     JOB_FAILED = 1
@@ -74,16 +77,19 @@ class Ending:
 
 
 def ending_of(error: BaseException) -> Ending:
-    """Return the text to print for an error, and the code to exit with.
+    """Return how a command that runs a program ends after `error`: the exit code, and the text for stderr.
 
-    Headgate's own traceback is part of it only for an error of Headgate's own, or when the environment
-    variable HEADGATE_DEBUG is 1.
+    Headgate's own traceback is part of the text only for an error of Headgate's own, or when the environment
+    variable HEADGATE_DEBUG is 1. A SystemExit with a number keeps that as its code.
     """
     return _with_details(_ending_of(error), error)
 
 
 def ending_without_job(error: BaseException) -> Ending:
-    """Return how an error ends a command without a job: bad snapshot: REFUSED; other failure: JOB_FAILED."""
+    """Return how an error ends a command that runs no job: as :func:`ending_of` but for OperatingErrors.
+
+    Of these a missing or damaged snapshot gives REFUSED, as trying again is of no use; any other JOB_FAILED.
+    """
     if isinstance(error, OperatingError):
         hopeless = isinstance(error, DamagedFileError) or _no_such_snapshot(error)
         code = ExitCode.REFUSED if hopeless else ExitCode.JOB_FAILED
@@ -92,7 +98,7 @@ def ending_without_job(error: BaseException) -> Ending:
 
 
 def ending_of_look(error: BaseException) -> Ending:
-    """Return how an error ends a command on stored snapshots; an error of storage gives code REFUSED."""
+    """Return how an error ends a command that only reads stored snapshots: any StorageError is REFUSED."""
     if isinstance(error, StorageError):
         return _with_details(Ending(ExitCode.REFUSED, f"headgate: {error}"), error)
     return ending_without_job(error)
@@ -147,10 +153,7 @@ def _ending_of(error: BaseException) -> Ending:
 
 
 def _no_such_snapshot(error: BaseException) -> bool:
-    """Return whether an error came from opening a checkpoint or savepoint that is missing or damaged.
-
-    False for a storage that did not answer: to try again may help.
-    """
+    # False for a storage that did not answer: to try again may help.
     missing = isinstance(error, DamagedFileError) or isinstance(error.__context__, FileNotFoundError)
     return missing and any(
         frame.f_code.co_name == "open_checkpoint" and frame.f_code.co_filename == _OPENING
@@ -166,10 +169,7 @@ def _please_report(details: str) -> str:
 
 
 def _raised_by_headgate(error: BaseException) -> bool:
-    """Return whether the fault is Headgate's: its own code raised while it ran a job, or outside the program.
-
-    An error in a call that builds the dataflow is most likely the call's, so it counts as the program's.
-    """
+    # An error in a call that builds the dataflow is most likely the call's, so the program's.
     codes = [frame.f_code for frame in _frames(error)]
     executing = any(code.co_name == "execute" and code.co_filename.startswith(_OURS) for code in codes)
     if not executing:

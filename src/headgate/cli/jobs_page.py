@@ -27,7 +27,10 @@ _STYLES: Final = {"running": "green", "finished": "green", "failed": "red", "fai
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A listed job; `state`: its status's, or "gone" (driver died), "silent", "elsewhere" (another host)."""
+    """A listed job, as its driver answered.
+    `state`: that of `status`, or "gone" (the driver died), "silent" (no answer: `remark` says why),
+    "elsewhere" (the driver can be asked on its own machine only); `status` is None then.
+    """
 
     job: KnownJob
     state: str
@@ -35,7 +38,6 @@ class Seen:
     remark: str = ""
 
     def facts(self) -> dict[str, Json]:
-        """Return the job's facts as plain values for JSON, without its secret."""
         file = self.job.file
         return {
             "job_id": file.job_id,
@@ -73,7 +75,6 @@ def _seen(job: KnownJob) -> Seen:
 
 
 def listed(jobs: Sequence[Seen], color: bool = False) -> str:
-    """Return the table of jobs as text for people, with terminal colors if `color`."""
     if not jobs:
         return "no job of yours is running"
     made = table(["job", "name", "state", "since (UTC)", ">parallelism", ">restarts", ">checkpoints", ""])
@@ -95,7 +96,6 @@ def listed(jobs: Sequence[Seen], color: bool = False) -> str:
 
 
 def shown(status: JobStatus, color: bool = False) -> str:
-    """Return the page of one job as text: its state, checkpoints, failures and operators."""
     failed = f", {status.checkpoints_failed} failed" if status.checkpoints_failed else ""
     latest = "none yet" if status.latest_checkpoint is None else f"the last is {status.latest_checkpoint}"
     if status.latest_duration_ms is not None:

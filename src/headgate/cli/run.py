@@ -93,7 +93,6 @@ def _run(request: RunRequest, writer: LineWriter | None) -> Ending:
 
 
 def _write_last_line(writer: LineWriter, error: BaseException) -> None:
-    """Write the last JSON line of a run that failed or was cancelled, unless its job has written one."""
     if writer.last_event in ("failed", "cancelled"):
         return
     line: Facts = {"time_ms": time.time_ns() // 1_000_000, "job": None}
@@ -105,7 +104,7 @@ def _write_last_line(writer: LineWriter, error: BaseException) -> None:
 
 @contextmanager
 def _signals_cancel() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP, unless ignored, raise SignalledError in the block; in the main thread only."""
+    # In the main thread only; a signal that is ignored, as under nohup, stays so.
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -29,7 +29,6 @@ _WIDEST: Final = 100
 
 
 def render(facts: SnapshotFacts, color: bool = False) -> str:
-    """Return the facts about a snapshot, from `describe_snapshot`, as text for people."""
     moment = dt.datetime.fromtimestamp(facts["time_ms"] / 1000, dt.UTC).isoformat(" ", "seconds")
     form = "" if facts["format"] is None else f" ({facts['format']})"
     what = f"{facts['kind']}{form} {facts['checkpoint']}"
@@ -44,7 +43,6 @@ def render(facts: SnapshotFacts, color: bool = False) -> str:
 
 
 def described(facts: SnapshotFacts, color: bool = False) -> str:
-    """Return the facts about a snapshot with its keys, from `describe_with_keys`, as text for people."""
     lines = [render(facts, color)]
     for operator in facts["operators"]:
         if "key_types" not in operator:
@@ -75,7 +73,6 @@ def _table(operators: Sequence[OperatorFacts]) -> Table:
 
 
 def rewritten(made: Rewritten, as_json: bool = False) -> str:
-    """Return the report on a new savepoint: text for people, or JSON."""
     if as_json:
         return json.dumps(made._asdict(), indent=2)
     lines = [f"wrote and verified {made.uri}: {made.max_parallelism} key groups, {made.entries:,} entries"]
@@ -102,7 +99,10 @@ def deleted(made: Deleted) -> str:
 
 
 def with_progress(work: Callable[[Told | None], Rewritten]) -> Rewritten:
-    """Call `work` with a function that shows its progress (None without a terminal); return its result."""
+    """Return the result of `work`, which gets a function to report its progress to, or None.
+
+    On a terminal the function moves a progress bar on standard error; without one it is None.
+    """
     console = Console(stderr=True)
     if not console.is_terminal:
         return work(None)
@@ -159,6 +159,5 @@ def _text(value: V) -> str:
 
 
 def differences_json(found: Sequence[StateDifference]) -> str:
-    """Return the differences of all states as JSON."""
     facts = {"same": not any(one.differs for one in found), "states": [asdict(one) for one in found]}
     return json.dumps(facts, default=str, indent=2)

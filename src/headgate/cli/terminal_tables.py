@@ -30,5 +30,4 @@ def lines(part: RenderableType, color: bool, width: int = _WIDEST) -> list[str]:
 
 
 def moment(ms: int) -> str:
-    """Return a time, given in ms since 1970, as text in UTC to the second."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

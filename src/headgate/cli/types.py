@@ -77,7 +77,6 @@ _FOOT: Final = (
 
 
 def render(job: str, types: TypesFacts, color: bool = False) -> str:
-    """Return the tables of streams and states, and a line on each operator's keys, as text."""
     streams = _table(_STREAM_COLUMNS, [_stream(row) for row in types["streams"]])
     shown = [f"job {job!r}", "", *lines(streams, color)]
     if types["states"]:

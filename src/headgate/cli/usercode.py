@@ -48,7 +48,7 @@ class ModuleFacts(TypedDict):
 
 
 class ExplainedFacts(TypedDict):
-    """The explanation, as plain values, that `usercode.explaining` gives of a program's modules."""
+    """The explanation of a program's modules; `isolated`: why the program is isolated, None: it is not."""
 
     modules: list[ModuleFacts]
     native_packages: list[PackageFacts]
@@ -123,7 +123,6 @@ def asked(
 
 
 def render(found: ExplainedFacts, color: bool = False) -> str:
-    """Return the explanation for people: one row for each module."""
     native = any(row["native"] for row in found["modules"])
     made = table(["module", "copy", "file", "why", *(["compiled parts run"] if native else [])])
     for row in found["modules"]:

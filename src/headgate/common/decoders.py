@@ -1,8 +1,7 @@
 """Factories of msgspec's typed decoders; one lock guards them, because making two at once may crash.
 
 msgspec stores on a class what it learns of it before it has learnt all; a second thread that uses the class
-in between crashes the process (segmentation fault, seen with 0.22). Once a decoder is made, threads may share
-it. So each typed decoder is made here, and nothing else in Headgate has msgspec look at a type.
+in between crashes the process. So only this file has msgspec look at types. Threads may share what it makes.
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ UNDECODABLE: Final[tuple[type[Exception], ...]] = (
 )
 """What decoding raises for bytes that are something else than what was written.
 
-A checksum finds accidental damage. After it every reader still turns these into an error of its own that
-names the file, so that no damage ends as a riddle in the middle of a restore.
+Every reader turns these into an error of its own that names the file, though a checksum comes before.
 """
 
 T = TypeVar("T")
@@ -49,7 +47,8 @@ _lock: Final = threading.RLock()
 def msgpack_decoder(
     kind: TypeForm[T], ext_hook: Callable[[int, memoryview], object] | None = None
 ) -> msgspec.msgpack.Decoder[T]:
-    """Return a decoder of MessagePack to type `kind`; `ext_hook(code, data)` decodes extension types.
+    """Return a decoder of MessagePack to type `kind`, for any thread; it raises one of `UNDECODABLE`.
+    `ext_hook(code, data)` decodes extension types; None: they become `msgspec.msgpack.Ext`.
 
     Example:
         >>> msgpack_decoder(list[int]).decode(bytes([0x92, 1, 2]))
@@ -60,7 +59,8 @@ def msgpack_decoder(
 
 
 def json_decoder(kind: TypeForm[T], dec_hook: DecodeHook | None = None) -> msgspec.json.Decoder[T]:
-    """Return a decoder of JSON to type `kind`; `dec_hook(type, value)` makes values of types msgspec lacks.
+    """Return a decoder of JSON to type `kind`, for any thread; it raises one of `UNDECODABLE`.
+    `dec_hook(type, value)` makes values of types that msgspec lacks; None: there are no such types in `kind`.
 
     Example:
         >>> json_decoder(dict[str, int]).decode('{"a": 1}')
@@ -73,7 +73,7 @@ def json_decoder(kind: TypeForm[T], dec_hook: DecodeHook | None = None) -> msgsp
 def converter(
     kind: TypeForm[T], strict: bool = True, dec_hook: DecodeHook | None = None
 ) -> Callable[[object], T]:
-    """Return a function that converts a plain value (dict, list, text) to `kind`; else msgspec's error.
+    """Return a function that converts a plain value (dict, list, text) to `kind`, or raises a msgspec error.
 
     Unless `strict`, text "1" may be a number. `dec_hook(type, value)` makes values of types msgspec lacks.
 

@@ -40,7 +40,7 @@ _LINE_CHARS_MAX: Final = 4096
 
 
 class HeadgateError(Exception):
-    """Base class of all of Headgate's exceptions, never raised itself; cuts the middle out of long texts."""
+    """Base class of all of Headgate's exceptions; cuts the middle out of texts of over 65,536 characters."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*(shortened(each) if isinstance(each, str) else each for each in arguments))
@@ -110,7 +110,7 @@ class UserFunctionError(UsageError):
 
     @property
     def raised(self) -> str:
-        """Type and first line of the message of the exception that the user's function raised."""
+        """Type and first line of the user's exception, such as `ValueError: no`; "" where it is unknown."""
         return shortened(raised_line(self.traceback_text), _LINE_CHARS_MAX)
 
 
@@ -162,10 +162,10 @@ class InternalError(HeadgateError):
 
 
 def restart_may_help(error: BaseException) -> bool:
-    """Return whether to restart a job after this error: whether another attempt may get further.
+    """Return whether another attempt of a job may get further after this error; asked before a restart.
 
-    False for a UsageError (a wrong program or setting stays wrong) or a StrayPathError; True for all others,
-    also for a UserFunctionError: user code may have met a passing condition.
+    False for a StrayPathError, and for a UsageError (a wrong program or setting stays wrong), but True for a
+    UserFunctionError: user code may have met a passing condition. True for everything else.
 
     Example:
         >>> restart_may_help(ConfigError("no such option")), restart_may_help(StorageError("disk full"))

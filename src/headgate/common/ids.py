@@ -17,14 +17,14 @@ KeyGroup = NewType("KeyGroup", int)  # the unit in which keyed state is routed, 
 
 
 class SubtaskId(NamedTuple):
-    """Identity of a subtask: its vertex (a chain of operators) and its number among the parallel copies."""
+    """Identity of a subtask: its vertex (a chain of operators) and index (from 0) among parallel copies."""
 
     vertex: VertexId
     subtask: SubtaskIndex
 
 
 class ChannelId(NamedTuple):
-    """Identity of a channel: an exchange between two vertices, the sending and the receiving subtask."""
+    """Identity of a channel: an exchange between two vertices, and both subtasks' indexes, from 0."""
 
     edge: EdgeId
     sender: SubtaskIndex

@@ -68,7 +68,10 @@ class LayeredTable(Generic[K, V]):
         return self._view is None
 
     def own(self, key: K) -> V:
-        """Return the value of `key` to change in place (a copy if a snapshot holds it); MISSING: no entry."""
+        """Return the value of `key` to change in place, or MISSING if there is no entry.
+
+        If a snapshot holds the value, this is a copy, which replaces it in the table. Ask before each change.
+        """
         view = self._view
         found: V = self._base.get(key, MISSING) if view is None else view.own(key)
         return found
@@ -78,7 +81,6 @@ class LayeredTable(Generic[K, V]):
         self.entries[key] = value
 
     def remove(self, key: K) -> None:
-        """Remove the entry of `key`, if there is one; snapshots taken before keep theirs."""
         self.entries.pop(key, None)
 
     def freeze(self) -> tuple[Layers[K, V], int]:
@@ -160,7 +162,6 @@ class _View(MutableMapping[K, V]):
         return self._base.get(key, default)
 
     def own(self, key: K) -> V:
-        """Return the value of `key` to change in place, here never a copy; MISSING if there is no entry."""
         found: V = self.get(key, MISSING)
         return found
 
@@ -203,7 +204,6 @@ class _Shadow(_View[K, V]):
         self._live, self._copy, self._pending = deltas[-1], copy, pending
 
     def own(self, key: K) -> V:
-        """Return the value of `key` to change in place (a copy if a snapshot holds it); MISSING: no entry."""
         live = self._live
         value: V = live.get(key, _UNKNOWN)
         if value is _UNKNOWN:

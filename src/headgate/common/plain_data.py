@@ -86,7 +86,6 @@ def named_mappings_in(data: Mapping[str, Plain], name: str) -> dict[str, Mapping
 
 
 def as_mapping(data: Plain) -> Mapping[str, Plain]:
-    """Return `data` unchanged if it is a mapping, else raise TypeError."""
     if not isinstance(data, Mapping):
         raise TypeError(f"got {type(data).__name__}; expected a mapping")
     return data

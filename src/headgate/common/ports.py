@@ -18,10 +18,10 @@ class Clock(Protocol):
     """The port to time: a wall clock for people and processing time, a monotonic clock for timeouts."""
 
     def now_ms(self) -> int:
-        """Return wall-clock milliseconds since 1970; may jump."""
+        """Return the wall clock in milliseconds since 1970 (UTC); may jump, also back."""
 
     def monotonic_ms(self) -> int:
-        """Return milliseconds that never go back; the only clock for timeouts."""
+        """Return milliseconds since some fixed moment, which never go back; the only clock for timeouts."""
 
     def precise_ms(self) -> float:
         """Return the monotonic clock in milliseconds with a fraction, for measuring."""
@@ -61,7 +61,7 @@ class Disk(Protocol):
         """Return the sorted names, relative to the root, of files below the folder `prefix` at any depth."""
 
     def delete(self, name: str) -> None:
-        """Remove a file; an absent one is no error."""
+        """Remove a file; an absent one is no error. Folders that become empty may stay."""
 
     def describe(self, name: str = "") -> str:
         """Return the full URI of a file, or of the root (empty name), which opens the same disk again."""
@@ -71,7 +71,7 @@ class Background(Protocol):
     """The port to background work: runs blocking calls off the loop, one by one, and reports results."""
 
     def submit(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
-        """Queue `work` to run in the background, in order; then call `done(result, error)` there as well."""
+        """Run `work()` in the background, in order; then `done(result, None)` or `done(None, error)`."""
 
 
 class Link(Protocol):
@@ -89,10 +89,10 @@ class UserCode(Protocol):
 
     @property
     def refuse_leaving(self) -> Callable[[Iterable[Any]], None] | None:
-        """A function that raises for records that must not leave isolated code; None: all may."""
+        """A function that raises if one of the given records must not leave isolated code; None: all may."""
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call `function` so that user code in it finds its own modules; to be used once per batch."""
+        """Return `function(*args)`, in which user code finds its own modules; to be used once per batch."""
 
     def pickler(self) -> Any:
         """Return a module with cloudpickle's `Pickler` and `loads`, for objects of the user's classes."""

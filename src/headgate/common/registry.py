@@ -16,14 +16,13 @@ from headgate.common.errors import InternalError, UsageError
 
 
 class Kind(StrEnum):
-    """The kinds of implementations that are found by name."""
+    """The kinds of implementations that are found by name; `group` is a kind's entry point group."""
 
     EXECUTOR = "executor"
     CONNECTOR = "connector"
 
     @property
     def group(self) -> str:
-        """The entry point group in which other distributions register their implementations."""
         return f"headgate.{self.value}s"
 
 

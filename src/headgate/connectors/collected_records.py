@@ -44,7 +44,6 @@ class DriverRecords(DriverResults, Generic[T]):
         self._main = sys.modules.get("__main__")
 
     def class_of(self, name: str) -> type:
-        """Return the loaded class with this stored name; nothing is imported. UsageError if there is none."""
         return known_class(name, self._main)
 
 
@@ -102,7 +101,6 @@ class RecordPacker:
 
 
 def _serializer_of(kind: type) -> tuple[bytes, TypeSerializer[Any]] | str:
-    """Return a class's stored name and serializer; or why it has none, "" where no reason is to be told."""
     if kind.__module__ in ("datetime", "decimal", "uuid") or hasattr(kind, "as_dict"):
         return ""
     try:
@@ -129,7 +127,9 @@ def packed_bytes(packed: Sequence[Packed], verb: str = "collect") -> bytes:
 
 
 def unpacked(data: bytes, class_of: Callable[[str], type] | None) -> list[T]:
-    """Decode bytes of `packed_bytes`; `class_of` finds a record's class by name, None: no record has one."""
+    """Return the records in bytes of :func:`packed_bytes`, in order and with the types that they had.
+    `class_of` finds a record's class by its stored name, and may raise; None where records are plain values.
+    """
 
     def extension(code: int, inner: memoryview) -> Any:
         if code == _BIG_INT:

@@ -208,7 +208,7 @@ class CollectSink(Sink[T, CollectedBatch]):
 
 
 class CollectWriter(SinkWriter[T, CollectedBatch]):
-    """Returns the records between two checkpoints as one committable; UsageError over `limit` in all."""
+    """Packs records; at a checkpoint those since the last are a committable. UsageError beyond `limit`."""
 
     def __init__(self, context: SinkWriterContext, limit: int) -> None:
         self._name, self._limit = writer_name(context), limit
@@ -241,7 +241,7 @@ class CollectWriter(SinkWriter[T, CollectedBatch]):
 
 
 class CollectCommitter(SinkCommitter[CollectedBatch], Generic[T]):
-    """Appends committed records to the driver's list, each committable once; UsageError over `limit`."""
+    """Appends committed records to the driver's list, each committable once; UsageError beyond `limit`."""
 
     def __init__(self, collected: DriverRecords[T], limit: int, record_type: type[T] | None) -> None:
         self._collected, self._limit, self._record_type = collected, limit, record_type
@@ -259,7 +259,7 @@ class CollectCommitter(SinkCommitter[CollectedBatch], Generic[T]):
 
 
 def rebuilt(record_type: type[T] | None, records: list[T]) -> list[T]:
-    """Return the records, dicts converted to `record_type` (None: as they are); UsageError for a misfit."""
+    """Return the records; each dict becomes a `record_type`, unless that is None. UsageError for a misfit."""
     if record_type is None or all(type(record) is not dict for record in records):
         return records
     make = converter(record_type, dec_hook=model_hook)

@@ -56,7 +56,7 @@ class CommittedOnce:
 
 
 class DriverResults:
-    """A sink's results. Unpickling gives the same object in the process that made it, else an empty one."""
+    """A sink's results, in the driver: unpickled where it was made it is the same object, elsewhere empty."""
 
     _living: ClassVar[WeakValueDictionary[Ticket, DriverResults]] = WeakValueDictionary()
 

@@ -80,7 +80,6 @@ def _plain_dict(value: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def _names_of(kind: type) -> tuple[str, ...]:
-    """Return the field names of a class of records, and remember them; empty for other classes."""
     if issubclass(kind, tuple):
         names = getattr(kind, "_fields", ())
     elif dataclasses.is_dataclass(kind):

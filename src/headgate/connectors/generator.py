@@ -53,7 +53,6 @@ class ProcessClock:
     """The monotonic clock of this process, for rate limits without a given clock."""
 
     def monotonic_ms(self) -> int:
-        """Return milliseconds of this process's clock that never goes back."""
         return clock.monotonic_ns() // 1_000_000
 
 
@@ -74,7 +73,9 @@ class RateLimit:
         self._credit, self._at_ms = 0.0, now_ms
 
     def allowed(self, now_ms: int) -> int:
-        """Return how many records may be emitted at monotonic time `now_ms`; only `spend` takes them off."""
+        """Return how many records may be emitted now, 0 or more; only :meth:`spend` takes them off.
+        `now_ms` is the time of a monotonic clock in milliseconds, not before that of the last call.
+        """
         earned = (now_ms - self._at_ms) * self._rate_per_ms
         self._credit, self._at_ms = min(self._credit_max, self._credit + earned), now_ms
         # The tiny addition makes up for what binary fractions lose: ten tenths must be one record.
@@ -149,7 +150,7 @@ def _check_rate(where: str, rate_per_s: float | None) -> None:
 
 
 def foreign_positions(problem: Exception) -> UsageError:
-    """Return (not raise) a UsageError: positions are of another kind of source, as `problem` shows."""
+    """Return (not raise) the error for positions of another kind of source; reading raised `problem`."""
     return UsageError(
         f"its positions are those of another kind of source ({problem}); keep the source as it was, or give "
         "the new one another uid"
@@ -342,7 +343,6 @@ class ThrottledReader(SourceReader[T, P]):
 
     @property
     def bad_records(self) -> list[BadRecord]:
-        """The inner reader's bad records for the side output, not yet taken."""
         return self._reader.bad_records
 
     @bad_records.setter
@@ -351,7 +351,6 @@ class ThrottledReader(SourceReader[T, P]):
 
     @property
     def skipped(self) -> int:
-        """The number of bad records that the inner reader has skipped."""
         return self._reader.skipped
 
     @skipped.setter

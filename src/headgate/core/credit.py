@@ -14,7 +14,7 @@ from headgate.common.errors import InternalError
 
 
 class SenderCredit:
-    """The number of frames that a channel's sender may still send; if `withheld` none before a grant."""
+    """How many frames one channel's sender may still send; with `withheld` none before the first grant."""
 
     __slots__ = ("credit", "initial")
 
@@ -25,13 +25,11 @@ class SenderCredit:
         self.credit = 0 if withheld else initial
 
     def spend(self) -> None:
-        """Use one credit for a frame that is sent; raise InternalError if there is none."""
         if self.credit <= 0:
             raise InternalError("a frame was sent without credit")
         self.credit -= 1
 
     def grant(self, frames: int) -> None:
-        """Add the credit of `frames` (1 or more) that the receiver grants; InternalError above `initial`."""
         if frames < 1 or self.credit + frames > self.initial:
             raise InternalError(f"credit {self.credit} + {frames} exceeds the initial {self.initial}")
         self.credit += frames
@@ -51,18 +49,20 @@ class ReceiverCredit:
         self.owed = initial if withheld else 0
 
     def release(self) -> int:
-        """Hand out all owed credit: return how many frames to grant the sender now; then none is withheld."""
+        """Return all owed credit as frames to grant the sender now. If credit was withheld, this ends it."""
         frames, self.owed = self.owed, 0
         return frames
 
     def received(self) -> None:
-        """Count a frame that arrived; raise InternalError if the sender had no credit for it."""
+        """Count a frame that arrived and is queued; InternalError if the sender had no credit for it."""
         if self.queued + self.owed >= self.initial:
             raise InternalError(f"the sender exceeded its credit of {self.initial} frames")
         self.queued += 1
 
     def consumed(self) -> int:
-        """Count a queued frame as consumed; return how many frames to grant the sender now (0: none yet)."""
+        """Count a queued frame as consumed, InternalError if there is none. Return how many frames to grant
+        the sender now; 0: the credit is owed until it is half the initial credit, or no frame is queued.
+        """
         if self.queued <= 0:
             raise InternalError("a frame was consumed that never came in")
         self.queued -= 1

@@ -27,7 +27,6 @@ class JobState(Enum):
 
     @property
     def terminal(self) -> bool:
-        """Whether the job has ended."""
         return self in (JobState.FINISHED, JobState.FAILED, JobState.CANCELLED)
 
     @property

@@ -34,7 +34,7 @@ class InputGate(Generic[T]):
         self._silent = set(range(channels))
 
     def put(self, channel: int, element: T) -> None:
-        """Queue an element that arrived on `channel`."""
+        """Queue an element that arrived on `channel`, also while the channel is blocked."""
         queue = self._queues[channel]
         queue.append(element)
         if len(queue) == 1 and channel not in self._blocked:
@@ -48,11 +48,11 @@ class InputGate(Generic[T]):
 
     @property
     def available(self) -> bool:
-        """Whether :meth:`poll` without `wanted` would return an element."""
         return bool(self._ready) and not self._silent
 
     def poll(self, wanted: Callable[[T], bool] | None = None) -> tuple[int, T] | None:
-        """Take the next element from its queue, and return (channel, element); None: nothing may be read.
+        """Take the next element from its queue, and return (channel, element); None: no channel may be read
+        now.
 
         With `wanted` the first channel whose next element it accepts is read; the others keep their turns.
         """
@@ -75,7 +75,7 @@ class InputGate(Generic[T]):
         return next((channel for channel in self._ready if wanted(self._queues[channel][0])), None)
 
     def set_blocked(self, blocked: Set[int]) -> None:
-        """Block exactly these channels: nothing is read from them; all other channels may be read."""
+        """Block exactly these channels: they still queue, but are not read; all others may be read."""
         if blocked == self._blocked:
             return
         for channel in sorted(self._blocked - blocked):
@@ -86,9 +86,8 @@ class InputGate(Generic[T]):
         self._blocked = set(blocked)
 
     def waiting(self, channel: int) -> Iterator[T]:
-        """Return the elements in the queue of `channel`, in order, without removing them."""
+        """Return the elements that wait in the queue of `channel`, in order, without taking them."""
         return iter(self._queues[channel])
 
     def queued(self, channel: int) -> int:
-        """Return the number of elements in the queue of `channel`."""
         return len(self._queues[channel])

@@ -90,18 +90,15 @@ class LeadershipTerm:
 
     @property
     def state(self) -> LeadershipState:
-        """Where this driver stood in the election after the last event; :meth:`tick` notes a lease's end."""
         return self._machine.state
 
     @property
     def history(self) -> tuple[str, ...]:
-        """The last changes of state as text, oldest first."""
         return self._machine.history
 
     def granted(self, sent_ms: int, now_ms: int) -> bool:
-        """Begin the lease: a request sent at `sent_ms`, answered at `now_ms`, won the election; return True.
-
-        Return False when the answer took longer than the lease, or the term is in no state to be granted.
+        """Begin the lease at `sent_ms`, when the request that won was sent, and return True. Return False if
+        the answer took longer than the lease, or if this driver leads already or has lost for good.
         """
         if now_ms >= sent_ms + self._lease_ms or not self._machine.can(_E.GRANTED):
             return False
@@ -110,7 +107,7 @@ class LeadershipTerm:
         return True
 
     def renewed(self, sent_ms: int, now_ms: int) -> None:
-        """Extend a lease that runs at `now_ms` by a proof requested at `sent_ms`, and end a suspension."""
+        """Extend a lease that still runs by a proof requested at `sent_ms`, and end a suspension."""
         if self.tick(now_ms) or not self._machine.can(_E.RENEWED):
             return  # also when it has lapsed: a standby may have looked before the proof was there
         if self._machine.state is not LeadershipState.LEADER:
@@ -118,24 +115,26 @@ class LeadershipTerm:
         self._deadline_ms = max(self._deadline_ms, sent_ms + self._lease_ms)
 
     def suspended(self, now_ms: int, why: str = "") -> None:
-        """Stop commits because a proof failed or the connection broke; `why` is for the history."""
+        """Allow no commit until the next renewal, because a proof failed or the connection broke; ignored
+        unless the driver leads. `why` is a text for the history.
+        """
         if not self.tick(now_ms) and self._machine.state is LeadershipState.LEADER:
             self._machine.move(_E.SUSPENDED, why or f"at {now_ms}")
 
     def expired(self, why: str = "") -> bool:
-        """End the term because another driver leads, or may; return True if this call ended it."""
+        """End the term for good: another driver leads or may. Return False if it was not begun or is over."""
         if not self._machine.can(_E.EXPIRED):
             return False
         self._machine.move(_E.EXPIRED, why)
         return True
 
     def resigned(self) -> None:
-        """End the term because the driver gives up its leadership."""
+        """End the term for good, because the driver gives up; nothing if it has ended."""
         if self._machine.can(_E.RESIGNED):
             self._machine.move(_E.RESIGNED)
 
     def tick(self, now_ms: int) -> bool:
-        """End the lease if its time is over at `now_ms`; return True if that ends the term for good."""
+        """Note that the lease is over, if it is at `now_ms`; return True if that ends the term for good."""
         if not self._timed or now_ms < self._deadline_ms:
             return False
         if self._regains:
@@ -149,7 +148,7 @@ class LeadershipTerm:
         return leads and now_ms + self._margin_ms < self._deadline_ms
 
     def next_wakeup(self) -> int | None:
-        """Return the end of the lease (ms), when :meth:`tick` is due; None when time changes nothing."""
+        """Return the end of the lease (ms), when :meth:`tick` is due; None: no lease runs."""
         return self._deadline_ms if self._timed else None
 
     @property

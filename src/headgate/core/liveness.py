@@ -59,21 +59,19 @@ class HeartbeatMonitor(Generic[W]):
 
     @property
     def watched(self) -> tuple[W, ...]:
-        """Workers under watch, in the order they came."""
         return tuple(self._watched)
 
     def watch(self, worker: W, now_ms: int) -> None:
-        """Watch a worker, whose first beat is due within the timeout; InternalError if it is watched now."""
+        """Watch a worker from now on: a beat must come within the timeout. InternalError if it is watched."""
         if worker in self._watched:
             raise InternalError(f"worker {worker} is watched twice")
         self._watched[worker] = _Watch(heard_ms=now_ms, progress=-1, moved_ms=now_ms)
 
     def forget(self, worker: W) -> None:
-        """Watch a worker no longer; an unknown one is no error."""
         self._watched.pop(worker, None)
 
     def beat(self, worker: W, progress: int, now_ms: int) -> bool:
-        """Record a heartbeat; return False, so that the caller sends no answer, if its worker is not watched.
+        """Record a heartbeat. Return False if its worker is not watched: then the caller must not answer.
 
         `progress` counts rounds of the worker's loop: any change means that it moved; idle rounds count too.
         """
@@ -86,7 +84,9 @@ class HeartbeatMonitor(Generic[W]):
         return True
 
     def check(self, now_ms: int) -> LivenessReport[W]:
-        """Return which workers lapsed, got stuck or recovered since the last check; drop lapsed ones."""
+        """Return which workers lapsed, got stuck or recovered since the last check; each is reported once.
+        Lapsed workers are not watched any more: the caller must fence and replace them.
+        """
         lapsed = tuple(w for w, watch in self._watched.items() if now_ms - watch.heard_ms >= self._timeout_ms)
         for worker in lapsed:
             del self._watched[worker]
@@ -103,14 +103,15 @@ class HeartbeatMonitor(Generic[W]):
         return LivenessReport(lapsed, tuple(stuck), tuple(recovered))
 
     def next_wakeup(self) -> int | None:
-        """Return when :meth:`check` has news if no beat comes (monotonic ms); None: no worker is watched."""
+        """Return when :meth:`check` has news if no beat comes (monotonic ms): a worker lapses or counts as
+        stuck. None: no worker is watched.
+        """
         times = [watch.heard_ms + self._timeout_ms for watch in self._watched.values()]
         if self._stuck_ms is not None:
             times += [w.moved_ms + self._stuck_ms for w in self._watched.values() if not w.reported_stuck]
         return min(times, default=None)
 
     def describe(self, now_ms: int) -> tuple[Hashable, ...]:
-        """Return each worker's last beat and last move of its loop, in ms relative to `now_ms`: for tests."""
         return tuple(
             (worker, w.heard_ms - now_ms, w.moved_ms - now_ms, w.progress, w.reported_stuck)
             for worker, w in self._watched.items()
@@ -134,7 +135,7 @@ class Lease:
         self._length_ms, self._expires_ms, self._lost = length_ms, now_ms + length_ms, False
 
     def renewed(self, sent_ms: int) -> None:
-        """Extend the lease: the driver answered the heartbeat sent at `sent_ms`; it is never shortened."""
+        """Extend the lease, as the driver answered the heartbeat sent at `sent_ms`; it is never shortened."""
         self._expires_ms = max(self._expires_ms, sent_ms + self._length_ms)
 
     def expired(self, now_ms: int) -> bool:
@@ -143,5 +144,4 @@ class Lease:
         return self._lost
 
     def remaining_ms(self, now_ms: int) -> int:
-        """Return for how many ms the worker may go on without an answer from the driver."""
         return 0 if self.expired(now_ms) else self._expires_ms - now_ms

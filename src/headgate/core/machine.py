@@ -48,20 +48,20 @@ class Machine(Generic[StateT, EventT]):
 
     @property
     def state(self) -> StateT:
-        """The current state; only :meth:`move` changes it."""
         return self._state
 
     @property
     def history(self) -> tuple[str, ...]:
-        """The last moves and notes, oldest first."""
         return tuple(self._history)
 
     def can(self, event: EventT) -> bool:
-        """Return whether the table lists `event` for the current state."""
+        """Return whether :meth:`move` would accept `event` in the current state."""
         return (self._state, event) in self._moves
 
     def move(self, event: EventT, detail: str = "") -> StateT:
-        """Change to the state that `event` leads to, and return it; InternalError if there is none."""
+        """Change to the state that `event` leads to, and return it; `detail` is a text for the history. An
+        InternalError that shows the last moves is raised if the current state has no such move.
+        """
         following = self._moves.get((self._state, event))
         if following is None:
             raise InternalError(self.explain(f"cannot take {event.value} while {self._state.value}"))
@@ -71,9 +71,8 @@ class Machine(Generic[StateT, EventT]):
         return following
 
     def note(self, text: str) -> None:
-        """Add a text to the history without changing the state."""
         self._history.append(text)
 
     def explain(self, problem: str) -> str:
-        """Return the text of an InternalError: the machine's name, `problem`, and the last moves."""
+        """Return a text for an error: the machine's name, then `problem`, then the last moves and notes."""
         return f"{self.name} {problem}; history: {', '.join(self._history) or 'none'}"

@@ -24,7 +24,9 @@ from headgate.common.errors import InternalError
 
 
 class Distributed(Protocol):
-    """An old subtask's operator state: elements `first` to before `stop` (None: the end) of `count`."""
+    """What an old subtask's operator state must tell: its `name`, its `mode` ("split", "union" or
+    "broadcast"), and which elements it has, `first` to before `stop` (None: the end) of `count`.
+    """
 
     @property
     def name(self) -> str: ...  # noqa: D102
@@ -43,7 +45,7 @@ H = TypeVar("H", bound=Distributed)
 
 @dataclass(frozen=True, slots=True)
 class Share(Generic[H]):
-    """Elements `first` to before `stop` of `held`, an old subtask's state, given to one new subtask."""
+    """Elements `first` to before `stop` of `held`, an old subtask's operator state, for one new subtask."""
 
     held: H
     first: int
@@ -81,7 +83,6 @@ def redistribute(old: Sequence[Sequence[H]], parallelism: int) -> list[list[Shar
 
 
 def _of_mode(old: Sequence[Sequence[H]], mode: str) -> Iterator[list[H | None]]:
-    """Yield a list for each state of `mode`, by name: every old subtask's part of it (None: it has none)."""
     names = sorted({held.name for states in old for held in states if held.mode == mode})
     for name in names:
         yield [next((held for held in states if held.name == name), None) for states in old]
@@ -94,7 +95,6 @@ def _keep(by_subtask: Sequence[H | None], new: list[list[Share[H]]]) -> None:
 
 
 def _split(parts: Sequence[H], new: list[list[Share[H]]], begin: int) -> int:
-    """Add a state's elements to `new`, from subtask `begin` on; return the subtask to begin the next at."""
     count, rest = len(new), [_all_of(held) for held in reversed(parts)]
     fraction, remainder = divmod(sum(share.stop - share.first for share in rest), count)
     for place in range(count):

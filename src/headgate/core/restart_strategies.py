@@ -131,7 +131,6 @@ class RestartStrategy(ABC):
         """Decide about a failure that counts, since no restart is scheduled."""
 
     def describe(self, now_ms: int) -> tuple[Hashable, ...]:
-        """Return the remembered failures as plain values, with times relative to `now_ms`: for tests."""
         due = self._restart_at_ms
         return (None if due is None or due <= now_ms else due - now_ms, *self._remembers(now_ms))
 

@@ -61,21 +61,20 @@ class SubtaskCheckpoints:
 
     @property
     def last(self) -> int:
-        """The newest checkpoint that :meth:`admit` decided on or that is complete; 0 before the first."""
         return self._last
 
     @property
     def remembered(self) -> Set[int]:
-        """Aborted checkpoints whose barriers may still come."""
         return frozenset(self._remembered)
 
     @property
     def running(self) -> Set[int]:
-        """Checkpoints whose snapshot is being written, neither aborted nor passed by a complete one."""
         return frozenset(self._running)
 
     def admit(self, checkpoint: int) -> Verdict:
-        """Decide, once, what to do about `checkpoint`: all its barriers came, or a source is triggered."""
+        """Decide, once, what to do about `checkpoint`: all its barriers came, or a source is to begin it.
+        TAKE obliges the caller to call :meth:`taken`.
+        """
         if checkpoint <= self._last:
             return Verdict.SKIP
         aborted = checkpoint in self._remembered
@@ -86,7 +85,7 @@ class SubtaskCheckpoints:
         return Verdict.TAKE
 
     def taken(self, checkpoint: int) -> None:
-        """Record that the snapshot's synchronous part is done, writing began; InternalError without TAKE."""
+        """Record, after TAKE, that the snapshot's writing has begun in the background, else InternalError."""
         if checkpoint != self._taking:
             raise InternalError(
                 f"checkpoint {checkpoint} was taken, expected {self._taking} as the one admitted last; "
@@ -97,10 +96,11 @@ class SubtaskCheckpoints:
             self._running.add(checkpoint)
 
     def finished(self, checkpoint: int) -> bool:
-        """Record that a snapshot's writing ended, well or not; InternalError before `taken` or a second time.
+        """Record that the writing of a snapshot ended, well or not. InternalError if it did not begin or
+        ended before.
 
-        Return True to acknowledge or decline it; False if it was aborted or a newer one completed: release
-        its files.
+        Return True to acknowledge or decline the checkpoint; False if it was aborted, or it or a newer one is
+        complete: then release the snapshot's files.
         """
         if checkpoint > self._last or checkpoint == self._taking or checkpoint in self._settled:
             raise InternalError(f"checkpoint {checkpoint} ended without running; {self._facts()}")
@@ -110,7 +110,7 @@ class SubtaskCheckpoints:
         return wanted
 
     def aborted(self, checkpoint: int) -> Abort:
-        """Record that `checkpoint` was aborted; return what the subtask must do; repeats do no harm."""
+        """Record that `checkpoint` was aborted, also before its barriers come; return what is to be done."""
         if checkpoint > self._last:
             self._remember(checkpoint)
             return Abort(cancel_running=False, notify_operators=False)
@@ -128,7 +128,6 @@ class SubtaskCheckpoints:
             self._void = True
 
     def describe(self) -> tuple[Hashable, ...]:
-        """Return the complete state as plain values, for traces and for tests that search all states."""
         known = (tuple(sorted(self._remembered)), tuple(sorted(self._running)), tuple(self._settled))
         return (self._last, *known, self._taking, self._void)
 

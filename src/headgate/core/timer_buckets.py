@@ -88,7 +88,7 @@ Bucket: TypeAlias = dict[K, None] | LargeBucket[K]
 
 
 def copied(bucket: Bucket[K]) -> Bucket[K]:
-    """Return a bucket to change in place of `bucket`, which a snapshot holds: a copy, or a layer on it."""
+    """Return a bucket to change instead of `bucket`, which a snapshot holds: a copy, or a layer above it."""
     if len(bucket) <= COPIED_MAX or (isinstance(bucket, LargeBucket) and bucket.depth >= DEPTH_MAX):
         return dict.fromkeys(bucket)
     return LargeBucket(bucket)

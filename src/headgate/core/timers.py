@@ -71,7 +71,7 @@ class TimerQueue(Generic[K]):
         self._own: Callable[[int], Bucket[K] | None] = self._own_in_layers if in_layers else buckets.get
 
     def _own_in_layers(self, timestamp: int) -> Bucket[K] | None:
-        """Return the bucket (keys) of a timestamp, copied if a snapshot holds it; None if there is none."""
+        # A copy, or a layer, if a snapshot holds the bucket.
         bucket: Bucket[K] = self._table.own(timestamp)
         if bucket is MISSING:
             return None
@@ -83,7 +83,7 @@ class TimerQueue(Generic[K]):
         return sum(map(len, self._buckets.values()))
 
     def about(self) -> int:
-        """Return the number of timers; of more than 1,000 timestamps only an estimate, in bounded time."""
+        """Return the number of timers; with more than 1,000 timestamps an estimate, made in bounded time."""
         times, buckets = self._heap, self._buckets
         if len(times) <= LOOKS_MAX:
             return sum(len(buckets[timestamp]) for timestamp in times)
@@ -91,7 +91,9 @@ class TimerQueue(Generic[K]):
         return sum(len(buckets[timestamp]) for timestamp in looked_at) * len(times) // LOOKS_MAX
 
     def register(self, timestamp: int, key: K) -> bool:
-        """Add a timer; return False if `key` has one at `timestamp`. UsageError unless that is an int64."""
+        """Add a timer; return False if `key` has one at `timestamp` (ms) already. Sets `interrupt` if the new
+        timer is due, at or before `limit`. UsageError unless `timestamp` is an int of 64 bits.
+        """
         bucket = self._own(timestamp)
         if bucket is None:
             check_timestamp(timestamp)
@@ -108,7 +110,6 @@ class TimerQueue(Generic[K]):
         return True
 
     def delete(self, timestamp: int, key: K) -> bool:
-        """Remove a timer; return False if there is none."""
         bucket = self._own(timestamp)
         if bucket is None or key not in bucket:
             return False
@@ -118,7 +119,6 @@ class TimerQueue(Generic[K]):
         return True
 
     def holds(self, timestamp: int, key: K) -> bool:
-        """Return whether the key has a timer at that timestamp."""
         bucket = self._buckets.get(timestamp)
         return bucket is not None and key in bucket
 
@@ -131,7 +131,6 @@ class TimerQueue(Generic[K]):
         return self._heap[0] if self._heap else None
 
     def has_due(self, up_to: int) -> bool:
-        """Return whether there is a timer at or before `up_to`."""
         head = self.next_time
         return head is not None and head <= up_to
 
@@ -161,7 +160,6 @@ class TimerQueue(Generic[K]):
                 yield frames[-1][0], key[0]
 
     def _next_of(self, timestamp: int, keys: Iterator[K]) -> tuple[K] | None:
-        """Remove from the queue, and return, the next of `keys` that still has a timer at `timestamp`."""
         bucket = self._own(timestamp) or {}
         for key in keys:
             if key in bucket:
@@ -175,9 +173,9 @@ class TimerQueue(Generic[K]):
         return TimersAtCut(layers, self._table, ticket)
 
     def settle(self, budget: int) -> bool:
-        """Merge about `budget` changes made since a snapshot into the tables; return True when none is left.
+        """Merge about `budget` of the changes that were kept apart since a snapshot; True when none is left.
 
-        While a snapshot is being written it merges nothing and returns False.
+        To be called again and again between batches. While a view is not released it merges nothing: False.
         """
         if not self._table.settle(budget):
             return False
@@ -190,7 +188,7 @@ class TimerQueue(Generic[K]):
         return True
 
     def frozen(self) -> tuple[list[int], list[K]]:
-        """Return a copy of all timers: two lists, of timestamps and of their keys, not in order of time."""
+        """Return a copy of all timers: a list of timestamps and one of their keys, not in order of time."""
         timestamps: list[int] = []
         keys: list[K] = []
         for timestamp, bucket in self._buckets.items():
@@ -203,7 +201,6 @@ class TimerQueue(Generic[K]):
         return list(zip(*in_order(*self.frozen()), strict=True))
 
     def restore(self, timers: Iterable[tuple[int, K]]) -> None:
-        """Register the timers of a snapshot, pairs of (timestamp, key), in its order; present ones stay."""
         for timestamp, key in timers:
             self.register(timestamp, key)
 
@@ -221,7 +218,7 @@ class TimerQueue(Generic[K]):
 
 
 class TimersAtCut(Generic[K_co]):
-    """The timers as they were when a snapshot was taken, for the thread that writes it."""
+    """The timers as they were at :meth:`TimerQueue.freeze`; read by the thread that writes a snapshot."""
 
     __slots__ = ("_layers", "_table", "_ticket")
 
@@ -229,7 +226,9 @@ class TimersAtCut(Generic[K_co]):
         self._layers, self._table, self._ticket = layers, table, ticket
 
     def slices(self, size: int) -> Iterator[tuple[list[int], list[K_co]]]:
-        """Yield (timestamps, keys), lists below 2 * `size` long; keys of one timestamp keep their order."""
+        """Yield all timers in parts, each as (timestamps, keys): two lists of equal length below 2 * `size`.
+        Parts are in no order of time; keys of one timestamp keep their order.
+        """
         for stamps, buckets in slices_of(self._layers, size):
             sizes = list(map(len, buckets))
             total = sum(sizes)
@@ -265,13 +264,13 @@ def _slices_of_buckets(
 
 
 def in_order(timestamps: list[int], keys: list[K]) -> tuple[list[int], list[K]]:
-    """Return the lists of timers that :meth:`TimerQueue.frozen` returned, sorted into firing order."""
+    """Return the two lists (timestamps, keys) of :meth:`TimerQueue.frozen`, sorted into firing order."""
     order = sorted(range(len(timestamps)), key=timestamps.__getitem__)
     return [timestamps[place] for place in order], [keys[place] for place in order]
 
 
 def check_timestamp(timestamp: int) -> None:
-    """Raise UsageError unless `timestamp` is an int of 64 bits that can be a timer's time."""
+    """Raise UsageError unless `timestamp` is an int of 64 bits, in ms."""
     if type(timestamp) is not int or not WATERMARK_MIN <= timestamp <= WATERMARK_MAX:
         raise UsageError(
             f"a timer is registered for {timestamp!r} of type {type(timestamp).__qualname__}; "

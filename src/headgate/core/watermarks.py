@@ -20,34 +20,34 @@ class WatermarkValve:
         self._idle = [False] * channels
 
     def seed(self, channel: int, watermark: int | None, idle: bool) -> None:
-        """Set a channel's watermark (None: unknown) and idleness to those that a restored snapshot holds."""
+        """Set a channel's watermark (None: as it was) and idleness as a restored snapshot holds them."""
         if watermark is not None:
             self._marks[channel] = watermark
         self._idle[channel] = idle
         self._combine()
 
     def position(self, channel: int) -> tuple[int, bool]:
-        """Return a channel's own watermark, and whether it is idle."""
+        """Return a channel's own watermark in ms (WATERMARK_MIN: none yet), and whether it is idle."""
         return self._marks[channel], self._idle[channel]
 
     def advance(self, channel: int, watermark: int) -> int:
-        """Make a channel active, and raise its watermark, never lower it; return the combined watermark."""
+        """Make a channel active, and raise its watermark, never lower it; return the combined one (ms)."""
         self._idle[channel] = False
         if watermark > self._marks[channel]:
             self._marks[channel] = watermark
         return self._combine()
 
     def idle(self, channel: int) -> int:
-        """Mark a channel as idle, so that it holds no other back; return the combined watermark."""
         self._idle[channel] = True
         return self._combine()
 
     def is_idle(self) -> bool:
-        """Return whether every channel is idle."""
         return all(self._idle)
 
     def bound_by_others(self, channel: int) -> int:
-        """Make `channel` active; return the other active channels' least watermark (none: WATERMARK_MAX)."""
+        """Make `channel` active, and return the least watermark (ms) of the other active channels; if there
+        are none, WATERMARK_MAX.
+        """
         self._idle[channel] = False
         others = [
             mark for index, mark in enumerate(self._marks) if index != channel and not self._idle[index]

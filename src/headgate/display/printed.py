@@ -51,7 +51,10 @@ class ShowsInCell(Protocol):
 
 
 def where_prints_show() -> Prints:
-    """Return where to show what user code prints: a notebook's cell, the terminal, or else the log."""
+    """Return where to show what user code prints, asked by the driver when the job begins.
+
+    CELL in a notebook, TERMINAL where standard output or standard error is one, else LOG.
+    """
     if notebook_display() is not None:
         return Prints.CELL
     return Prints.TERMINAL if _terminal() is not None else Prints.LOG
@@ -75,7 +78,6 @@ class TerminalLines:
     """Writes lines of user code to the terminal, above a line of progress if there is one."""
 
     def show(self, lines: list[str], left_out: int) -> None:
-        """Write lines, after a note about `left_out` dropped ones, to the terminal; ignore its errors."""
         stream = _terminal() or sys.stderr
         if left_out:
             lines = [f"... {left_out:,} lines more ...", *lines]
@@ -97,7 +99,6 @@ class Cell:
         self._output: CellOutput | None = None
 
     def show(self, text: str) -> None:
-        """Show a text in the cell's output, in place of the last one."""
         data = {"text/plain": text, "text/html": f"<pre>{escape(text)}</pre>"}
         if self._output is None:
             self._output = self._display(data, raw=True, display_id=True)
@@ -106,7 +107,9 @@ class Cell:
 
 
 class CellLines:
-    """Shows user code's lines in one output of a notebook's cell: the last lines, and how many there were."""
+    """Shows user code's lines in one output of a notebook's cell: the last 20, and how many there were.
+    The output is updated at most every half second.
+    """
 
     def __init__(self, display: ShowsInCell) -> None:
         self._cell = Cell(display)
@@ -114,14 +117,12 @@ class CellLines:
         self._count, self._shown, self._shown_at = 0, 0, 0.0
 
     def show(self, lines: list[str], left_out: int) -> None:
-        """Add lines, after `left_out` dropped ones, to the output, updated at most every half second."""
         self._last.extend(lines)
         self._count += len(lines) + left_out
         if clock.monotonic() - self._shown_at >= CELL_EVERY_S:
             self._update()
 
     def close(self) -> None:
-        """Show lines that were added since the last update: no more will come."""
         if self._shown != self._count:
             self._update()
 
@@ -134,7 +135,6 @@ class CellLines:
 
 
 def _terminal() -> TextIO | None:
-    """Return standard output or standard error, whichever is a terminal; None if neither is."""
     return next((stream for stream in (sys.stdout, sys.stderr) if _is_terminal(stream)), None)
 
 

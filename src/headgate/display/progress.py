@@ -37,7 +37,12 @@ _LOG: Final = logging.getLogger("headgate.job")
 
 
 class Narrator(JobListener):
-    """A job's listener that updates its status and sends events to a display; one that fails is dropped."""
+    """A job's listener that keeps `status` current and sends each event, with its facts, to a display.
+
+    Events of progress are sent at most once in 0.9 seconds. A failed rescale (`reverted`) counts as no
+    restart. A display that raises OSError or ValueError, as its terminal or pipe is closed, gets no more
+    events.
+    """
 
     def __init__(self, status: JobProgress, display: Display, clock: Clock) -> None:
         self.status, self._clock = status, clock
@@ -45,22 +50,18 @@ class Narrator(JobListener):
         self._progress_at_ms: int | None = None
 
     def gang_submitted(self, gang: int, slots: int) -> None:
-        """Show that the gang of worker processes was asked for."""
         self._show("submitted", gang=gang, slots=slots)
 
     def deploying(self, attempt: int, checkpoint: int | None) -> None:
-        """Show that an attempt begins, from `checkpoint` or (None) without state."""
         self.status.deploying(attempt)
         self._show("deploying", attempt=attempt, checkpoint=checkpoint)
 
     def running(self, attempt: int) -> None:
-        """Show that all subtasks of the attempt run."""
         self._progress_at_ms = self._clock.monotonic_ms()
         self.status.running(self._progress_at_ms)
         self._show("running", attempt=attempt)
 
     def progress(self, counters: Sequence[Counters]) -> None:
-        """Update the job's totals from all subtasks' counters; show them at most once in 0.9 seconds."""
         now = self._clock.monotonic_ms()
         self.status.progress(counters, now)
         due = self._progress_at_ms is not None and now - self._progress_at_ms >= PROGRESS_EVERY_MS
@@ -73,28 +74,23 @@ class Narrator(JobListener):
             self._show("progress", **facts)
 
     def checkpoint_completed(self, checkpoint: int, took_ms: int) -> None:
-        """Show that a checkpoint is complete and its output committed."""
         self.status.checkpoint_completed(checkpoint, took_ms, self._clock.monotonic_ms())
         self._show("checkpoint", checkpoint=checkpoint, took_ms=took_ms, checkpoints=self.status.checkpoints)
 
     def savepoint_completed(self, checkpoint: int, uri: str, took_ms: int) -> None:
-        """Show that a savepoint is complete, with its URI."""
         self._show("savepoint", checkpoint=checkpoint, uri=uri, took_ms=took_ms)
 
     def rescaled(self, plan: PhysicalPlan) -> None:
-        """Show that the next attempt runs at another parallelism, by the new `plan`."""
         self.status.rescaled(_sources(plan))
         self._show("rescaled", slots=plan.slots)
 
     def failed(self, attempt: int, error: HeadgateError, restart_in_ms: int | None) -> None:
-        """Show that an attempt failed and another follows; if none does (None), only keep the error."""
         self.status.failed(error, restart_in_ms is not None)
         if restart_in_ms is not None:
             self.status.restarts += 1
             self._restarting(attempt, error, restart_in_ms)
 
     def reverted(self, attempt: int, error: HeadgateError) -> None:
-        """Show that a rescale failed, so that the next attempt runs the old plan; it counts as no restart."""
         self.status.failed(error, True)
         self._restarting(attempt, error, 0)
 
@@ -103,7 +99,6 @@ class Narrator(JobListener):
         self._show("restarting", attempt=attempt, restart_in_ms=restart_in_ms, restarts=restarts, error=facts)
 
     def repeats(self, failure: RepeatingFailure) -> None:
-        """Show that the same failure has occurred several times since the same checkpoint."""
         self._show(
             "same-failure",
             operator=failure.operator,
@@ -115,11 +110,9 @@ class Narrator(JobListener):
         )
 
     def note(self, text: str) -> None:
-        """Show a text that is worth a line in the log."""
         self._show("note", text=text)
 
     def ended(self, state: str) -> None:
-        """Show the end of the job, "finished", "failed" or "cancelled", with its totals."""
         self.status.state = state
         facts = self._totals()
         facts["duration_ms"] = self.status.duration_ms(self._clock.monotonic_ms())
@@ -150,10 +143,12 @@ class Narrator(JobListener):
 
 
 class WarningsDisplay:
-    """A display that shows only restarts, repeated failures and notes, through the standard ``logging``."""
+    """A display, for `headgate.progress=off`, that shows nothing but logs what matters.
+
+    Restarts and repeated failures are warnings, notes are infos, of the logger "headgate.job".
+    """
 
     def show(self, event: str, facts: Facts) -> None:
-        """Log a restart or a repeated failure as a warning, a note as info, and no other event."""
         if event == "restarting":
             _LOG.warning("job %s: %s", facts["job"], sentence(event, facts))
         elif event == "same-failure":
@@ -170,7 +165,6 @@ class PlainDisplay:
         self._line_at_ms: int | None = None
 
     def show(self, event: str, facts: Facts) -> None:
-        """Write the event's sentence, or at most every 5 seconds the job's progress, as a line."""
         now = self._clock.monotonic_ms()
         if event == "progress":
             if self._line_at_ms is not None and now - self._line_at_ms < PLAIN_EVERY_MS:
@@ -185,14 +179,16 @@ class PlainDisplay:
 
 
 class CellDisplay:
-    """A display in a notebook's cell: one output kept current, which shows the job's end at last."""
+    """A display in a notebook's cell: one output kept current, which shows the job's end at last.
+
+    It has the last lines about restarts, notes and the end, and below them the job's progress.
+    """
 
     def __init__(self, status: JobProgress, clock: Clock, display: ShowsInCell) -> None:
         self._status, self._clock, self._cell = status, clock, Cell(display)
         self._lasting: list[str] = []
 
     def show(self, event: str, facts: Facts) -> None:
-        """Update the output: lines about restarts, notes and the end, and below them the job's progress."""
         if event in ("restarting", "same-failure", "note") or event in END_EVENTS:
             self._lasting = [*self._lasting, sentence(event, facts) or event][-LASTING_MAX:]
         lines = list(self._lasting)
@@ -206,7 +202,11 @@ def listener_for(
 ) -> JobListener:
     """Return the listener that shows a job as the option ``headgate.progress`` says.
 
-    Without `plan`, by which it knows the vertices that read records, it shows no record counts.
+    Args:
+        config: the job's settings.
+        job_name: under which the job is shown.
+        plan: by it the vertices are known that read records; None: no record counts are shown.
+        clock: None is the machine's.
     """
     clock = clock or SystemClock()
     sources = None if plan is None else _sources(plan)

@@ -22,14 +22,15 @@ _LOG: Final = logging.getLogger("headgate.job")
 
 
 class LineWriter:
-    """A display that writes each event as a line of JSON, flushed at once; `last_event`: the last's name."""
+    """A display that writes each event as a line of JSON to `stream`, flushed at once.
+    `last_event`: name of the last event. Once the reader has closed the stream, further lines are dropped.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._dropped = stream, False
         self.last_event: str | None = None
 
     def show(self, event: str, facts: Facts) -> None:
-        """Write one line; once the reader has closed the stream, drop this line and all later ones."""
         self.last_event = event
         if self._dropped:
             return
@@ -76,7 +77,6 @@ def _are_standard_files(stdout: TextIO, stderr: TextIO) -> bool:
 
 @contextmanager
 def _own_stream(stdout: TextIO, exchange: bool) -> Iterator[TextIO]:
-    """Yield a stream to the present standard output; with `exchange`, descriptor 1 is stderr's meanwhile."""
     if not exchange:
         yield stdout
         return

@@ -49,7 +49,6 @@ class LiveDisplay:
         self._above: dict[str, AboveTheLine] = {}
 
     def show(self, event: str, facts: Facts) -> None:
-        """Update the current line; print a lasting line for a restart, repeated failure, note or the end."""
         if self._live is None and event not in END_EVENTS:
             self._begin()
         if event in END_EVENTS:
@@ -129,7 +128,7 @@ class AboveTheLine(io.TextIOBase):
 
     @property
     def rich_proxied_file(self) -> TextIO:
-        """The terminal's stream itself; `rich` asks for it by this name."""
+        # `rich` asks for the terminal's own stream by this name.
         return self.beneath
 
     @override

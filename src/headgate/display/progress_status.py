@@ -23,7 +23,9 @@ class JobProgress:
     """The present state and totals of one job, updated by a listener and read by displays.
 
     Times are milliseconds of the monotonic clock. `sources` are ids of the vertices that begin with a source;
-    None: no record counts. `now_ms` is when the job was submitted.
+    None: no record counts. `now_ms` is when the job was submitted. `state` is "starting", "deploying",
+    "running", "restarting", "failing", "finished", "failed" or "cancelled"; `attempt` counts from 1, 0 is
+    before the first deployment; `checkpoint` is the id of the last complete one, None before it.
     """
 
     def __init__(self, name: str, sources: Collection[int] | None, now_ms: int) -> None:
@@ -48,11 +50,9 @@ class JobProgress:
 
     @property
     def skipped(self) -> int:
-        """Bad records that the sources skipped in all attempts."""
         return self._skipped_before + self.skipped_attempt
 
     def duration_ms(self, now_ms: int) -> int:
-        """Return the milliseconds from the job's submission to `now_ms`, by the monotonic clock."""
         return now_ms - self._began_ms
 
     def rate(self, now_ms: int) -> float | None:
@@ -70,17 +70,17 @@ class JobProgress:
         self._rate = None
 
     def rescaled(self, sources: Collection[int]) -> None:
-        """Record that the next attempt runs a new plan, where vertices `sources` begin with a source."""
         if self._sources is not None:
             self._sources = sources
 
     def running(self, now_ms: int) -> None:
-        """Record that all subtasks of the attempt run, from `now_ms` on."""
         self.state = "running"
         self._samples.append((now_ms, 0))
 
     def progress(self, counters: Sequence[Counters], now_ms: int) -> None:
-        """Update totals and rate from `counters` of all subtasks, which count from the attempt's begin."""
+        """Update totals and rate from `counters` of all subtasks, which count from the attempt's begin.
+        Records and skipped ones are counted at the sources only. `now_ms`: by the monotonic clock.
+        """
         self.longest_step_ms = max(self.longest_step_ms, *(entry.longest_step_ms for entry in counters), 0.0)
         if self._sources is None:
             return
@@ -98,13 +98,11 @@ class JobProgress:
             self._rate = now_ms, max(0, last - first) * 1000 / (last_ms - first_ms)
 
     def checkpoint_completed(self, checkpoint: int, took_ms: int, now_ms: int) -> None:
-        """Record that a checkpoint is complete, and how many milliseconds it took."""
         self.checkpoint_at_ms, self.checkpoint_took_ms = now_ms, took_ms
         self.checkpoint = checkpoint
         self.checkpoints += 1
 
     def failed(self, error: HeadgateError, another: bool) -> None:
-        """Record that the attempt failed with `error`; `another` says whether another attempt follows."""
         self.error, self.state = error, "restarting" if another else "failing"
         self._rate = None
 

@@ -43,10 +43,15 @@ def describe(
     reserved_slots: int = 0,
     checkpointing: Checkpointing = Checkpointing(),  # noqa: B008 - frozen
 ) -> dict[str, Any]:
-    """Return the job's logical graph (`nodes`) and physical graph (`plan`) as a dict, ready for JSON.
+    """Return the logical and the physical graph of a job as a dict that is ready for JSON, for ``explain()``.
 
-    `states` has the declared states by node id; `reserved_slots` are shown with those that the plan needs;
-    `checkpointing` decides what sinks guarantee.
+    Args:
+        name: of the job.
+        nodes: the logical graph, as the program wrote it.
+        plan: the physical graph of these nodes.
+        states: node id -> the states that its function declares.
+        reserved_slots: slots kept for the job beyond those that it needs; only shown.
+        checkpointing: the settings on which the guarantees of sinks depend; by default checkpoints are off.
     """
     promised = sink_guarantees(plan, checkpointing)
     shapes = _Shapes(plan)
@@ -67,14 +72,12 @@ def describe(
 
 
 def render(facts: Mapping[str, Any]) -> str:
-    """Return the two graphs in `facts`, a dict of :func:`describe`, as text for people, without its types."""
     lines = [_head_line(facts), "", "as written"]
     lines += [f"  {_logical_line(node)}" for node in facts["logical"]]
     return "\n".join([*lines, "", "as it runs", *running_lines(facts)])
 
 
 def running_lines(facts: Mapping[str, Any]) -> list[str]:
-    """Return the physical graph in `facts`, a dict of :func:`describe`, as lines for people."""
     return [line for vertex in facts["vertices"] for line in _vertex_lines(vertex, facts["edges"])]
 
 
@@ -91,7 +94,6 @@ def key_text(key: KeySelector) -> str:
 
 
 def partitioner_text(partitioner: Partitioner) -> str:
-    """Return how records travel to the next operator, in words, such as "by key 'user'"."""
     match partitioner:
         case ByKeyGroup(key):
             return f"by key {key_text(key)}"
@@ -117,13 +119,11 @@ class _Shapes:
                 arriving = self.leaving[node.id] = _leaving(node, arriving)
 
     def of_edge(self, edge: Edge) -> str:
-        """Return the shape of an exchange's batches; side outputs are rows, emitted record by record."""
         if edge.tag is not None:
             return ROWS
         return self.leaving[self._plan.vertices[edge.source].chain[edge.operator].id]
 
     def conversion(self, node: Node) -> str | None:
-        """Return the conversion of an operator's input, such as "columns -> rows"; None: there is none."""
         arriving = self.entering[node.id]
         if isinstance(node, TABLES):
             return None if arriving == COLUMNS else f"{arriving} -> columns"

@@ -26,7 +26,9 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A transformation of the program: base class of all nodes. `blocking`: it waits for things outside."""
+    """A transformation of the program, base class of all nodes; two nodes are equal only if they are the
+    same. With `blocking`, its function waits for something outside, and runs beside the worker's loop.
+    """
 
     id: int  # position in the program, from 0, given by the program; nodes are numbered as they are written
     name: str  # for people
@@ -35,7 +37,6 @@ class Node:
     parallelism: int | None = None  # number of subtasks, or None for the job's default
     record_type: Hint | None = None  # type of the records this node emits, or None when nobody said
     site: str = ""  # "file.py:12" of the user's line that made this node
-    # Whether its function waits for something outside, and runs beside the worker's loop
     blocking: bool = False
 
 
@@ -90,11 +91,10 @@ class ProcessNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class KeyedProcessNode(Node):
-    """A step with an `api.functions.KeyedProcessFunction`; its input is partitioned by `key`."""
+    """A step with a `KeyedProcessFunction`; its input is partitioned by `key`, of declared type `keys`."""
 
     function: Any = None
     key: KeySelector = ""
-    # The type of keys that the program declares; None where it leaves that open
     keys: DeclaredKeys | None = None
 
 

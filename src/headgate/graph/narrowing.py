@@ -19,7 +19,6 @@ def narrow_sources(flow: Flow) -> Flow:
 
 
 def _columns_used(flow: Flow, node: Node) -> list[str] | None:
-    """Return the columns that consumers read of a node's records; None: all, or it is not known."""
     found: list[str] = []
     for link in flow.out_of(node.id):
         consumer = flow.nodes[link.target]

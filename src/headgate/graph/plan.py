@@ -32,10 +32,7 @@ Pass = Callable[[Flow], Flow]
 
 
 def passes(default_parallelism: int) -> tuple[Pass, ...]:
-    """Return, in order, the passes that make a program's graph a plan. Side outputs go first, while the node
-    they were taken from still stands before them; then unions and partitions, so that what follows sees
-    operators only; chaining last, when every link knows its partitioner.
-    """
+    # Side outputs before unions and partitions, while their node still stands before them; chaining last.
     return (
         assign_uids,
         lambda flow: resolve_parallelism(flow, default_parallelism),
@@ -52,7 +49,10 @@ def passes(default_parallelism: int) -> tuple[Pass, ...]:
 def physical_plan(
     nodes: Iterable[Node], default_parallelism: int = 1, max_parallelism: int | None = None
 ) -> PhysicalPlan:
-    """Return the plan of `nodes`, or PlanError; `max_parallelism` (key groups) None: by widest operator."""
+    """Return the plan by which a program's nodes run: chains of operators, exchanges, slots.
+    `default_parallelism` is for nodes that set none; `max_parallelism` is the number of key groups (None:
+    chosen by the widest operator). PlanError: the nodes cannot run so.
+    """
     flow = flow_of(nodes)
     check_unique_uids(flow.nodes.values())
     for step in passes(default_parallelism):

@@ -57,16 +57,13 @@ class Flow:
     chains: tuple[tuple[int, ...], ...] = ()  # ids of nodes that run together; empty before the chaining pass
 
     def into(self, node: int) -> list[Link]:
-        """Return the links that end at `node`."""
         return [link for link in self.links if link.target == node]
 
     def out_of(self, node: int) -> list[Link]:
-        """Return the links that begin at `node`."""
         return [link for link in self.links if link.source == node]
 
 
 def place(node: Node) -> str:
-    """Return a node's name, and the line where it was written, for messages."""
     return f"{node.name!r} ({node.site})" if node.site else f"{node.name!r}"
 
 
@@ -103,7 +100,9 @@ def assign_uids(flow: Flow) -> Flow:
 
 
 def resolve_parallelism(flow: Flow, default: int) -> Flow:
-    """Give every node its own parallelism or `default`; event time its source's, PlanError if it differs."""
+    """Give every node a parallelism: its own, else `default`; a step of event time that follows a source gets
+    the source's own. PlanError: such a step has another one than its source.
+    """
     nodes: dict[int, Node] = {}
     for key, node in flow.nodes.items():
         value = node.parallelism if node.parallelism is not None else default

@@ -100,7 +100,7 @@ def columns_read(node: Node) -> int | None:
 
 
 def table_lines(node: Node) -> Iterator[str]:
-    """Yield what a table's node does after all passes, a line for each part; nothing for other nodes."""
+    """Yield the lines in which `explain()` tells what a table's node does when it runs; none for others."""
     if not isinstance(node, TABLES):
         return
     from headgate.relational.plan_text import aggregates_text, function_text  # it loads Arrow

@@ -61,8 +61,11 @@ _PLAIN_KINDS: Final = frozenset(
 def type_rows(
     nodes: Iterable[Node], plan: PhysicalPlan, states: States, shape_of: Callable[[Edge], str]
 ) -> dict[str, list[Row]]:
-    """Return rows, ready for JSON, under "streams", "states" and "keys": one for each stream, each declared
-    state and each keyed operator. `states` are by node id; `shape_of` returns the shape of an edge's batches.
+    """Return what ``headgate types`` shows, ready for JSON, as lists of dicts under "streams" (each output of
+    an operator, for each receiver), "states" (each declared state) and "keys" (each keyed operator).
+
+    `nodes` are the program of `plan`; `states` are by node id; `shape_of` returns the shape of an edge's
+    batches: "rows", "columns" or "rows or columns". A type that has no serializer is told, not refused.
     """
     types = edge_record_types(nodes, plan)
     streams = [row for vertex in plan.vertices for row in _stream_rows(vertex, plan, types, shape_of)]
@@ -130,7 +133,6 @@ def _stream_row(node: Node, tag: str | None, target: int | None, hint: Hint | No
 
 
 def _key_row(node: KeyedProcessNode) -> Row:
-    """Return a row about the key type that the program declares for an operator, and where."""
     row: Row = {"operator": node.name, "uid": node.uid}
     if node.keys is None:
         return row | {"type": None, "why": UNDECLARED}
@@ -193,7 +195,6 @@ def _serializer_text(serializer: TypeSerializer[Any]) -> str:
 
 
 def _immutable(hint: Hint | None) -> bool | None:
-    """Return whether no value of type `hint` can be changed in place; None where that is unknown."""
     if hint is None or hint is Any:
         return None
     try:
@@ -203,7 +204,6 @@ def _immutable(hint: Hint | None) -> bool | None:
 
 
 def _plain(description: Description) -> str:
-    """Return whether values of a described type are plain data: ``YES``, ``NO`` or ``PLAIN_ONLY``."""
     if description["kind"] == "any":
         return PLAIN_ONLY
     if description["kind"] not in _PLAIN_KINDS:

@@ -16,14 +16,14 @@ COLUMNS, ROWS, MIXED = "columns", "rows", "rows or columns"
 
 @dataclass(frozen=True, slots=True)
 class StateFact:
-    """A declared state with its types as text, for plans and ``headgate types``."""
+    """A declared state with its types as text, for plans and ``headgate types``. `kind` is "value", "list",
+    "map", "reducing" or "aggregating"; of operator state "split list", "union list" or "broadcast".
+    `serializers` are declared ones, one or None for each of `types`; empty: none at all.
+    """
 
     name: str  # of the state
-    # "value", "list", "map", "reducing" or "aggregating"; of operator state "split list", "union list" or
-    # "broadcast"
     kind: str
     types: tuple[str, ...]  # of what is stored
-    # Declared ones, for each of `types` one or None; empty where there are none at all
     serializers: tuple[TypeSerializer[Any] | None, ...] = ()
 
     def __str__(self) -> str:

@@ -142,7 +142,6 @@ class HighAvailability:
         self._close()
 
     def _recorded(self) -> bool:
-        """Record the job's end, trying for a while; return False if that failed or leadership is lost."""
         for pause_s in (*END_PAUSES_S, None):
             try:
                 self.end()
@@ -159,7 +158,7 @@ class HighAvailability:
 
 
 def _of_the_disk(error: BaseException | None) -> bool:
-    """Return whether the system refused something, as for want of room, so that trying again may help."""
+    # The system refused something, as for want of room: trying again may help.
     if isinstance(error, DamagedFileError):
         return False
     while error is not None and not isinstance(error, OSError):

@@ -56,10 +56,13 @@ class Leadership:
         standby: bool = True,
         given_up: Callable[[], bool] | None = None,
     ) -> Candidacy | None:
-        """Block until this driver leads; None when the leader it waited for has brought the job to its end.
+        """Block until this driver leads; from then on two threads prove and watch it. Return the campaign
+        that it won; None if the leader that it waited for has brought the job to its end.
 
-        `waiting` is called with a sentence whenever the leader changes. Raises FencedError if `given_up()`,
-        or without `standby` if another driver leads after two leases; StorageError if the first look fails.
+        `waiting` is called with a sentence whenever another driver leads, or the election cannot be asked for
+        another reason. Raises FencedError if `given_up()`, which is asked in each round, or without `standby`
+        if another driver leads after two leases; StorageError if the first look fails, later ones are
+        repeated.
         """
         began_ms, reported = self._clock.monotonic_ms(), ""
         while True:
@@ -110,7 +113,9 @@ class Leadership:
         )
 
     def on_doubt(self, listener: Callable[[str], None]) -> None:
-        """Call `listener` (only the last) in a thread, with a text, when the lease expires or is regained."""
+        """Call `listener` (only the last one given) with a sentence when the lease expires, and when this
+        driver leads again; in a thread of the leadership. Without a listener the log gets the sentence.
+        """
         with self._changed:
             self._report = listener
 
@@ -124,7 +129,7 @@ class Leadership:
             listener(error)
 
     def suspended(self) -> None:
-        """Allow no commit until leadership is proved again, as the connection broke. From any thread."""
+        """Allow no commit until leadership is proved again, because the connection broke. From any thread."""
         with self._changed:
             self._term.suspended(self._clock.monotonic_ms(), "disconnected")
             self._changed.notify_all()
@@ -150,7 +155,9 @@ class Leadership:
             self._asking.release()
 
     def close(self) -> None:
-        """Give up the leadership, so that no driver has to wait for the lease, unless a proof still hangs."""
+        """Give up the leadership, so that no other driver waits for the end of the lease, and stop the
+        threads; waits up to 5 s for each. If a proof still hangs then, the others wait for the lease.
+        """
         with self._changed:
             self._term.resigned()
             self._closing.set()
@@ -202,7 +209,6 @@ class Leadership:
             return self._term.state
 
     def _report_changes(self) -> None:
-        """Report once that the lease has expired, and why, and once that this driver leads again."""
         state = self._term.state
         if state is LeadershipState.LAPSED and not self._doubted:
             self._doubted = True
@@ -242,7 +248,6 @@ class Leadership:
             listener(error)
 
     def _lost(self, why: str) -> FencedError:
-        """Return the error that ended this leadership, made of the first `why`; "": no proof for a lease."""
         if self._error is None:
             doubt = self._doubt if self._doubt not in ("", why) else ""
             reason = why or "its right to lead could not be proved for a whole lease"
@@ -255,20 +260,21 @@ class Leadership:
 
 
 class LedStore:
-    """A checkpoint store that writes only while this driver leads, else FencedError (lost), StorageError."""
+    """A store of completed checkpoints that changes `store` only while this driver leads the job. Else
+    claims, writes and reserved ids raise FencedError (leadership lost) or StorageError (not proved at
+    present).
+    """
 
     def __init__(self, store: CompletedCheckpointStore, leadership: Leadership) -> None:
         self._store, self._leadership = store, leadership
         self._permit: CommitPermit | None = None
 
     def claim(self) -> CommitPermit:
-        """Claim the job in the store, which ends older permits; raise an error unless this driver leads."""
         self._leadership.require()
         self._permit = self._store.claim()
         return self._permit
 
     def generation(self) -> int:
-        """Return the generation of the last claim by any job master; 0 if there was no claim."""
         return self._store.generation()
 
     def forget(self) -> None:
@@ -277,40 +283,32 @@ class LedStore:
             self.close(self._permit, terminal=True)
 
     def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
-        """Complete a checkpoint by an entry with its metadata's name and digest; raise if not leading."""
         self._leadership.require()
         self._store.append(permit, checkpoint, metadata, sha256)
 
     def check(self, permit: CommitPermit) -> None:
-        """Raise an error if another job master has claimed since `permit`, or another driver may lead."""
         self._leadership.require()
         self._store.check(permit)
 
     def completed(self) -> list[Completed]:
-        """Return the completed checkpoints in the store, oldest first, read afresh."""
         return self._store.completed()
 
     def latest(self) -> Completed | None:
-        """Return the newest completed checkpoint, read afresh; None if there is none."""
         return self._store.latest()
 
     def trim(self, permit: CommitPermit, oldest: CheckpointId) -> None:
-        """Delete all entries before checkpoint `oldest`'s; raise an error unless this driver leads."""
         self._leadership.require()
         self._store.trim(permit, oldest)
 
     def first_checkpoint_id(self, at_least: CheckpointId) -> CheckpointId:
-        """Return the first unused id, at least `at_least`; raise an error unless this driver leads."""
         self._leadership.require()
         return self._store.first_checkpoint_id(at_least)
 
     def reserve_ids(self, permit: CommitPermit, end: CheckpointId) -> None:
-        """Mark the ids below `end` as used; raise an error unless this driver leads."""
         self._leadership.require()
         self._store.reserve_ids(permit, end)
 
     def close(self, permit: CommitPermit, *, terminal: bool) -> None:
-        """Give up store and permit; a `terminal` close also deletes all entries, and requires leadership."""
         if terminal:
             self._leadership.require()
         self._store.close(permit, terminal=terminal)

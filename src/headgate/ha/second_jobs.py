@@ -47,9 +47,11 @@ _LOG: Final = logging.getLogger(__name__)
 def take_places(
     job: JobId, name: str, plan: PhysicalPlan, disk: Disk | None, opened: ExitStack, *, allow_second: bool
 ) -> None:
-    """Make the output folders, and mark them and local storage as used by this job until `opened` closes.
+    """Make the folders that the sinks of `plan` write to, and mark them, and `disk` if it is on local files,
+    as used by this job until `opened` closes; what cannot be marked is left.
 
-    Raises UsageError, unless `allow_second`, if another job runs with this output, or this name and storage.
+    UsageError, unless `allow_second`, if another job runs that writes to one of these folders, or that has
+    this `name` and its checkpoints on `disk` (None: this job has none).
     """
     me = this_driver_as(job, name)
 
@@ -121,7 +123,6 @@ def refuse_running(
 def _leading(
     config: Config, disk: Disk, checkpoint: CheckpointMetadata, clock: Clock, pause: Callable[[float], None]
 ) -> str | None:
-    """Return the leader of the checkpoint's job, as text, if its beat goes on within a lease; else None."""
     name, cluster = checkpoint.job_name, config.get(o.HA_CLUSTER_ID)
     lease_ms = config.get(o.HA_LEASE)
     election = FileElection(disk, f"{LEADERS}/{election_key(name, cluster)}", clock, lease_ms)
@@ -138,7 +139,7 @@ def _leading(
 
 
 def running_in(disk: Disk, job: JobId) -> str | None:
-    """Return the living driver of `job`, as text, if seen on `disk`; None: not seen, or no local disk."""
+    """Return where the driver of `job` runs, as text; None: not seen on `disk`, or that is not local."""
     if not isinstance(disk, LocalDisk):
         return None
     try:
@@ -159,7 +160,6 @@ def _enter(folder: Path, me: Occupant, look: Look, opened: ExitStack) -> None:
 
 
 def _answering(disk: Disk, *also: str | None) -> list[Occupant]:
-    """Return this user's jobs that answer commands, with checkpoints on `disk` (None in `also`: or none)."""
     files = [known.file for known in known_jobs() if not known.exited]
     storages = (disk.describe(), *also)
     return [

@@ -43,7 +43,7 @@ class Histogram:
         self.merge(sparse)
 
     def add(self, value: int) -> None:
-        """Count a value, 0 or more."""
+        """Count a value, 0 or more; one above `VALUE_MAX` counts as `VALUE_MAX`."""
         if value > VALUE_MAX:
             value = VALUE_MAX
         bits = value.bit_length()
@@ -63,7 +63,6 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many values were counted."""
         return sum(self.counts)
 
     def quantile(self, share: float) -> float:

@@ -27,7 +27,7 @@ class Kind(Enum):
 
 
 class Merge(Enum):
-    """How the values of several subtasks become one; histograms are merged by adding."""
+    """How the values of several subtasks become one: their sum, greatest or least; histograms are added."""
 
     SUM = "sum"
     MAX = "max"
@@ -105,7 +105,7 @@ _DOMAIN: Final = Label("domain", ("event", "processing"))
 
 
 def _spent(name: str, text: str, *flink: str) -> Metric:
-    """Return the counter of a kind of a subtask's time; the four kinds add up to the time that passed."""
+    # The four kinds of a subtask's time add up to the time that passed.
     return Metric(f"{PREFIX}{name}_seconds_total", Kind.COUNTER, "seconds", text, flink=flink, per_unit=1000)
 
 

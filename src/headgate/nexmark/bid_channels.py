@@ -57,7 +57,7 @@ def channel_urls(seed: int) -> pa.StringArray:
 
 
 def _mirrored(numbers: Integers) -> Integers:
-    """Return the 32 bits of each number in reverse order, read as a signed number, without its sign."""
+    # As a signed number of 32 bits, without its sign.
     mirrored = np.zeros_like(numbers)
     for bit in range(32):
         mirrored |= (numbers >> bit & 1) << 31 - bit

@@ -34,7 +34,7 @@ class FileFormat(StrEnum):
 
     @property
     def label(self) -> str:
-        """Name of the format in messages, and in those of the file sources."""
+        """Name of the format in messages, and in those of the file sources: "Parquet" or "JSON"."""
         return "Parquet" if self is FileFormat.PARQUET else "JSON"
 
 
@@ -132,7 +132,7 @@ def _chosen(table: str, columns: Sequence[str] | None) -> pa.Schema:
 
 
 def _format_of(folder: Path) -> FileFormat:
-    """Return the format of a folder's first file by name (UsageError: none known); `expand` checks others."""
+    # That of the first file by name; `expand` checks the others.
     paths = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
     names = sorted(str(path) for path in paths if all(part[0] not in "_." for part in path.parts))
     if not names:

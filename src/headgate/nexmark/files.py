@@ -120,7 +120,9 @@ def generate_files(
 
 
 def _is_there(directory: Path, wanted: Contents) -> bool:
-    """Return whether a directory has what is wanted; False: empty, none. Else ConfigError, StorageError."""
+    """Return whether a directory has the events that are wanted; False if it is absent or empty.
+    ConfigError if it has others or was not generated; StorageError if files are missing or of other size.
+    """
     if not directory.exists() or not any(directory.iterdir()):
         return False
     manifest = _manifest(directory)
@@ -156,7 +158,6 @@ def _manifest(directory: Path) -> Manifest:
 
 
 def _differences(found: Contents, wanted: Contents) -> str:
-    """Return what differs, as "rate 100 (expected 200)"."""
     pairs = zip(_flat(found).items(), _flat(wanted).values(), strict=True)
     return ", ".join(f"{name} {has} (expected {asked})" for (name, has), asked in pairs if has != asked)
 
@@ -195,7 +196,6 @@ def _write_beside(directory: Path, settings: NexmarkSettings, wanted: Contents) 
 
 
 def _write_files(directory: Path, number: int, settings: NexmarkSettings, wanted: Contents) -> None:
-    """Write file `number` (from 0) of each table: its share of the `wanted` events; folders are there."""
     file_format = FileFormat(wanted.file_format)
     with ExitStack() as open_files:
         tables = []
@@ -212,7 +212,7 @@ def _new_file(path: Path, file_format: FileFormat, schema: pa.Schema) -> _TableF
 
 
 def _pieces(number: int, wanted: Contents) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of events, as (first, stop), that file `number` of each table has."""
+    # As (first, stop), for the file of this number of each table.
     count = -(-wanted.events // PIECE_EVENTS)
     if wanted.interleaved:
         pieces = range(number, count, wanted.files)

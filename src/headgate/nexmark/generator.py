@@ -181,6 +181,7 @@ def events(settings: NexmarkSettings, first: int, stop: int) -> Events:
 
 def event_batches(settings: NexmarkSettings, first: int, stop: int, size: int = 50_000) -> Iterator[Events]:
     """Yield the events of :func:`events` in pieces of `size` events, which need little memory.
+    The last piece may be smaller. ConfigError as of :func:`events`, for a piece; `size` is at least 1.
 
     Example:
         >>> [piece.bids.num_rows for piece in event_batches(NexmarkSettings(), 0, 250, size=100)]
@@ -196,7 +197,6 @@ def _check(name: str, value: int, low: int, high: int) -> None:
 
 
 def _ids_at(positions: Integers, group: int) -> Integers:
-    """Return the ids of the events that arrive at the positions."""
     if group == 1:
         return positions
     begins = positions - positions % group
@@ -268,7 +268,7 @@ def _auctions(settings: NexmarkSettings, ids: Integers) -> pa.RecordBatch:
 
 
 def _durations_ms(settings: NexmarkSettings, draws: Draws, ids: Integers) -> Integers:
-    """Return how long auctions stay open: on average, until `_OPEN_AUCTIONS` others have opened."""
+    # On average, until `_OPEN_AUCTIONS` others have opened.
     ahead = _OPEN_AUCTIONS * _CYCLE // _AUCTIONS_PER_CYCLE
     horizon_ms = _time_ms(settings, ids + ahead) - _time_ms(settings, ids)
     return 1 + draws.below(Purpose.DURATION, np.maximum(2 * horizon_ms, 1))
@@ -303,19 +303,18 @@ def _bids(settings: NexmarkSettings, ids: Integers) -> pa.RecordBatch:
 
 
 def _any_person(draws: Draws, purpose: Purpose, last: Integers) -> Integers:
-    """Return a person who is active, or will register soon, when the person `last` is the newest."""
+    # One who is active, or will register soon.
     active = np.minimum(last + 1, _ACTIVE_PERSONS)
     return last + 1 - active + draws.below(purpose, active + _LEAD)
 
 
 def _any_auction(draws: Draws, last: Integers) -> Integers:
-    """Return an auction that is open, or will open soon, when the auction `last` is the newest."""
+    # One that is open, or will open soon.
     oldest = np.maximum(last - _OPEN_AUCTIONS, 0)
     return oldest + draws.below(Purpose.AUCTION, last - oldest + 1 + _LEAD)
 
 
 def _cards(seed: int, ids: Integers) -> pa.StringArray:
-    """Return numbers of credit cards: four groups of four digits."""
     groups = Draws(seed, (ids[:, None] * 4 + np.arange(4)).ravel()).below(Purpose.CARD, 10_000).reshape(-1, 4)
     return pc.binary_join_element_wise(
         *(_four_digits().take(pa.array(groups[:, each])) for each in range(4)), " "
@@ -336,7 +335,6 @@ def _joined(*parts: pa.StringArray | str) -> pa.StringArray:
 
 
 def _text_bytes(*columns: pa.StringArray) -> Integers:
-    """Return the bytes that the texts of each row have together."""
     lengths = np.array([np.asarray(pc.binary_length(column)) for column in columns], dtype=np.int64)
     total: Integers = lengths.sum(axis=0)
     return total
@@ -347,7 +345,7 @@ def _timestamps(time_ms: Integers) -> pa.TimestampArray:
 
 
 def _padding(seed: int, draws: Draws, wanted: Integers) -> pa.StringArray:
-    """Return texts of letters, of `wanted` bytes give or take a fifth; empty where `wanted` is negative."""
+    # Of `wanted` bytes give or take a fifth; empty where `wanted` is negative.
     average = np.maximum(wanted, 0)
     spread = (2 * average + 5) // 10
     lengths = average - spread + draws.below(Purpose.EXTRA_LENGTH, np.maximum(2 * spread, 1))

@@ -40,7 +40,7 @@ def _text(column: pa.Array) -> pa.StringArray:
 
 
 def _time_text(times: pa.TimestampArray) -> pa.StringArray:
-    """Return times as text; only one of each second is formatted, which takes microseconds."""
+    # Only one time of each second is formatted, since that takes microseconds.
     us = times.view(pa.int64())
     seconds = pc.divide(us, _SECOND_US)
     ms = pc.divide(pc.subtract(us, pc.multiply(seconds, _SECOND_US)), _MS_US)

@@ -27,7 +27,7 @@ class Inputs:
         self._env, self._folder = env, folder
 
     def table(self, name: str) -> Table[Any]:
-        """Return a table with event time, by the name of its folder."""
+        """Return the table in a folder, such as "bids"; its event time may be 4 s out of order."""
         table = self._env.table(self._folder / name, uid=name)
         return table.with_watermark("dateTime", _OUT_OF_ORDERNESS)
 
@@ -49,7 +49,7 @@ class Query:
         return list(inspect.signature(self._function).parameters)
 
     def write(self, inputs: Inputs, folder: Path) -> None:
-        """Add a sink that writes the result into a folder."""
+        """Add a sink of the result into `folder`: Parquet files, or as the query's program has it."""
         result, write = self(inputs), getattr(self._program, "write", None)
         if write is None:
             result.write_parquet(folder, uid="out")

@@ -99,7 +99,7 @@ class Draws:
         self._steps = ids.astype(np.uint64) * np.uint64(_GAMMA)
 
     def bits(self, purpose: Purpose) -> Words:
-        """Return 64 random bits per event."""
+        """Return 64 random bits per event, for any use that the other methods do not cover."""
         return _mixed(self._steps + np.uint64(_stream_start(self._seed, purpose)))
 
     def below(self, purpose: Purpose, bounds: int | Integers) -> Integers:
@@ -137,13 +137,12 @@ def power_of_two(exponents: Floats) -> Floats:
 
 @lru_cache(maxsize=1000)
 def _stream_start(seed: int, purpose: int) -> int:
-    """Return where in the sequence of SplitMix64 the numbers of a seed and a purpose begin."""
     mixed = _mixed(np.array([seed], dtype=np.uint64))
     return int(_mixed(mixed ^ np.uint64((purpose + 1) * _GAMMA & _WORD))[0])
 
 
 def _mixed(words: Words) -> Words:
-    """Return the words with their bits mixed, by SplitMix64's finalizer; changes the array in place."""
+    # SplitMix64's finalizer; it changes the array in place.
     words ^= words >> np.uint64(30)
     words *= np.uint64(_FACTORS[0])
     words ^= words >> np.uint64(27)

@@ -50,7 +50,6 @@ class TextPool:
 
     def cut(self, starts: Integers, lengths: Integers) -> pa.StringArray:
         """Return the texts of `lengths` bytes that begin at `starts`, one per row.
-
         A start is below `POOL_BYTES`, a length at most `TEXT_BYTES_MAX`.
         """
         # A view is 16 bytes: length, first four bytes, number of the buffer, position in it.
@@ -75,13 +74,14 @@ class TextPool:
         return self.cut(firsts, (ends - firsts).clip(0))
 
     def _windows(self, width: int) -> NDArray[np.void]:
-        """Return, for each position, the `width` bytes from there, as one item; no byte is copied."""
         count = len(self._characters) - width + 1
         return np.ndarray((count,), dtype=f"V{width}", buffer=self._characters, strides=(1,))
 
 
 def word_places(draws: Draws, length: Purpose, start: Purpose, below: int) -> tuple[Integers, Integers]:
-    """Return positions in a pool and lengths (3 to `below` - 1) of words, one per event."""
+    """Return random positions in a pool and lengths of words, one of each per event.
+    Lengths are from 3 to `below` - 1 bytes; `length` and `start` are the purposes of the two draws.
+    """
     lengths = _WORD_BYTES_MIN + draws.below(length, below - _WORD_BYTES_MIN)
     return draws.below(start, POOL_BYTES), lengths
 

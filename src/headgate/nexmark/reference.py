@@ -35,7 +35,7 @@ CREATE VIEW bid AS SELECT * REPLACE (epoch_us("dateTime") AS "dateTime") FROM bi
 
 
 def q0(dataset: Dataset) -> pa.Table:
-    """Return all bids, without channel and url."""
+    """Return all bids without channel and url; the table is ordered by all columns, as all answers here."""
     return _answer("q0", dataset, 'SELECT auction, bidder, price, "dateTime", extra FROM bid')
 
 
@@ -182,7 +182,7 @@ def q14(dataset: Dataset) -> pa.Table:
 
 
 def q21(dataset: Dataset) -> pa.Table:
-    """Return the bids whose channel has an id: 0 to 3 for the hot channels, or what their URL says."""
+    """Return the bids whose channel has an id: 0 to 3 for the hot ones, or the `channel_id` of their URL."""
     sql = """
         SELECT auction, bidder, price, channel,
             CASE lower(channel)
@@ -252,7 +252,7 @@ ANSWERS: Final[Mapping[str, tuple[Callable[[Dataset], pa.Table], pa.Schema]]] = 
 
 
 def _answer(query: str, dataset: Dataset, sql: str, bids: pa.Table | None = None) -> pa.Table:
-    """Return the ordered result of a query; `bids` take the place of those of the dataset."""
+    # These bids take the place of those of the dataset.
     with _duckdb().connect() as connection:
         connection.execute(_MACROS)
         for table in ("persons", "auctions") if query == "q8" else ("bids",):

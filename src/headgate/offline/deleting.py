@@ -1,4 +1,5 @@
 """Deletes a savepoint, and with the program's help has sinks release the output that it held.
+
 Only the program's sinks know where such output is: a savepoint names prepared output relative to places that
 can move. Without the program the savepoint is deleted all the same, and the output stays where it is.
 """
@@ -59,6 +60,7 @@ def delete_savepoint(
 
     First its sinks release their output, then the metadata goes, then the rest. What fails after the metadata
     leaves a folder that is no savepoint any more, and is deleted by hand.
+
     `program` is the Python file whose sinks prepared the output; it runs up to ``execute()`` in a process of
     its own and starts no job. None: what is held stays held. `arguments` and `options` are the program's;
     options of storages count for the savepoint, too. `claimed` allows to delete what a job has claimed, which
@@ -85,7 +87,6 @@ class Deletion(TypedDict):
 
 
 def inspect(request: Deletion, _nodes: Sequence[Node], plan: PhysicalPlan, config: Config) -> Answer[Deleted]:
-    """Answer `request` in the program's process: have sinks release output, then delete the savepoint."""
     return answered(
         config, lambda: _delete(request["savepoint"], request["claimed"], lambda it: _release(plan, it))
     )
@@ -123,7 +124,6 @@ def _delete(uri: str, claimed: bool, release: Release) -> Deleted:
 
 
 def _opened(uri: str) -> tuple[Disk, CheckpointMetadata, frozenset[str]]:
-    """Return a savepoint's folder, its metadata and the folder's file names; UsageError if it is none."""
     place = look_at(uri)
     if place.kind != "snapshot":
         raise UsageError(f"{place.uri} is no savepoint but a {place.kind} of checkpoints; name one savepoint")
@@ -148,7 +148,7 @@ def _refuse_claimed(disk: Disk, names: frozenset[str], claimed: bool) -> None:
 
 
 def _remove(disk: Disk, names: Sequence[str]) -> None:
-    """Delete files in the order of `names`: metadata first, as half a savepoint must not look complete."""
+    # The metadata first, as half a savepoint must not look complete.
     root, folder = split_uri(disk.describe(), 1)
     # From one folder further up, so that the savepoint's own folder goes when it is empty.
     above = open_disk(root) if folder else disk

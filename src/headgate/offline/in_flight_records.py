@@ -27,7 +27,7 @@ class Described(NamedTuple):
 
 
 class Records(NamedTuple):
-    """Records in order, `Described` or (stored undescribed) Python values; event times in ms, key groups."""
+    """Records in order, `Described` or plain values, their event times (ms) and key groups; None: none."""
 
     records: list[Any]
     timestamps: list[int] | None  # event time in ms; None: they have none

@@ -26,7 +26,7 @@ class Answer(TypedDict, Generic[T]):
 
 
 def answered(config: Config, work: Callable[[], T]) -> Answer[T]:
-    """Do `work` with the storage settings of `config`; return its result, or the HeadgateError raised."""
+    """Return the result of `work()`, with storage settings of `config`, or the HeadgateError it raises."""
     try:
         use_storage_settings(storage_settings(config))
         made: T = msgspec.to_builtins(work())
@@ -45,8 +45,8 @@ def asked(
     timeout_s: float | None,
 ) -> T:
     """Plan a program in its own process (else UsageError), return the inspector's answer, or raise its error.
-
-    `inspector`, "module:function", gets `request`, nodes, plan and settings; its answer becomes a `kind`.
+    `inspector`, "module:function", gets `request`, nodes, plan and settings there; its answer becomes a
+    `kind`. `arguments` and `options` are the program's; `timeout_s` bounds all of it; None: no limit.
     """
     facts = capture(program, arguments, options, timeout_s, Inspection(inspector, request))
     found = facts.get("inspection")

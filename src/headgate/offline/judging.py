@@ -72,8 +72,6 @@ class UpgradeQuestion(TypedDict):
 def inspect(
     request: UpgradeQuestion, nodes: Sequence[Node], plan: PhysicalPlan, config: Config
 ) -> Answer[UpgradeReport]:
-    """Answer `check_upgrade` in the program's process: return the report on the snapshot, or an error."""
-
     def report() -> UpgradeReport:
         disk, metadata = open_checkpoint(request["snapshot"])
         allow = request["allow_non_restored"] or config.get(IGNORE_UNCLAIMED_STATE)
@@ -84,7 +82,10 @@ def inspect(
 
 
 class Judgement:
-    """Finds what a restore of one snapshot by one program, under `config` (None: defaults), would do."""
+    """Finds what a restore of one snapshot by one program, planned as `nodes` and `plan`, would do.
+
+    `config` None: the defaults. `allow_non_restored`: state that the program lacks may be left behind.
+    """
 
     def __init__(
         self,
@@ -109,7 +110,10 @@ class Judgement:
         self._sources, self._prepared = sources_in(metadata), prepared_in(metadata)
 
     def report(self, snapshot: str, program: str) -> UpgradeReport:
-        """Return the report on all operators and their restore; it only shows `snapshot` and `program`."""
+        """Return the report on all operators and, if these can be restored, on what else would refuse it.
+
+        `snapshot` (URI) and `program` (file) are only named in the report. StorageError: a file is damaged.
+        """
         operators = [self._operator(node, vertex) for vertex in self._plan.vertices for node in vertex.chain]
         metadata = self._metadata
         receivers = {stream.receiver for stream in metadata.in_flight if records_of(stream)}
@@ -152,7 +156,6 @@ class Judgement:
         return [f"{what}; {mend}, or rewrite the snapshot: {rewrite}"]
 
     def _refused(self) -> list[str]:
-        """Return the messages with which a start of the job would refuse the snapshot."""
         refusals: list[str] = []
 
         def ask(check: Callable[[], T]) -> T | None:
@@ -171,7 +174,6 @@ class Judgement:
         return list(dict.fromkeys(refusals))
 
     def _claimed(self) -> JobId | None:
-        """Return the id of the job that the program would continue, or None; UsageError if it is refused."""
         settings = job_settings(self._config)
         disks = disks_with(storage_settings(self._config))
         disk = None if settings.storage is None else disks(settings.storage)
@@ -223,7 +225,6 @@ class Judgement:
                 yield item
 
     def _ends(self, uid: str, node: Node | None) -> Iterable[Item]:
-        """Yield report lines on a source's splits, a sink's writer state, and output that it has prepared."""
         is_source, is_sink = isinstance(node, SourceNode), isinstance(node, SinkNode)
         if uid in self._sources or is_source:
             yield _end("source", "splits", uid in self._sources, is_source)
@@ -236,7 +237,6 @@ class Judgement:
     # -- records in flight
 
     def _streams(self, uid: str) -> list[InFlightStream]:
-        """Return an operator's streams of records in flight; with a stored record type, one for each edge."""
         found = [
             stream for stream in self._metadata.in_flight if stream.receiver == uid and records_of(stream)
         ]
@@ -284,7 +284,6 @@ def _operator_item(
 
 
 def _suggested(lost: OperatorReport, held: Sequence[OperatorReport]) -> OperatorReport:
-    """Return the report on an operator that the program lacks; suggest the one in `held` that may be it."""
     names = {item.name for item in lost.items}
     near = (
         (max(difflib.SequenceMatcher(None, lost.uid, one.uid).ratio(), _alike(names, one)), one.uid)
@@ -300,7 +299,6 @@ def _suggested(lost: OperatorReport, held: Sequence[OperatorReport]) -> Operator
 
 
 def _alike(names: set[str], other: OperatorReport) -> float:
-    """Return the share of item names that two operators have in common, from 0.0 to 1.0."""
     theirs = {item.name for item in other.items}
     # Timers and keys have one name everywhere, and the program alone does not show that it has any.
     names = names - {"timers", "keys"}

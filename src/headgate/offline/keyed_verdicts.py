@@ -59,7 +59,10 @@ BYTES_TRIED: Final = 256 << 20
 
 
 class StoredKeyed:
-    """The keyed state of one operator in a snapshot."""
+    """The keyed state of operator `uid` in a snapshot; empty if the snapshot has none of it.
+
+    `handles` are its subtasks' state, `types` the descriptions of its states in the metadata.
+    """
 
     def __init__(self, disk: Disk, metadata: CheckpointMetadata, uid: str) -> None:
         self._disk, self._max_parallelism = disk, metadata.max_parallelism
@@ -95,7 +98,6 @@ class StoredKeyed:
 
     @property
     def keys_unread(self) -> bool:
-        """Whether some keys' types are not in the metadata and the files too large to be fetched for them."""
         return any(stored_shapes(keyed) is None and too_large(keyed) for keyed in self.handles)
 
     def refusals(self, state: StateDescriptor) -> Iterator[str]:
@@ -134,7 +136,6 @@ def operator_refusals(
 
 
 def add(schemas: list[Description], schema: Description) -> None:
-    """Add a description to `schemas` unless it is there already."""
     if schema not in schemas:
         schemas.append(schema)
 
@@ -151,7 +152,11 @@ def _targets(states: Mapping[str, StateDescriptor]) -> dict[str, Target]:
 def judged(
     stored: StoredKeyed, states: Mapping[str, StateDescriptor] | None, declared: DeclaredKeys | None = None
 ) -> list[Item]:
-    """Return verdicts on states, timers, keys; `states` None: no operator, `declared` None: untyped keys."""
+    """Return verdicts on each state, and on timers and keys if something is stored.
+
+    `states` are the states that the program declares, None: it has no such keyed operator. `declared` is its
+    type of keys, None: it says nothing of it. Values that would be converted are read on trial.
+    """
     only_in_heads = any(keyed.log for keyed in stored.handles)  # the metadata may not have all types
     items = _by_types(stored, _targets(states or {}), stored.schemas if only_in_heads else None)
     bad = {Verdict.INCOMPATIBLE, Verdict.ONLY_IN_SNAPSHOT}
@@ -169,7 +174,6 @@ def judged(
 
 
 def _on_trial(stored: StoredKeyed, item: Item, states: Mapping[str, StateDescriptor]) -> Item:
-    """Return the item (a state's verdict), as incompatible if converting its stored values fails on trial."""
     if item.verdict not in CONVERTED:
         return item
     tried = refused(item, stored.refusals(states[item.name]))
@@ -187,10 +191,7 @@ def refused(item: Item, reasons: Iterable[str]) -> Item:
 def _by_types(
     stored: StoredKeyed, targets: Mapping[str, Target], filled: Mapping[str, list[Description]] | None
 ) -> list[Item]:
-    """Return the verdict on each state by its types.
-
-    `filled` has the types of states with entries, None: those in the metadata.
-    """
+    # `filled` has the types of states with entries, None: those in the metadata.
     types: dict[str, list[Description]] = {name: [schema] for name, schema in stored.types.items()}
     types |= filled or {}
     items = []
@@ -239,7 +240,6 @@ def _verdict(compatibility: Compatibility) -> tuple[Verdict, str]:
 
 
 def in_short(message: str) -> str:
-    """Return the part of a restore's message that the table of the report does not show already."""
     for begin in ("as the program declares it: ", "cannot be read: "):
         _, found, rest = message.partition(begin)
         if found:

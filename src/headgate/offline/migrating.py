@@ -75,14 +75,19 @@ def migrate(
     Types may change as a restore allows it. Keys may change here, too, by a function of the program: state
     and timers move to the key groups of the new keys. Two keys that would become one are refused.
 
-    `snapshot` is only read; `target` must be empty or not there. The program runs up to ``execute()`` in a
-    process of its own, with its `arguments`, and starts no job. `options` are ``key=value`` settings; those
-    of storages count for both places, too. `rekey` maps the uid of a keyed operator to the name of a function
-    in the program, from an old key to the new one. `max_parallelism` is a new number of key groups; None: it
-    stays. `form` is "canonical" or "native"; None: that of a savepoint stays, a checkpoint becomes a native
-    one. `allow_non_restored`: state that the program lacks is left behind. `progress` is called with what is
-    done, how much of it, and of how much. `inspector` does the work in the program's process; one that knows
-    Spark uses it as `spark` asks, None: where the state is large.
+    Args:
+        snapshot: URI of the checkpoint or savepoint, which is only read.
+        target: URI of a folder that is empty or not there.
+        program: the Python file. It runs up to ``execute()`` in a process of its own and starts no job.
+        arguments: those of the program.
+        options: ``key=value`` settings; those of storages count for both places, too.
+        rekey: uid of a keyed operator -> name of a function in the program, from an old key to the new one.
+        max_parallelism: the new number of key groups; None: it stays.
+        form: "canonical" or "native"; None: that of a savepoint stays, a checkpoint becomes a native one.
+        allow_non_restored: state that the program lacks is left behind.
+        progress: called, in a thread, with what is done, how much of it, and of how much.
+        inspector: what does the work in the program's process, as "module:function".
+        spark: whether an inspector that knows Spark uses it; None: where the state is large.
 
     Raises:
         UsageError: `target` has files, two keys become one, or the program does not fit or cannot be planned.
@@ -119,8 +124,7 @@ def reslice(
     """Write a snapshot again as a savepoint with another number of key groups.
 
     A job can then run at a parallelism above the number that it began with. Keyed state and timers are
-    written anew; all else is copied. Memory stays bounded: what does not fit goes through the disk for
-    temporary files.
+    written anew, through the disk for temporary files where they do not fit into memory; all else is copied.
 
     A program is needed where values cannot be separated without it: those of a serializer of its own outside
     tables, and those of older types in RocksDB's files. They are then written as it declares them, as
@@ -162,7 +166,6 @@ class MigrationRequest(TypedDict):
 
 @contextmanager
 def _forwarded(file: Path, progress: Progress) -> Iterator[None]:
-    """While the context lasts, report the progress that the program's process writes to the file."""
     done = threading.Event()
 
     def look() -> None:
@@ -191,7 +194,9 @@ Inspector = Callable[[MigrationRequest, Sequence[Node], PhysicalPlan, Config], A
 
 
 def inspector(engine_of: EngineOf) -> Inspector:
-    """Return an inspector that rewrites a snapshot for the captured plan, with the engine of `engine_of`."""
+    """Return an inspector, for `migrate`, that rewrites a snapshot for the plan that was captured.
+    `engine_of(request, metadata, settings)` chooses what writes the keyed state; None: this process.
+    """
     return lambda request, _nodes, plan, config: answered(
         config, lambda: _rewritten(request, plan, config, engine_of)
     )
@@ -242,8 +247,6 @@ def _functions(names: Mapping[str, str], plan: PhysicalPlan) -> dict[str, Rekey]
 
 
 def _named(function: Rekey, name: str) -> Rekey:
-    """Wrap the function of new keys: what it raises becomes a UsageError with its name and the old key."""
-
     def new_key(old: Hashable) -> Hashable:
         try:
             return function(old)
@@ -261,7 +264,11 @@ _LISTS_OF: Final[Mapping[str, type[Node]]] = {SPLITS: SourceNode, WRITER: SinkNo
 
 
 class Migration(Change):
-    """Change of a snapshot to what a program declares; other state is left behind (`drop`), or UsageError."""
+    """The change of a snapshot to what a program declares: types, keys, number of key groups.
+
+    `rekey`: uid -> function from an old key to the new one. UsageError, unless `drop`, for stored state that
+    the program lacks; with `drop` it is left behind.
+    """
 
     def __init__(
         self,
@@ -287,11 +294,9 @@ class Migration(Change):
         check_receivers(plan, metadata)
 
     def keeps(self, uid: str) -> bool:
-        """Return whether the program has the operator, so that its state is kept."""
         return uid in self._nodes
 
     def part(self, state: OperatorSubtaskState) -> OperatorSubtaskState:
-        """Return a subtask's state without what the program's operator does not use any more."""
         node = self._nodes[state.uid]
         lists = {
             name: entries
@@ -303,21 +308,17 @@ class Migration(Change):
         return msgspec.structs.replace(state, keyed=keyed, list_state=lists, committables=prepared)
 
     def splits(self, uid: str) -> bool:
-        """Return whether the operator is a source of the program, so that its enumerator's state is kept."""
         return isinstance(self._nodes.get(uid), SourceNode)
 
     def values(self, uid: str) -> DeclaredValues:
-        """Return how values of keyed state are read, and written as the types that the program declares."""
         return DeclaredValues(self._targets.get(uid, {}), self._drop)
 
     def rekey(self, uid: str) -> Rekey | None:
-        """Return the program's function from old to new keys of an operator; None: its keys stay."""
         return self._rekey.get(uid)
 
     def operator_state(
         self, uid: str, state: OperatorSubtaskState, disk: Disk, write: WriteState
     ) -> list[OperatorStateHandle] | None:
-        """Return a subtask's operator state, restored from `disk` and stored by `write` as a job would."""
         declared = self._declared(uid)
         held = [each for each in state.operator_state if each.name in declared or not self._drop]
         # Only what the snapshot has: an empty broadcast map counts at the next restore.
@@ -327,7 +328,6 @@ class Migration(Change):
         return backend.snapshot_sync().store(write)
 
     def state_types(self, uid: str, stored: StateTypes) -> StateTypes:
-        """Return the types that the program declares for an operator's state."""
         keyed = self._targets.get(uid, {})
         types = {name: target.schema for name, target in keyed.items() if name not in TIMER_SECTIONS}
         return types | OperatorStateBackend(self._declared(uid)).state_types()

@@ -55,10 +55,10 @@ class Change(ABC):
 
     @abstractmethod
     def values(self, uid: str) -> ValueCodec:
-        """Return how the values of an operator's keyed state are read and written."""
+        """Return how values of an operator's keyed state are read, and as which types they are written."""
 
     def keeps(self, uid: str) -> bool:
-        """Return whether an operator's state is in the new savepoint."""
+        """Return whether an operator's state is in the new savepoint; asked for each uid of the snapshot."""
         return True
 
     def part(self, state: OperatorSubtaskState) -> OperatorSubtaskState:
@@ -70,7 +70,7 @@ class Change(ABC):
         return True
 
     def rekey(self, uid: str) -> Rekey | None:
-        """Return the function that gives an operator's new keys; None: they stay."""
+        """Return the function from an operator's old keys to its new ones; None: the keys stay."""
         return None
 
     def operator_state(
@@ -95,7 +95,10 @@ class Rewritten(NamedTuple):
 
 
 class KeyedWork(NamedTuple):
-    """One operator's keyed state to write anew, from `old_groups` to `groups` key groups; can be pickled."""
+    """One operator's keyed state to write anew, from `old_groups` to `groups` key groups; can be pickled.
+
+    `number` is the operator's in the savepoint, for names of files; `stored` its subtasks' state, in order.
+    """
 
     source: str  # URI of the snapshot
     target: str  # URI of the savepoint
@@ -111,7 +114,6 @@ class KeyedWork(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the stored state of all subtasks."""
         return sum(keyed.size for keyed in self.stored)
 
 
@@ -183,7 +185,6 @@ def _check(metadata: CheckpointMetadata, change: Change, groups: int) -> None:
 
 
 def keyed_handles(states: Iterable[OperatorSubtaskState]) -> list[KeyedStateHandle]:
-    """Return the handles of the keyed state of all subtasks that have some, in order."""
     return [state.keyed for state in states if state.keyed is not None]
 
 
@@ -238,7 +239,6 @@ class _Rewriting:
         return Rewritten(self._to.describe(), self._groups, entries, list(operators), lost)
 
     def remove(self) -> None:
-        """Delete the files that were written so far; ignore errors of the disk."""
         for name in [*self._names, *self._keyed.names]:
             with suppress(StorageError, OSError):
                 self._to.delete(name)
@@ -336,7 +336,6 @@ class _Rewriting:
     # -- the check
 
     def _verified(self) -> int:
-        """Verify all files, return the count of entries; InternalError if some just written are lost."""
         disk, made = open_checkpoint(self._to.describe())
         verify_files(disk, made)
         found = 0

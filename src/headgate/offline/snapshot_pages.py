@@ -39,7 +39,10 @@ class StateFacts(TypedDict):
 
 
 class OperatorFacts(TypedDict):
-    """The stored state of one operator, `size` in bytes; facts on keys are from `describe_with_keys` only."""
+    """The stored state of one operator, `size` in bytes; facts on keys are from `describe_with_keys` only.
+
+    `parallelism` None: not known. `lists`: name -> entries of a list that Headgate keeps, as of splits.
+    """
 
     uid: str
     parallelism: int | None
@@ -143,7 +146,6 @@ def _operator(disk: Disk, metadata: CheckpointMetadata, uid: str) -> OperatorFac
 
 
 def sections_of_operator(disk: Disk, metadata: CheckpointMetadata, uid: str) -> list[StoredSection]:
-    """Return name, types and entry count of the keyed states and timers in each subtask; names repeat."""
     files = DiskFiles(disk)
     return [
         section
@@ -185,7 +187,6 @@ def _add_keys(
 
 
 def _first(keys: Iterator[K], count: int) -> list[K]:
-    """Take at most `KEYS_READ` keys, and return the first `count` different ones; maps repeat their keys."""
     found: dict[K, None] = {}
     for key in islice(keys, KEYS_READ):
         if len(found) >= count:
@@ -195,7 +196,6 @@ def _first(keys: Iterator[K], count: int) -> list[K]:
 
 
 def _in_turn(parts: Sequence[Sequence[K]]) -> list[K]:
-    """Return the first keys of each part, then the second ones and so on; each key once."""
     longest = max(map(len, parts), default=0)
     turns = (part[place] for place in range(longest) for part in parts if place < len(part))
     return list(dict.fromkeys(turns))

@@ -1,7 +1,4 @@
-"""Checks whether a changed program can go on from a snapshot, before the running job is stopped.
-
-The report is made of msgspec structs: programs get them as JSON, people as a table.
-"""
+"""Checks whether a changed program can go on from a snapshot, before the running job is stopped."""
 
 from __future__ import annotations
 
@@ -45,7 +42,7 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class OperatorReport(msgspec.Struct, frozen=True):
-    """The report on one operator, found by its uid in the snapshot, in the program or in both."""
+    """The report on one operator; `name` None: not in the program, `parallelism_stored` None: not stored."""
 
     uid: str
     name: str | None  # in the program; None where the program has no such operator
@@ -57,7 +54,9 @@ class OperatorReport(msgspec.Struct, frozen=True):
 
 
 class UpgradeReport(msgspec.Struct, frozen=True):
-    """The report on whether a program can go on from a snapshot."""
+    """The report on whether a program can go on from a snapshot; as JSON for programs, a table for people.
+    `operators` are in the program's order, then those that it lacks; `refusals`: what else refuses a restore.
+    """
 
     snapshot: str
     kind: str  # "checkpoint" or "savepoint"
@@ -75,8 +74,7 @@ class UpgradeReport(msgspec.Struct, frozen=True):
     def verdict(self) -> Verdict:
         """The verdict on the snapshot: the worst one of its parts, or incompatible if a restore is refused.
 
-        What is only in the program begins empty. What is only in the snapshot is left behind where that is
-        allowed.
+        What is only in the program begins empty; what is only in the snapshot is left behind where allowed.
         """
         if self.refusals:
             return Verdict.INCOMPATIBLE
@@ -121,12 +119,13 @@ def check_upgrade(
 ) -> UpgradeReport:
     """Report what would become of every state of a snapshot and of a program, if the program restored it.
 
-    The program runs up to ``execute()`` in a process of its own; no job is started, and the snapshot is only
-    read.
-
-    `arguments` are the program's own; `options` are ``key=value`` settings, and those of storages count for
-    the snapshot, too. `allow_non_restored`: state that the program lacks may be left behind. `timeout_s`
-    bounds the planning and the check.
+    Args:
+        snapshot: URI of the checkpoint or savepoint, which is only read.
+        program: the Python file. It runs up to ``execute()`` in a process of its own and starts no job.
+        arguments: those of the program.
+        options: ``key=value`` settings; those of storages count for the snapshot, too.
+        allow_non_restored: whether state that the program lacks may be left behind.
+        timeout_s: bounds the planning and the check.
 
     Raises:
         StorageError: the snapshot cannot be read or trusted.

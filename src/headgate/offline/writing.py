@@ -28,7 +28,6 @@ CANONICAL, NATIVE = FORMATS = ("canonical", "native")
 
 class SubtaskWriter:
     """Writes a savepoint's keyed state in format `form`; keeps `names` of files and counts `entries`.
-
     `folder` is for scratch files; `mark` makes names unique where several tasks may write the same subtask.
     """
 
@@ -40,7 +39,9 @@ class SubtaskWriter:
     def subtask(
         self, sorter: Sorter, uid: str, number: str, index: int, max_parallelism: int
     ) -> KeyedStateHandle:
-        """Write what `sorter` has for new subtask `index` and return its handle; `number` names its files."""
+        """Write what `sorter` has for new subtask `index`, and return its handle.
+        `number` names the files of operator `uid`; `max_parallelism` is the savepoint's number of key groups.
+        """
         shapes: set[Shape] = set()
 
         def add_sections(writer: StateWriter) -> None:
@@ -69,7 +70,6 @@ class SubtaskWriter:
         return SpooledBlob(groups, max_parallelism, self._folder, blob)
 
     def _counted(self, entries: Iterator[Entries], shapes: set[Shape]) -> Iterator[Entries]:
-        """Count the entries and yield them; add the types of all their keys, also of timers, to `shapes`."""
         for each in entries:
             self.entries += len(each.keys)
             shapes |= shapes_of(each.keys)

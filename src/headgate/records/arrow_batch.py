@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 
 class ArrowBatch:
-    """Records as columns of a ``pyarrow.RecordBatch``; in event time each has a timestamp and a watermark."""
+    """A `Batch` of records as columns of a ``pyarrow.RecordBatch``, which are never changed.
+
+    `rows()` gives Row views, whose columns are converted to Python lists when one is first read.
+    """
 
     __slots__ = ("_nbytes", "_views", "columns", "timestamps", "watermarks")
 
@@ -44,7 +47,6 @@ class ArrowBatch:
         return f"ArrowBatch({self.columns.num_rows} records of {self.columns.schema.names})"
 
     def slice(self, start: int, stop: int) -> ArrowBatch:
-        """Return records `start` (included) to `stop` (excluded) as a batch that shares their memory."""
         if start == 0 and stop >= self.columns.num_rows:
             return self
         return ArrowBatch(
@@ -54,18 +56,15 @@ class ArrowBatch:
         )
 
     def take(self, indices: NDArray[np.int64]) -> ArrowBatch:
-        """Return a batch with copies of the records at `indices`, in that order."""
         picked = self.columns.take(pa.array(indices))
         return ArrowBatch(picked, take_times(self.timestamps, indices), take_times(self.watermarks, indices))
 
     def with_times(self, timestamps: Int64s, watermarks: Int64s) -> ArrowBatch:
-        """Return a batch of the same columns with other timestamps and watermarks, in ms, one per record."""
         batch = ArrowBatch(self.columns, timestamps, watermarks)
         batch._views = self._views
         return batch
 
     def row_class(self) -> type[Row]:
-        """Return the subclass of :class:`Row` whose fields are this batch's columns."""
         return row_type(tuple(self.columns.schema.names))
 
     def views(self) -> Columns:
@@ -75,7 +74,6 @@ class ArrowBatch:
         return self._views
 
     def rows(self) -> Objects:
-        """Return a :class:`Row` view for each record; columns are converted when a view reads them."""
         cls, shared, rows = self.row_class(), self.views(), []
         for index in range(self.columns.num_rows):
             row = cls()
@@ -84,7 +82,6 @@ class ArrowBatch:
         return rows
 
     def keys(self, selector: KeySelector) -> Objects:
-        """Return each record's key by `selector` (column, columns, function); UsageError: no such column."""
         if isinstance(selector, str):
             return self.views().column(self.field(selector))
         if isinstance(selector, tuple):
@@ -92,7 +89,6 @@ class ArrowBatch:
         return each_of(selector, self.rows())
 
     def key_groups(self, selector: KeySelector, max_parallelism: int) -> NDArray[np.int32]:
-        """Return each key group; UsageError: no such column, or a key is None or has no stable hash."""
         if callable(selector):
             hashes = vectorised.hashes_of_keys(self.keys(selector))
         elif isinstance(selector, str):
@@ -111,14 +107,16 @@ class ArrowBatch:
         return int(index)
 
     def nbytes(self) -> int:
-        """Return how many bytes these records take in the columns, not the rest of buffers they share."""
+        # not the rest of buffers that they share
         if self._nbytes is None:
             self._nbytes = int(self.columns.nbytes)
         return self._nbytes
 
 
 def concat_columns(batches: Sequence[ArrowBatch]) -> ArrowBatch:
-    """Return one batch with the records of all batches, in order; their schemas must be equal."""
+    """Return one batch with the records of all `batches` (one or more), in order. Their schemas must be
+    equal, else pyarrow.ArrowInvalid; it has timestamps and watermarks only if all of them have.
+    """
     merged = pa.concat_batches([batch.columns for batch in batches])
     return ArrowBatch(
         merged, join_times([b.timestamps for b in batches]), join_times([b.watermarks for b in batches])

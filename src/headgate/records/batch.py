@@ -41,7 +41,9 @@ class Batch(Protocol):
         """Return the records as Python objects (of columns: `Row` views); do not change the sequence."""
 
     def keys(self, selector: KeySelector) -> Objects:
-        """Return keys by `selector` (field, fields, function); UsageError: the first has no such field."""
+        """Return each record's key by `selector`: a field, a tuple of fields, or what a function of the
+        record returns. UsageError: the columns, or the first record, have no such field.
+        """
 
     def key_groups(self, selector: KeySelector, max_parallelism: int) -> NDArray[np.int32]:
         """Return each record's key group; UsageError: a key is None, or of a type that has no stable hash."""
@@ -51,17 +53,14 @@ class Batch(Protocol):
 
 
 def take_times(times: Int64s | None, indices: NDArray[np.int64]) -> Int64s | None:
-    """Return the `times`, a batch's timestamps or watermarks, at `indices`; None if it has no event time."""
     return None if times is None else times[indices]
 
 
 def slice_times(times: Int64s | None, start: int, stop: int) -> Int64s | None:
-    """Return the `times`, timestamps or watermarks, from `start` to before `stop`; None if there are none."""
     return None if times is None else times[start:stop]
 
 
 def join_times(parts: Sequence[Int64s | None]) -> Int64s | None:
-    """Return the timestamps or watermarks of several batches in one array; None unless all have them."""
     import numpy as np
 
     present = [part for part in parts if part is not None]

@@ -42,7 +42,7 @@ def detached(batch: RowBatch) -> RowBatch:
 
 
 def _unchanging(rows: list[Row]) -> bool:
-    """Return whether the rows hold scalars only, or are views of columns without lists, structs and maps."""
+    # scalars only, or views of columns without lists, structs and maps
     held = list(map(attrgetter("_c"), rows))
     views = [issubclass(kind, Columns) for kind in set(map(type, held))]
     if any(views):

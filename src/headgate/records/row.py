@@ -112,7 +112,7 @@ class Columns:
     _batch: pa.RecordBatch
 
     def column(self, index: int) -> list[Any]:
-        """Return column `index` as a list, made at first use and shared by all rows: do not change it."""
+        # shared by all rows: not to be changed
         return getattr(self, f"c{index}")  # type: ignore[no-any-return]
 
     def __getattr__(self, slot: str) -> list[Any]:
@@ -162,7 +162,6 @@ def _columns_type(count: int) -> type[Columns]:
 
 
 def columns_of(batch: pa.RecordBatch) -> Columns:
-    """Return the columns of a record batch as Python lists, each converted when it is first read."""
     columns = _columns_type(batch.num_columns)()
     columns._batch = batch
     return columns

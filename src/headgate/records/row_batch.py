@@ -27,7 +27,7 @@ _SAMPLED = 8
 
 
 class RowBatch:
-    """A batch of records as a list of Python objects. The list is never changed once it is in a batch."""
+    """A `Batch` of records as a list of Python objects. The list is never changed once it is in a batch."""
 
     __slots__ = ("records", "timestamps", "watermarks")
 
@@ -43,7 +43,6 @@ class RowBatch:
         return f"RowBatch({len(self.records)} records)"
 
     def slice(self, start: int, stop: int) -> RowBatch:
-        """Return records `start` (included) to `stop` (excluded) as a batch of the same objects."""
         if start == 0 and stop >= len(self.records):
             return self
         return RowBatch(
@@ -53,32 +52,29 @@ class RowBatch:
         )
 
     def take(self, indices: NDArray[np.int64]) -> RowBatch:
-        """Return a batch of the records at `indices`, in that order; the objects are shared, not copied."""
         picked = list(map(self.records.__getitem__, indices.tolist()))
         return RowBatch(picked, take_times(self.timestamps, indices), take_times(self.watermarks, indices))
 
     def with_times(self, timestamps: Int64s, watermarks: Int64s) -> RowBatch:
-        """Return a batch of the same list of records with these timestamps and watermarks, in ms."""
         return RowBatch(self.records, timestamps, watermarks)
 
     def rows(self) -> Objects:
-        """Return the list of records itself, not to be changed."""
         return self.records
 
     def keys(self, selector: KeySelector) -> Objects:
-        """Return each key by `selector`; UsageError: record 0 has none; KeyError, AttributeError: a later."""
+        """Return each record's key by `selector`. UsageError: record 0 has no such field; a later record that
+        has none raises KeyError or AttributeError, and a function what it likes.
+        """
         if not self.records:
             return []
         return each_of(field_getter(selector, self.records[0]), self.records)
 
     def key_groups(self, selector: KeySelector, max_parallelism: int) -> NDArray[np.int32]:
-        """Return each key group; UsageError: record 0 has no key, or one is None or has no stable hash."""
         from headgate.common.keys.keygroups_vectorised import groups_of_hashes, hashes_of_keys
 
         return groups_of_hashes(hashes_of_keys(self.keys(selector)), max_parallelism)
 
     def nbytes(self) -> int:
-        """Return about how many bytes the records take on the wire, guessed from a few of them."""
         count = len(self.records)
         sample = self.records[:: max(1, count // _SAMPLED)]
         return count * sum(map(guessed_size, sample)) // max(1, len(sample))
@@ -136,7 +132,10 @@ def _size_of_some(values: list[T], depth: int) -> int:
 
 
 def field_getter(selector: KeySelector, sample: T) -> Callable[[T], Any]:
-    """Return a function from a record to its key by `selector`; UsageError: `sample` has no such field."""
+    """Return a function from a record to its key by `selector` (a function: itself). Fields are read as items
+    if `sample`, a record, is a dict or Row, else as attributes; a tuple of names gives a tuple. UsageError:
+    `sample` has no such field.
+    """
     if callable(selector):
         return selector
     names = (selector,) if isinstance(selector, str) else tuple(selector)

@@ -47,7 +47,6 @@ AGGREGATE_ALIASES: Final = {
 
 class Aggregate(NamedTuple):
     """An aggregate of a plan, resolved against the columns of its input; its result is the column `name`.
-
     `given`: the types of the program's arguments; `arguments`: these, converted to what `function` takes.
     """
 
@@ -61,7 +60,6 @@ class Aggregate(NamedTuple):
 
     @property
     def parts(self) -> Parts:
-        """The accumulators of this aggregate, and how they become its result."""
         return parts_of(self.function, self.given, self.settings)
 
     def __str__(self) -> str:
@@ -96,7 +94,9 @@ def parts_of(function: str, given: Types, settings: tuple[Setting, ...] = ()) ->
 
 
 def resolve_aggregate(call: AggregateCall, name: str, schema: Schema) -> Aggregate:
-    """Resolve `call` against `schema`; its result is the column `name`. PlanError if it does not fit."""
+    """Return `call` resolved against the input's columns, `schema`, with `name` for its result's column.
+    Arguments are converted to what the function takes. PlanError: no such function or column, or type.
+    """
     arguments = [resolve(argument, schema) for argument in call.arguments]
     given = tuple(argument.type for argument in arguments)
     parts = parts_of(call.function, given, call.settings)

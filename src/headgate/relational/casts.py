@@ -194,7 +194,7 @@ def _to_decimal(values: Values, to: pa.DataType, strict: bool) -> Values:
 
 
 def _bounded(values: Values, to: pa.DataType, strict: bool) -> Values:
-    """Return decimals of 76 digits as a type of fewer, rounded half up; a misfit: as :func:`kept` does."""
+    # Decimals of 76 digits become ones of fewer, rounded half up.
     if values.type.scale > to.scale:
         values = pc.round(values, ndigits=to.scale, round_mode="half_towards_infinity")
     limit = pc.cast(

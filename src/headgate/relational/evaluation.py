@@ -60,7 +60,9 @@ def evaluate(expression: Typed, batch: pa.RecordBatch | Rows) -> pa.Array:
 
 
 def first_failing(expression: Typed, batch: pa.RecordBatch) -> int:
-    """Return the index of the first row for which an expression raises RowsFailed; one of the rows must."""
+    """Return the index, from 0, of the first row for which evaluating `expression` raises RowsFailed.
+    At least one row must fail. The row is found by halving, so the expression is evaluated several times.
+    """
     low, high = 0, batch.num_rows
     while high - low > 1:
         middle = (low + high) // 2
@@ -107,7 +109,7 @@ def _apply(expression: Apply, batch: Rows) -> Values:
 
 
 def _tolerant(kernel: Callable[..., Values], kind: pa.DataType, values: list[Values], rows: int) -> Values:
-    """Call a kernel so that a row for which it raises gets null: halves of a part that raises are tried."""
+    # Halves of what raises are tried, down to single rows, which get null.
     try:
         return kernel(kind, *values)
     except RowsFailed:
@@ -132,13 +134,11 @@ def _python(expression: PythonApply, batch: Rows) -> Values:
 
 
 def _by_need(expression: Typed) -> bool:
-    """Return whether an expression is evaluated only for rows that need it: it may fail, or is costly."""
     costly = (isinstance(part, Apply) and RULES[part.function].costly for part in parts_of(expression))
     return expression.may_fail or any(costly)
 
 
 def _for_rows(expression: Typed, batch: Rows, wanted: Wanted) -> Values:
-    """Return an expression's values for the `wanted` rows; the values of other rows mean nothing."""
     if not _by_need(expression) or wanted.all():
         return _without_nesting(expression, batch)
     part = evaluate(expression, batch.some(wanted))
@@ -146,12 +146,11 @@ def _for_rows(expression: Typed, batch: Rows, wanted: Wanted) -> Values:
 
 
 def _without_nesting(expression: Typed, batch: Rows) -> Values:
-    """Return an expression's values; nested ones always as an array: Arrow cannot choose between scalars."""
+    # Nested values must be arrays: Arrow cannot choose between nested scalars.
     return (evaluate if pa.types.is_nested(expression.type) else _values)(expression, batch)
 
 
 def _mask(values: Values, rows: int, of_null: bool) -> Wanted:
-    """Return truth values as a numpy array, with `of_null` for null."""
     if isinstance(values, pa.Scalar):
         known = values.as_py()
         return np.full(rows, of_null if known is None else known)

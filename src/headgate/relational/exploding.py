@@ -24,7 +24,6 @@ class Elements(NamedTuple):
 
 
 def is_map(kind: pa.DataType) -> bool:
-    """Return whether values of a type are maps."""
     return bool(pa.types.is_map(kind))
 
 
@@ -40,7 +39,7 @@ def made_by(kind: pa.DataType, *, position: bool) -> tuple[str, ...]:
 
 
 def fields_made(values: Typed, *, position: bool, outer: bool) -> tuple[Field, ...]:
-    """Return the fields of the columns that exploding `values` makes; with `outer` each may be null."""
+    """Return the fields, in order, of the columns that exploding `values` makes; `outer`: all nullable."""
     kind = values.type
     if pa.types.is_map(kind):
         found = [Field("key", kind.key_type, outer), Field("value", kind.item_type, True)]

@@ -57,7 +57,6 @@ class Call(Expression):
 
     @property
     def inner(self) -> tuple[Expression, ...]:
-        """The expressions from which this one is computed: the arguments."""
         return self.arguments
 
     def __str__(self) -> str:
@@ -85,7 +84,6 @@ class PythonCall(Expression):
 
     @property
     def inner(self) -> tuple[Expression, ...]:
-        """The expressions from which this one is computed: the arguments."""
         return self.arguments
 
     def __str__(self) -> str:
@@ -102,7 +100,6 @@ class Cast(Expression):
 
     @property
     def inner(self) -> tuple[Expression, ...]:
-        """The expressions from which this one is computed: the value that is cast."""
         return (self.child,)
 
     def __str__(self) -> str:
@@ -121,7 +118,6 @@ class Case(Expression):
 
     @property
     def inner(self) -> tuple[Expression, ...]:
-        """Conditions and values of the branches in turn, and `otherwise` as the last."""
         return (*(part for branch in self.branches for part in branch), self.otherwise)
 
     def __str__(self) -> str:
@@ -138,7 +134,6 @@ class Alias(Expression):
 
     @property
     def inner(self) -> tuple[Expression, ...]:
-        """The expressions from which this one is computed: the one that gets the name."""
         return (self.child,)
 
     def __str__(self) -> str:
@@ -154,7 +149,6 @@ class Aliases(Expression):
 
     @property
     def inner(self) -> tuple[Expression, ...]:
-        """The expressions from which this one is computed: the one that gets the names."""
         return (self.child,)
 
     def __str__(self) -> str:
@@ -171,7 +165,6 @@ class Generator(Expression):
 
     @property
     def inner(self) -> tuple[Expression, ...]:
-        """The expressions from which this one is computed: the array or map."""
         return (self.child,)
 
     def __str__(self) -> str:
@@ -192,7 +185,6 @@ class AggregateCall(Expression):
 
     @property
     def inner(self) -> tuple[Expression, ...]:
-        """The expressions from which this one is computed: the arguments."""
         return self.arguments
 
     def __str__(self) -> str:
@@ -223,7 +215,16 @@ class ProcessingTime(Expression):
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow(Expression):
-    """A row's window in `group_by`: `size_ms` long (session: gap), one every `slide_ms`, from `offset_ms`."""
+    """A row's window: a key of `group_by`, or a column of `select` (not sessions, nor the wall clock).
+
+    Attributes:
+        time: the event time column, or :class:`ProcessingTime`.
+        size_ms: length in ms; the gap of a session, the longest of cumulative windows.
+        slide_ms: ms between the beginnings of windows; between the ends of cumulative ones.
+        offset_ms: by how many ms windows are moved from the multiples of their interval since 1970.
+        kind: "sliding" (also for tumbling), "cumulative", "session", or "same": those that the event time
+            column has already.
+    """
 
     time: Expression
     size_ms: int
@@ -233,17 +234,16 @@ class TimeWindow(Expression):
 
     @property
     def inner(self) -> tuple[Expression, ...]:
-        """The expressions from which this one is computed: the event time column, or the wall clock."""
         return (self.time,)
 
     @property
     def clock(self) -> Clock:
-        """Whether the window is of event time or of processing time."""
+        """Which time the windows are of: "event" time, or "processing" time, the worker's wall clock."""
         return "processing" if isinstance(self.time, ProcessingTime) else "event"
 
     @property
     def name(self) -> str:
-        """The name that the window's column has in the result."""
+        """The name of the result's column with the window: "window", of sessions "session_window"."""
         return "session_window" if self.kind == "session" else "window"
 
     def __str__(self) -> str:

@@ -71,12 +71,13 @@ class _Origin(NamedTuple):
 
 
 def extremes_of(join: WindowJoin, side: int) -> Extremes | None:
-    """Return which rows of side 0 (left) or 1 (right) of a join can have a partner; None if all can.
+    """Return which rows of side 0 (left) or 1 (right) of a join can have a partner; None: all, or unknown.
+    The other rows are dropped before the exchange.
 
     The other side has to be an aggregation of all rows of the same stream in tumbling windows, without keys,
     and one of the columns that are equal its greatest or least value of the same column, an integer. In each
-    window of the join there may be the result of one window of the aggregation only. What is computed of
-    the result must never fail, as it is computed of values that become no results, too.
+    window of the join there may be the result of one window of the aggregation only. What is computed of the
+    result must never fail, as it is computed of values that become no results, too.
     """
     rows, found = (join.right, join.left) if side else (join.left, join.right)
     below, steps = steps_of(found)
@@ -106,10 +107,7 @@ def _is_of_all_rows(plan: Aggregation) -> bool:
 
 
 def _may_fail(step: AnyStep) -> bool:
-    """Return whether a step may fail, or call the program, for a value that is no result.
-
-    Windows are those of results in any case.
-    """
+    # What reads only windows cannot meet other values: they are those of results in any case.
     for each in step.expressions:
         reads = {step.reads.fields[place].type for place in columns_in(each)}
         calls = any(isinstance(part, PythonApply) for part in parts_of(each))
@@ -148,7 +146,7 @@ def _one_result_each(found: Relation, plan: Aggregation) -> bool:
 
 
 def _lasts_within(windows: WindowsOf, plan: Aggregation) -> int:
-    """Return how many last moments of the aggregation's windows lie in each of `windows`; times in us."""
+    # Last moments of the aggregation's windows in each of these windows, in microseconds.
     every, first = plan.window.size_ms * 1000, plan.window.offset_ms * 1000 - 1
     if windows.slide % every:
         return windows.size  # it depends on the window
@@ -157,7 +155,6 @@ def _lasts_within(windows: WindowsOf, plan: Aggregation) -> int:
 
 
 def _extreme_of(plan: Aggregation, origin: _Origin | None) -> Aggregate | None:
-    """Return the aggregate whose result a column of the aggregation is, if that is an extreme of integers."""
     for aggregate in plan.aggregates:
         if origin is not None and aggregate.name == origin.name and aggregate.function in ("max", "min"):
             return aggregate if pa.types.is_integer(aggregate.result) else None
@@ -165,7 +162,7 @@ def _extreme_of(plan: Aggregation, origin: _Origin | None) -> Aggregate | None:
 
 
 def _key_origin(side: Relation, name: str) -> _Origin | None:
-    """Return the column of a stream that a key of a join's input is; in the input, 0 is in place of null."""
+    # In the input of a join a key has 0 in place of null.
     column = side.columns[side.schema.place(name)] if isinstance(side, Project) else None
     if isinstance(column, Choice) and isinstance(column.otherwise, Column):
         nulls = [each for each, _ in column.branches]

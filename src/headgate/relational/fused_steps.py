@@ -18,9 +18,12 @@ from headgate.relational.schema import Schema
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One pass over a batch: `conditions` choose rows, then `columns` are computed; both read `reads`.
+    """One pass over a batch: `conditions` choose rows, then `columns` are computed for those that are left.
 
-    `gives` names the computed columns. A row that fails a condition is not seen by the conditions after it.
+    Attributes:
+        reads: the input's columns, to which the expressions refer by index.
+        conditions: a row for which one is not true is not seen by those after it.
+        gives: names and types of the computed columns.
     """
 
     reads: Schema
@@ -59,7 +62,6 @@ class ExplodeStep:
 
     @property
     def expressions(self) -> tuple[Typed, ...]:
-        """The expressions that are evaluated for each row: the array or map."""
         return (self.values,)
 
     def __str__(self) -> str:
@@ -105,7 +107,7 @@ def _all_of(schema: Schema) -> tuple[Typed, ...]:
 
 
 def _fused(steps: tuple[AnyStep, ...], last: Step) -> tuple[AnyStep, ...]:
-    """Append a step, merged into the one before if that computes no column twice and hides no row's error."""
+    # Not where a column would be computed twice, or a new condition would hide a row's error.
     before = steps[-1] if steps else None
     if not isinstance(before, Step) or not _goes_into(before, last):
         return (*steps, last)
@@ -150,7 +152,6 @@ def pruned(steps: Sequence[AnyStep]) -> tuple[AnyStep, ...]:
 
 
 def _narrow(step: AnyStep, used: Sequence[int]) -> AnyStep:
-    """Return a step that reads only the columns at `used`."""
     new_place = {place: at for at, place in enumerate(used)}
     read = Schema(tuple(step.reads.fields[place] for place in used), step.reads.event_time)
     moved = tuple(
@@ -171,7 +172,6 @@ def _used(step: AnyStep) -> list[int]:
 
 
 def _giving(step: AnyStep, places: Sequence[int], gives: Schema) -> AnyStep:
-    """Return a step that gives only the columns at `places`, ascending."""
     if isinstance(step, ExplodeStep):
         all_made, first = step.made, len(step.kept)
         kept = tuple(step.kept[place] for place in places if place < first)

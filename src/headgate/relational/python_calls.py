@@ -61,6 +61,5 @@ def _misfit(expression: PythonApply, given: list[Arguments], found: list[object]
 
 
 def _call(expression: PythonApply, row: Arguments) -> str:
-    """Return a call as people read it, such as "double(price=3)"."""
     named = zip(expression.arguments, row, strict=True)
     return f"{expression.function.name}({', '.join(f'{name}={value!r:.100}' for name, value in named)})"

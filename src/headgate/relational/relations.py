@@ -131,9 +131,11 @@ class TableFunction(Relation):
 class Windowed:
     """Windows of event time, or of processing time, as `clock` says.
 
-    By `kind`: "sliding" ones are `size_ms` long, one every `slide_ms`; "cumulative" ones begin every
-    `size_ms`, and one ends after each `slide_ms` of it; "session" ones end when a key had no row for
-    `size_ms`; "same" are those in the input's column of event time. The first two are moved by `offset_ms`.
+    Attributes:
+        size_ms: length in ms; the gap that ends a session; how often cumulative windows begin.
+        slide_ms: ms from the beginning of a window to the next; by how much each cumulative one is longer.
+        offset_ms: by how many ms sliding and cumulative windows are moved.
+        kind: "sliding", "cumulative", "session", or "same": those in the input's column of event time.
     """
 
     size_ms: int
@@ -144,7 +146,7 @@ class Windowed:
 
     @property
     def stored_name(self) -> str:
-        """The type name of stored accumulators; it differs where windows are of another shape or clock."""
+        """Name of the stored accumulators' type, by which those of windows of other kinds are told apart."""
         return self._shape_name if self.clock == "event" else f"Processing_time_{self._shape_name}"
 
     @property
@@ -211,7 +213,7 @@ class WindowJoin(Relation):
 
 
 def inputs_of(relation: Relation) -> tuple[Relation, ...]:
-    """Return the plans whose rows a plan is computed from, within the same table."""
+    """Return the plans whose rows a plan is computed from, within the same table; empty for a scan."""
     match relation:
         case Project() | Filter() | Explode() | TableFunction() | Aggregation():
             return (relation.child,)
@@ -223,16 +225,14 @@ def inputs_of(relation: Relation) -> tuple[Relation, ...]:
 
 
 def windowed(window: TimeWindow) -> Windowed:
-    """Return the windows of a plan for the window as a program wrote it."""
     return Windowed(window.size_ms, window.slide_ms, window.offset_ms, window.kind, window.clock)
 
 
 def aggregation_schema(
     child: Schema, keys: tuple[int, ...], aggregates: tuple[Aggregate, ...], window: TimeWindow
 ) -> Schema:
-    """Return the columns of an aggregation: keys, window, results; event time is the window's last ms.
-
-    Windows of processing time give no event time.
+    """Return the columns of an aggregation: its keys without hidden ones, the window, and its results.
+    `keys` are indices of columns of `child`. Event time, if the window is of it, is the window's last ms.
     """
     kept = [child.fields[place] for place in keys if child.names[place] not in HIDDEN]
     results = [Field(each.name, each.result, each.nullable) for each in aggregates]

@@ -16,7 +16,7 @@ Values: TypeAlias = "pa.Array | pa.Scalar"
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """Base class of resolved expressions: the type of their values, and whether one may be null."""
+    """Base class of resolved expressions: the type of their values, and whether one of these may be null."""
 
     type: pa.DataType
     nullable: bool
@@ -28,7 +28,9 @@ class Typed:
 
     @property
     def may_fail(self) -> bool:
-        """Whether evaluation may raise for some rows; if so, it is evaluated only for rows that need it."""
+        """Whether evaluation may raise RowsFailed or PythonFailed for some rows.
+        If so, the expression is evaluated only for rows that need it, as the branch of a choice.
+        """
         return any(part.may_fail for part in self.inner)
 
 
@@ -62,7 +64,6 @@ class Member(Typed):
 
     @property
     def inner(self) -> tuple[Typed, ...]:
-        """The expressions from which this one is computed: the struct."""
         return (self.child,)
 
     def __str__(self) -> str:
@@ -83,12 +84,10 @@ class Apply(Typed):
 
     @property
     def inner(self) -> tuple[Typed, ...]:
-        """The expressions from which this one is computed: the arguments."""
         return self.arguments
 
     @property
     def may_fail(self) -> bool:
-        """Whether the rule, or an argument, may raise for some rows."""
         return (self.fails and not self.tolerant) or any(part.may_fail for part in self.arguments)
 
     def __str__(self) -> str:
@@ -107,12 +106,11 @@ class PythonApply(Typed):
 
     @property
     def inner(self) -> tuple[Typed, ...]:
-        """The expressions from which this one is computed: the arguments."""
         return self.arguments
 
     @property
     def may_fail(self) -> bool:
-        """Whether the call may raise: always True, since nothing is known of the program's functions."""
+        # Nothing is known of the program's functions.
         return True
 
     def __str__(self) -> str:
@@ -121,7 +119,12 @@ class PythonApply(Typed):
 
 @dataclass(frozen=True, slots=True)
 class Conversion(Typed):
-    """A cast of `child` to `type`. A misfit raises if `strict`, else becomes null; `safe`: all values fit."""
+    """A cast of `child` to `type`; null stays null.
+
+    Attributes:
+        strict: whether a value that does not fit raises RowsFailed; otherwise it becomes null.
+        safe: whether every value of the child's type fits, so that the cast cannot fail.
+    """
 
     child: Typed
     strict: bool
@@ -129,12 +132,10 @@ class Conversion(Typed):
 
     @property
     def inner(self) -> tuple[Typed, ...]:
-        """The expressions from which this one is computed: the value that is cast."""
         return (self.child,)
 
     @property
     def may_fail(self) -> bool:
-        """Whether a value may raise because it does not fit the type, or the cast expression may fail."""
         return (self.strict and not self.safe) or self.child.may_fail
 
     def __str__(self) -> str:
@@ -155,7 +156,6 @@ class Choice(Typed):
 
     @property
     def inner(self) -> tuple[Typed, ...]:
-        """Conditions and values of the branches in turn, and `otherwise` as the last."""
         return (*(part for branch in self.branches for part in branch), self.otherwise)
 
     def __str__(self) -> str:
@@ -179,7 +179,6 @@ class WindowsOf(Typed):
 
     @property
     def inner(self) -> tuple[Typed, ...]:
-        """The expressions from which this one is computed: the timestamp."""
         return (self.child,)
 
     def __str__(self) -> str:
@@ -200,7 +199,6 @@ class PieceOf(Typed):
 
     @property
     def inner(self) -> tuple[Typed, ...]:
-        """The expressions from which this one is computed: the lists of pieces."""
         return (self.child,)
 
     def __str__(self) -> str:
@@ -216,7 +214,6 @@ class Shared(Typed):
 
     @property
     def inner(self) -> tuple[Typed, ...]:
-        """The expressions from which this one is computed: the shared one."""
         return (self.child,)
 
     def __str__(self) -> str:
@@ -224,7 +221,9 @@ class Shared(Typed):
 
 
 def with_inner(expression: Typed, inner: tuple[Typed, ...]) -> Typed:
-    """Return a copy of an expression in which `inner` replaces its inner expressions, in their order."""
+    """Return a copy of an expression in which `inner` replaces its inner expressions, in their order.
+    An expression without inner ones is returned as it is. Its type and `nullable` stay what they were.
+    """
     match expression:
         case Apply() | PythonApply():
             return replace(expression, arguments=inner)
@@ -237,7 +236,7 @@ def with_inner(expression: Typed, inner: tuple[Typed, ...]) -> Typed:
 
 
 def parts_of(expression: Typed) -> Iterator[Typed]:
-    """Yield an expression and all expressions inside it."""
+    """Yield an expression and all expressions inside it, each before those from which it is computed."""
     yield expression
     for part in expression.inner:
         yield from parts_of(part)

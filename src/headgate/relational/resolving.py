@@ -92,7 +92,6 @@ def resolve(expression: Expression, schema: Schema) -> Typed:
 
 
 def _argument(expression: Expression, schema: Schema) -> Typed:
-    """Resolve a function's argument; the PlanError of an unknown column that may be meant as text says so."""
     try:
         return resolve(expression, schema)
     except PlanError as error:
@@ -247,7 +246,9 @@ def _rule(name: str) -> Rule | None:
 
 
 def called(name: str, arguments: list[Typed]) -> Typed:
-    """Return a call of a registered function, or of its `try_` form; PlanError: none such, or wrong types."""
+    """Return a call of the registered function `name`, or, after "try_", of its form that gives null.
+    Arguments are converted as Spark does by itself. PlanError: no such function, or not of these types.
+    """
     load_families()
     rule, tolerant = _rule(name), False
     if rule is None and name.startswith(TRY):
@@ -273,7 +274,6 @@ def called(name: str, arguments: list[Typed]) -> Typed:
 
 
 def _whole_beside_decimals(arguments: list[Typed]) -> list[Typed]:
-    """Return arguments with integer constants beside a decimal as decimals of few digits, as Spark does."""
     if not any(pa.types.is_decimal(each.type) for each in arguments):
         return arguments
     found = []

@@ -30,7 +30,6 @@ class Rows:
         self.computed: dict[int, Values] = {}
 
     def column(self, index: int) -> pa.Array:
-        """Return the values of the column at `index`."""
         found = self._columns.get(index)
         if found is None:
             found = self._of.column(index)
@@ -40,7 +39,9 @@ class Rows:
         return found
 
     def known(self, slot: int) -> Values | None:
-        """Return the values of `slot` for these rows, from them or a larger set; None: not computed yet."""
+        """Return the values of the `Shared` expression `slot` for these rows; None: not computed yet.
+        They are taken from a larger set, of which these rows are a part, if they were computed for that.
+        """
         found = self.computed.get(slot)
         if found is None and isinstance(self._of, Rows) and (whole := self._of.known(slot)) is not None:
             found = whole if isinstance(whole, pa.Scalar) else whole.take(self._places)
@@ -48,5 +49,4 @@ class Rows:
         return found
 
     def some(self, wanted: NDArray[np.bool_]) -> Rows:
-        """Return the rows for which `wanted` is true, as a `Rows` object of these."""
         return Rows(self, pa.array(np.flatnonzero(wanted)))

@@ -16,7 +16,6 @@ Types = tuple[pa.DataType, ...]
 
 class Signature(NamedTuple):
     """The types with which a function is called, and the type of its result.
-
     `nullable`: whether the result may be null; None: if an argument may be.
     """
 
@@ -56,6 +55,8 @@ class Rule:
     """A function of columns in the registry. `takes` says in words which arguments it expects.
 
     Attributes:
+        family: group of functions; in "arithmetic" integer constants beside decimals become decimals.
+        judge: chooses types of arguments and result; `kernel` computes the result's values.
         fails: whether the kernel raises `RowsFailed` for some values.
         refine: looks at the arguments after `judge`; None: there is no need.
         choice: makes a `Choice` by the first argument, where another one may fail, so that each is evaluated
@@ -139,7 +140,7 @@ def add(made: Rule) -> None:
 
 
 def exactly(arguments: Sequence[pa.DataType], result: pa.DataType, *, nullable: bool | None = None) -> Judge:
-    """Return a judge for functions that take `arguments`, or types that Spark converts to them by itself."""
+    """Return a judge for functions that take `arguments`, or what Spark converts to them by itself."""
     wanted = tuple(arguments)
 
     def judge(given: Types) -> Signature | None:
@@ -160,7 +161,6 @@ def either(*judges: Judge) -> Judge:
 
 def converts_by_itself(given: pa.DataType, wanted: pa.DataType) -> bool:
     """Return whether Spark converts a value of type `given` to `wanted` without a cast in the program.
-
     As in ANSI mode: between numbers (a misfit is an error of its row), between times, from null, from all but
     nested types and binary to text, and from text to all but nested types.
     """

@@ -39,11 +39,12 @@ class Schema:
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns, in order."""
         return [field.name for field in self.fields]
 
     def find(self, name: str) -> int | None:
-        """Return a column's index by exact name, else ignoring case; None: none. PlanError if ambiguous."""
+        """Return the index of the column `name`, written exactly so, else of one that differs in case only.
+        None if there is none; PlanError if several would do and not exactly one of them is written so.
+        """
         lower = name.lower()
         places = [place for place, field in enumerate(self.fields) if field.name.lower() == lower]
         exact = [place for place in places if self.fields[place].name == name]
@@ -62,7 +63,6 @@ class Schema:
         return found
 
     def to_arrow(self) -> pa.Schema:
-        """Return the schema of record batches with these columns."""
         return pa.schema([pa.field(field.name, field.type, field.nullable) for field in self.fields])
 
     def tree(self) -> str:

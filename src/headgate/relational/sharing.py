@@ -30,7 +30,10 @@ _CHEAP: Final = (Column, Constant, Member)
 
 
 def sharing(expressions: Sequence[Typed]) -> tuple[Typed, ...]:
-    """Return equivalent expressions; each part that occurs more than once is `Shared`, unless it is cheap."""
+    """Return equivalent expressions, in which each part that occurs more than once is `Shared`.
+    Cheap parts (columns, constants, fields of structs) are left as they are, and two calls of a function of
+    the program never count as one part.
+    """
     split = [_split_once(each) for each in expressions]
     parts = _Parts()
     for each in split:
@@ -47,7 +50,6 @@ class _Parts:
         self._uses: Counter[int] = Counter()
 
     def count(self, expression: Typed) -> int:
-        """Count the uses of an expression and of its parts; return its number."""
         inner = [self.count(part) for part in expression.inner]
         number = self._numbers.setdefault(_key(expression, inner), len(self._numbers))
         self._by_object[id(expression)] = number
@@ -55,7 +57,6 @@ class _Parts:
         return number
 
     def rewritten(self, expression: Typed) -> Typed:
-        """Return a counted expression, with `Shared` for each part (no cheap one) counted more than once."""
         number = self._by_object[id(expression)]
         found = with_inner(expression, tuple(self.rewritten(part) for part in expression.inner))
         if self._uses[number] < 2 or isinstance(expression, _CHEAP):
@@ -76,7 +77,7 @@ def _key(expression: Typed, inner: list[int]) -> tuple[Any, ...]:
 
 
 def _split_once(expression: Typed) -> Typed:
-    """Return an expression whose `split_part` calls are two steps: a text is split once for all pieces."""
+    # `split_part` becomes two steps, so that a text is split once for all its pieces.
     found = with_inner(expression, tuple(_split_once(part) for part in expression.inner))
     if not isinstance(found, Apply) or found.function != "split_part" or found.tolerant:
         return found
@@ -90,5 +91,4 @@ def _split_once(expression: Typed) -> Typed:
 
 
 def _as_pattern(text: str) -> str:
-    """Return a pattern that matches a text and nothing else."""
     return "".join(letter if letter.isalnum() or letter > "\x7f" else f"\\{letter}" for letter in text)

@@ -141,7 +141,7 @@ def _named_fields(parts: list[str], text: str) -> list[pa.Field]:
 
 
 def _parted(text: str) -> list[str]:
-    """Return the parts of a text between the commas that are in no brackets."""
+    # At the commas that are in no brackets.
     parts, depth = [""], 0
     for each in text:
         depth += (each in "<(") - (each in ">)")
@@ -153,12 +153,10 @@ def _parted(text: str) -> list[str]:
 
 
 def list_of(element: pa.DataType) -> pa.DataType:
-    """Return the type of arrays of `element`."""
     return pa.list_(pa.field("element", element))
 
 
 def is_integer(kind: pa.DataType) -> bool:
-    """Return whether a type is one of the four integer types."""
     return kind in _INTEGERS
 
 
@@ -255,7 +253,9 @@ def bounded_decimal(precision: int, scale: int) -> pa.DataType:
 
 
 def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
-    """Return the type to which Spark's ANSI mode converts values of both types; None: there is none."""
+    """Return the type to which Spark's ANSI mode converts values of both types; None: there is none.
+    Text gives way to the other type; beside text integers become bigint, floats and decimals double.
+    """
     if left == right or pa.types.is_null(right):
         return left
     if pa.types.is_null(left):

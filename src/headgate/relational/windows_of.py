@@ -33,7 +33,7 @@ def _structs(starts: Int64s, ends: Int64s) -> pa.Array:
 
 
 def _alone(wanted: WindowsOf, at: Int64s) -> pa.Array | None:
-    """Return the window of each timestamp if each lies in exactly one, which is cheap to see; else None."""
+    # Whether each timestamp lies in exactly one window is cheap to see.
     if wanted.size < wanted.slide:
         return None
     since = (at - wanted.offset) % wanted.slide

@@ -41,7 +41,10 @@ Restored = list[tuple[int, int, list[OperatorSubtaskState]]]
 def assign_state(
     plan: PhysicalPlan, checkpoint: CheckpointMetadata, *, ignore_unclaimed: bool = False
 ) -> Restored:
-    """Return (vertex id, subtask, its states) for subtasks that get any; raise as `check_compatible` does."""
+    """Return (vertex id, subtask, its states) for each subtask that gets any stored state of `checkpoint`. A
+    subtask gets several states of one operator after a change of the parallelism. Logs what is skipped;
+    raises UsageError as :func:`check_compatible`, which explains `ignore_unclaimed`.
+    """
     check_compatible(plan, checkpoint, ignore_unclaimed=ignore_unclaimed)
     _report(plan, checkpoint)
     restored: Restored = []
@@ -64,6 +67,8 @@ def check_compatible(
     """Raise a UsageError if a restore of `checkpoint` into `plan` would lose or misread state or records.
 
     `ignore_unclaimed`: state that no operator of `plan` claims may be lost, but no records in flight.
+    Compared are the number of key groups, uids and names of states, types of keys, and receivers of records
+    in flight; serializers are checked where state is read.
     """
     if plan.max_parallelism != checkpoint.max_parallelism:
         raise UsageError(
@@ -83,14 +88,13 @@ def check_compatible(
 
 
 def called(checkpoint: CheckpointMetadata) -> str:
-    """Return the name of a checkpoint for messages: its kind, its number and its job."""
     return f"{checkpoint.kind} {checkpoint.checkpoint} of job {checkpoint.job_name!r}"
 
 
 def unclaimed_state(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> list[str]:
-    """Return messages on stored state that no operator of `plan` restores: "what it is; how to keep it".
-
-    Only state that the metadata names is found. Workers check keyed states named only in a blob's header.
+    """Return a message for each stored state that no operator of `plan` restores: "what it is; how to keep
+    it". [] if all of it is claimed. Only state that the metadata names is found; workers check keyed states
+    that are named only in a blob's header.
     """
     nodes = {node.uid or f"node-{node.id}": node for vertex in plan.vertices for node in vertex.chain}
     stateful = [uid for uid, states in checkpoint.operators.items() if any(map(_has_state, states))]
@@ -108,10 +112,7 @@ def unclaimed_state(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> list[
 
 
 def _has_state(state: OperatorSubtaskState) -> bool:
-    """Return whether a subtask stored keyed or operator state, or lists of values, that a restore may lose.
-
-    Splits and writers' state are not counted (:func:`_unclaimed_ends` reports them), nor is event time.
-    """
+    # Splits and writers' state are not counted (`_unclaimed_ends` reports them), nor is event time.
     filled = any(held.count for held in state.operator_state)
     return _has_keyed(state) or filled or any(state.list_state.keys() - {SPLITS, WRITER, MARKS})
 
@@ -121,7 +122,7 @@ def _names(uids: Iterable[str]) -> str:
 
 
 def _unclaimed_ends(nodes: Mapping[str, Node], checkpoint: CheckpointMetadata) -> list[str]:
-    """Return messages on splits of removed sources, and on writers' state and output of removed sinks."""
+    # Splits of removed sources, and writers' state and prepared output of removed sinks.
     read = sources_in(checkpoint) - {uid for uid, node in nodes.items() if isinstance(node, SourceNode)}
     sinks = {uid: node for uid, node in nodes.items() if isinstance(node, SinkNode)}
     writers = _with_list(checkpoint, WRITER) - sinks.keys()
@@ -146,7 +147,7 @@ def _unclaimed_ends(nodes: Mapping[str, Node], checkpoint: CheckpointMetadata) -
 
 
 def sources_in(checkpoint: CheckpointMetadata) -> set[str]:
-    """Return the uids of sources that stored unfinished splits, or of which the enumerator stored a state."""
+    """Return the uids of sources that stored unfinished splits, or whose enumerator stored a state."""
     # What an enumerator's state means only its source knows; None is what it begins from anyway.
     enumerated = {uid for uid, state in checkpoint.enumerators.items() if state is not None}
     return enumerated | _with_list(checkpoint, SPLITS)
@@ -159,7 +160,6 @@ def prepared_in(checkpoint: CheckpointMetadata) -> set[str]:
 
 
 def publishes(sink: Sink) -> bool:
-    """Return whether a sink's class makes committers, to publish a checkpoint's prepared output."""
     return type(sink).create_committer is not Sink.create_committer
 
 
@@ -173,7 +173,6 @@ def _has_keyed(state: OperatorSubtaskState) -> bool:
 
 
 def _unclaimed_of(node: Node, states: Sequence[OperatorSubtaskState]) -> list[str]:
-    """Return a message for each kind of state in `states` that the operator `node` does not declare now."""
     lost, function = [], getattr(node, "function", None)
     if not isinstance(node, KeyedProcessNode) and any(map(_has_keyed, states)):
         lost.append(
@@ -198,7 +197,6 @@ def _not_declared(what: str, names: Sequence[str], node: Node) -> str:
 
 
 def _report(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> None:
-    """Log which stored state the restore skips, and which operators begin without state."""
     for what in unclaimed_state(plan, checkpoint):
         _LOG.warning("%s holds %s: it is skipped", called(checkpoint), what.partition("; ")[0])
     for node in (node for vertex in plan.vertices for node in vertex.chain):
@@ -250,10 +248,7 @@ def _least(marks: Iterable[int | None]) -> int | None:
 
 
 def _firing_to(old: Sequence[OperatorSubtaskState], mark: int | None) -> int | None:
-    """Return the event time up to which every old subtask had fired timers, or was about to.
-
-    None: it is not beyond `mark`, the restored watermark.
-    """
+    # The event time up to which every old subtask had fired timers, or was about to; None: not beyond `mark`.
     least = _least(s.watermark if s.firing_to is None else s.firing_to for s in old)
     if least is None or (mark is not None and least <= mark):
         return None
@@ -278,10 +273,9 @@ def _share_lists(old: Sequence[OperatorSubtaskState], parallelism: int, index: i
 
 
 def assign_finished(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> set[tuple[int, int]]:
-    """Return (vertex id, subtask) of the subtasks that had processed all their input and do not run again.
-
-    A chain is finished where all its operators are. When all old subtasks of an operator were finished, so
-    are all new ones, whatever their number. When only some were and the parallelism changed, the work of the
+    """Return (vertex id, subtask) of the subtasks that had processed all their input and do not run again. A
+    chain is finished where all its operators are. When all old subtasks of an operator were finished, so are
+    all new ones, whatever their number. When only some were and the parallelism changed, the work of the
     unfinished ones is shared out anew, and none counts as finished.
     """
     before = old_parallelism(checkpoint)
@@ -308,5 +302,4 @@ def _finished_copies(
 
 
 def without_committables(states: Sequence[OperatorSubtaskState]) -> list[OperatorSubtaskState]:
-    """Return the states without committables: workers need none, as the job master commits the output."""
     return [msgspec.structs.replace(state, committables=[]) for state in states]

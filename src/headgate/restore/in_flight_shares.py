@@ -33,9 +33,11 @@ Taken = list[list[InFlightShare]]
 def assign_in_flight(
     plan: PhysicalPlan, checkpoint: CheckpointMetadata
 ) -> list[tuple[VertexId, int, list[InFlightShare]]]:
-    """Return (vertex id, subtask, shares of streams) for every subtask that takes over any stream.
-    A stream is what was in flight on one channel; an empty one only carries a watermark. Raises UsageError if
-    `plan` lacks a receiver of records, or would route them by another rule (by key or not, or to all).
+    """Return (vertex id, subtask, shares of streams) for every subtask that takes over records in flight. A
+    stream is what was in flight on one channel; an empty one only carries a watermark. A share is the part of
+    a stream's records that one subtask processes before all others: all, those of some key groups, or every
+    n-th batch. Raises UsageError if `plan` lacks a receiver of records, or would route them by another rule
+    (by key or not, or to all).
     """
     check_receivers(plan, checkpoint)
     nodes = _places(plan)
@@ -57,7 +59,9 @@ def assign_in_flight(
 
 
 def check_receivers(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> None:
-    """Raise a UsageError if `plan` has no operator with a uid to which records in flight were sent."""
+    """Raise a UsageError if `plan` has no operator with a uid to which records in flight were sent. Streams
+    without records are no reason, and a savepoint has none in flight.
+    """
     known = {node.uid for vertex in plan.vertices for node in vertex.chain}
     orphans: dict[str, int] = {}
     for stream in checkpoint.in_flight:
@@ -86,7 +90,6 @@ def old_parallelism(checkpoint: CheckpointMetadata) -> dict[str, int]:
 
 
 def records_of(stream: InFlightStream) -> int:
-    """Return how many records in flight a stream holds."""
     return sum(part.records for part in stream.parts)
 
 
@@ -108,7 +111,6 @@ def _places(plan: PhysicalPlan) -> dict[str | None, _Place]:
 
 
 def _links(streams: Sequence[InFlightStream]) -> Iterator[list[InFlightStream]]:
-    """Yield the streams of each link (receiver, sender, side output), with the levels of :func:`_aligned`."""
     links: dict[tuple[str, str, str], list[InFlightStream]] = {}
     for stream in _aligned(streams):
         # A tag is never empty, so the main output can stand as "".
@@ -123,12 +125,10 @@ def _order(stream: InFlightStream) -> tuple[int, int, int, int, bool, bool]:
 
 
 def _aligned(streams: Sequence[InFlightStream]) -> list[InFlightStream]:
-    """Return the streams with levels (their order, lowest first) that all subtasks of a receiver count alike.
-
-    Each subtask counts its levels from its own oldest records. The newest records are in the top level of
-    each, so levels are aligned there. A sender does not know how many levels the receiver has: what it held
-    back belongs to the top level. The lowest has no level below whose end could be its first watermark.
-    """
+    # Each subtask counts its levels (their order, lowest first) from its own oldest records. The newest
+    # records are in the top level of each, so levels are aligned there. A sender does not know how many
+    # levels the receiver has: what it held back belongs to the top level. The lowest has no level below whose
+    # end could be its first watermark.
     bottoms: dict[tuple[str, int], int] = {}
     tops: dict[tuple[str, int], int] = {}
     for stream in streams:
@@ -161,7 +161,6 @@ class _Planner:
         self._dealt = 0
 
     def share(self, place: _Place, link: Sequence[InFlightStream]) -> Taken:
-        """Return each new subtask's shares of one link's streams to `place`; raise as `_check_link` does."""
         first = link[0]
         partitioner = self._partitioner(place, first.sender, first.tag)
         _check_link(place.node, partitioner, link)
@@ -182,7 +181,6 @@ class _Planner:
         return taken
 
     def _partitioner(self, place: _Place, sender: str, tag: str | None) -> Partitioner | None:
-        """Return the partitioner from a sender to the operator at `place` in the new plan; None: no link."""
         vertex = self._plan.vertices[place.vertex]
         if place.position:
             chained = tag is None and vertex.chain[place.position - 1].uid == sender
@@ -197,7 +195,7 @@ class _Planner:
         return found[0] if found else None
 
     def _marked_former(self, link: Sequence[InFlightStream]) -> list[InFlightStream]:
-        """Return the streams, marked `former` if the sender was removed or has another parallelism now."""
+        # `former`: the sender was removed or has another parallelism now.
         place = self._places.get(link[0].sender)
         if place is not None and self._before.get(link[0].sender) == place.parallelism:
             return list(link)
@@ -223,9 +221,8 @@ class _Planner:
 
 
 def _check_link(node: Node, partitioner: Partitioner | None, link: Sequence[InFlightStream]) -> None:
-    """Raise a UsageError if records in flight were keyed and their receiver is not now, or the reverse.
-    Also if each record would go to all subtasks now.
-    """
+    # Records that were in flight by key must be so still, or the reverse; and none may go to all subtasks
+    # now.
     keyed = isinstance(node, KeyedProcessNode)
     for stream in link:
         count = records_of(stream)
@@ -243,10 +240,8 @@ def _check_link(node: Node, partitioner: Partitioner | None, link: Sequence[InFl
 
 
 def _hold_back(taken: Taken, streams: Sequence[InFlightStream]) -> None:
-    """Append to each subtask's shares empty streams for senders that it has none of: watermarks wait for all.
-
-    The exchange may connect a subtask to such a sender now, or to another one that took over its state.
-    """
+    # Each subtask gets empty streams for the senders that it has none of: watermarks wait for all senders.
+    # The exchange may connect a subtask to such a sender now, or to another one that took over its state.
     levels: dict[int, list[InFlightStream]] = {}
     for stream in streams:
         if not stream.from_output:
@@ -268,7 +263,7 @@ def _sender(stream: InFlightStream) -> tuple[int, bool]:
 
 
 def _stand_in(streams: Sequence[InFlightStream], sender_subtask: int) -> InFlightStream:
-    """Return an empty stream that stands for several: it begins with the least of their first watermarks."""
+    # An empty stream stands for several: it begins with the least of their first watermarks.
     # An idle channel with records in it is about to wake up.
     awake = [stream for stream in streams if not stream.idle or records_of(stream)]
     marks = [s.watermark for s in awake or streams if s.watermark is not None]

@@ -47,9 +47,9 @@ def latest_point(
 def offered(
     error: DamagedFileError, point: RestorePoint, service: CheckpointService | None, disks: Disks
 ) -> HeadgateError:
-    """Return the error to raise in place of `error` (damage in files of `point`): it says what to restore.
-
-    To name an intact one, it reads older checkpoints' files. `service` is None if the job stores none.
+    """Return the error to raise in place of `error` (damage in files of `point`): it says what to restore. To
+    name an intact one, it reads older checkpoints' files. `service` is None if the job stores none.
+    UsageError if the files of `point`, another job's, were deleted; else DamagedFileError.
     """
     checkpoint, root = point.checkpoint, point.storage
     foreign = service is None or checkpoint.job != service.job
@@ -76,9 +76,8 @@ def _is_deleted(disk: Disk, checkpoint: CheckpointMetadata) -> bool:
 
 
 def still_logged(jobs: Sequence[str], disks: Iterable[Disk]) -> list[CheckpointMetadata]:
-    """Return the checkpoints, savepoints excepted, that the logs of `jobs` (ids) list on any of `disks`.
-
-    Logs and metadata that cannot be read are skipped.
+    """Return the checkpoints, savepoints excepted, that the logs of `jobs` (ids) list on any of `disks`. Logs
+    and metadata that cannot be read are skipped.
     """
     found = []
     for disk in disks if jobs else ():

@@ -18,8 +18,8 @@ from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle
 
 def check_keys(plan: PhysicalPlan, checkpoint: CheckpointMetadata, called: str) -> None:
     """Raise a UsageError if state is stored under keys of another type than `plan` declares for its operator.
-
-    `called` names the checkpoint in the message. Workers check keys whose types its metadata does not list.
+    `called` names the checkpoint in the message. An operator without a declared type of keys is not checked,
+    nor are keys whose types the metadata does not list: workers check these.
     """
     for node in (node for vertex in plan.vertices for node in vertex.chain):
         if isinstance(node, KeyedProcessNode) and node.keys is not None and node.uid is not None:
@@ -37,7 +37,6 @@ def stored_shapes(keyed: KeyedStateHandle) -> frozenset[Shape] | None:
 
 def other_type(what: str, wrong: Shape, declared: DeclaredKeys) -> str:
     """Return the message for stored keys of the type `wrong`, where the program has `declared` another one.
-
     `what` is what holds them, such as "savepoint 3 of job 'visits' holds state of 'count'".
     """
     return (

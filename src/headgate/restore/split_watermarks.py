@@ -17,10 +17,10 @@ MARKS: Final = "split-marks"
 
 
 class RestoredSplits:
-    """Tracks which of a reader's restored splits are unread, and which of them its last batch came from.
-
-    A reader does not say which split a batch is of; it is the one whose position has moved. `reading` are the
-    splits of the last batch, `unread` those that are not read to their ends.
+    """Tracks which of a reader's restored splits are unread, and which of them its last batch came from. A
+    reader does not say which split a batch is of; it is the one whose position has moved. Used by a source's
+    subtask, with the splits from its snapshot. `reading` are the splits of the last batch, `unread` those
+    that are not read to their ends.
 
     Example:
         >>> splits = RestoredSplits([Split("a", 3), Split("b", 0)])
@@ -35,16 +35,16 @@ class RestoredSplits:
 
     @property
     def several(self) -> bool:
-        """Whether more than one restored split is unread, so that the split of each batch matters."""
         return len(self.unread) > 1
 
     @property
     def others(self) -> set[str]:
-        """Ids of the unread splits from which the last batch did not come."""
         return self.unread - self.reading
 
     def moved(self, now: Sequence[Split], before: Sequence[Split]) -> None:
-        """Set `reading` to splits that moved or ended from `before` to `now`; ended ones leave `unread`."""
+        """Set `reading` to the splits that moved or ended from `before` to `now`; ended ones leave `unread`.
+        `before` are the reader's splits (copies) as they were before its last batch, `now` after it.
+        """
         left = {split.id: split.position for split in now}
         self.reading = frozenset(
             split.id
@@ -54,12 +54,10 @@ class RestoredSplits:
         self.unread &= left.keys()
 
     def only(self) -> None:
-        """Set `reading` to all unread splits; used in place of :meth:`moved` where there is at most one."""
         self.reading = frozenset(self.unread)
 
 
 def picture(splits: Iterable[Split]) -> list[Split]:
-    """Return copies of splits, to be compared with the reader's splits after its next batch."""
     return [Split(split.id, copy.deepcopy(split.position)) for split in splits]
 
 
@@ -83,7 +81,6 @@ class SplitMarks:
         self._read_ms = dict.fromkeys(marks, now_ms)
 
     def of(self, split: str, default: int) -> int:
-        """Return the greatest timestamp read from a split; `default` for a split that was not restored."""
         return self._marks.get(split, default)
 
     def around(
@@ -116,5 +113,4 @@ class SplitMarks:
 
 
 def marks_of(entries: Iterable[Sequence[str | int]]) -> dict[str, int]:
-    """Return split id -> greatest timestamp, from the entries of a snapshot's list `MARKS`."""
     return {str(split): int(mark) for split, mark in entries}

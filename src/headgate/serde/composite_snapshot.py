@@ -181,7 +181,7 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
         return self.create_outer_serializer([one.restore_serializer() for one in self._nested])
 
     def restore_serializer_for(self, new_serializer: TypeSerializer[T]) -> TypeSerializer[T]:
-        """Return a serializer to read old bytes for `new_serializer`, part by part if it has as many."""
+        """Return a reader of old bytes for `new_serializer`, part by part if it has as many parts."""
         new = new_serializer.snapshot()
         if type(new) is not type(self):
             return self.restore_serializer()

@@ -35,46 +35,47 @@ _LENGTH: Final = struct.Struct(">Q")
 
 
 class ListSerializer(TypeSerializer[list[E]]):
-    """Serializer of lists: stores the number of elements of each, then the elements of all as one batch."""
+    """Serializer of lists, made for a list state whose program declares a serializer of the elements.
+
+    A batch is the number of elements of each list (four bytes each), then the elements of all as one batch.
+    """
 
     def __init__(self, element: TypeSerializer[E]) -> None:
         self.element = element
         self.name = f"list[{element.name}]"
 
     def encode_many(self, values: Sequence[list[E]]) -> bytes:
-        """Return the bytes of a batch of lists: their lengths, then one batch of all elements."""
         return _counts(values) + self.element.encode_many(list(chain.from_iterable(values)))
 
     def decode_many(self, data: Buffer, count: int) -> list[list[E]]:
-        """Return the `count` lists of a batch; StorageError if the bytes do not hold them."""
         sizes, rest = _split_counts(self.name, memoryview(data), count)
         elements = iter(self.element.decode_stored(rest, sum(sizes)))
         return [list(islice(elements, size)) for size in sizes]
 
     def copy(self, value: list[E]) -> list[E]:
-        """Return a new list of the elements, each copied unless they are immutable."""
         return value.copy() if self.element.immutable else [self.element.copy(one) for one in value]
 
     def snapshot(self) -> ListSerializerSnapshot[E]:
-        """Return the serializer snapshot, which nests that of the elements' serializer."""
         return ListSerializerSnapshot(self)
 
 
 class MapSerializer(TypeSerializer[dict[K, V]]):
-    """Serializer of dicts in their order: stores the size of each, the keys of all, the values of all."""
+    """Serializer of dicts in their order, made for a map state whose program declares a serializer of a part.
+
+    A batch is the size of each dict (four bytes each), the length of the keys' bytes (eight bytes), the keys
+    of all as one batch, then the values of all as one batch. A copy has the same key objects.
+    """
 
     def __init__(self, key: TypeSerializer[K], value: TypeSerializer[V]) -> None:
         self.key, self.value = key, value
         self.name = f"dict[{key.name}, {value.name}]"
 
     def encode_many(self, values: Sequence[dict[K, V]]) -> bytes:
-        """Return the bytes of a batch of dicts: their sizes, one batch of all keys, one of all values."""
         keys = self.key.encode_many(list(chain.from_iterable(values)))
         entries = self.value.encode_many([entry for one in values for entry in one.values()])
         return _counts(values) + _LENGTH.pack(len(keys)) + keys + entries
 
     def decode_many(self, data: Buffer, count: int) -> list[dict[K, V]]:
-        """Return the `count` dicts of a batch; StorageError if the bytes do not hold them."""
         sizes, rest = _split_counts(self.name, memoryview(data), count)
         if len(rest) < _LENGTH.size:
             raise StorageError(f"{len(data)} bytes are no batch of {count} values of {self.name}")
@@ -87,28 +88,28 @@ class MapSerializer(TypeSerializer[dict[K, V]]):
         return made
 
     def copy(self, value: dict[K, V]) -> dict[K, V]:
-        """Return a new dict with the same keys, and values that are copied unless they are immutable."""
         if self.value.immutable:
             return copy.copy(value)
         return {key: self.value.copy(entry) for key, entry in value.items()}
 
     def snapshot(self) -> MapSerializerSnapshot[K, V]:
-        """Return the serializer snapshot, which nests those of the keys' and the values' serializers."""
         return MapSerializerSnapshot(self)
 
 
 class _ContainerSnapshot(CompositeTypeSerializerSnapshot[T, S]):
-    """Base of list and map snapshots, which also judge what a built-in serializer of the container wrote."""
+    """Base of list and map snapshots, which also judge what a built-in serializer of the container wrote.
+
+    Such a snapshot is a `DescribedSnapshot` of the same `kind`. It is judged by its `parts` (names in the
+    description), and at best is compatible after migration, as the bytes are others.
+    """
 
     kind: ClassVar[str]
     parts: ClassVar[tuple[str, ...]]
 
     def current_outer_snapshot_version(self) -> int:
-        """Return the version of a layout without anything but the nested snapshots."""
         return 1
 
     def resolve_schema_compatibility(self, old_snapshot: AnySnapshot) -> TypeSerializerSchemaCompatibility[T]:
-        """Judge an old snapshot part by part; a built-in serializer's is judged by its described parts."""
         if not isinstance(old_snapshot, DescribedSnapshot) or old_snapshot.description["kind"] != self.kind:
             return super().resolve_schema_compatibility(old_snapshot)
         old = type(self).of_nested(
@@ -127,25 +128,21 @@ class ListSerializerSnapshot(_ContainerSnapshot[list[E], ListSerializer[E]]):
     kind, parts = "list", ("of",)
 
     def nested_serializers(self, outer_serializer: ListSerializer[E]) -> Sequence[TypeSerializer[E]]:
-        """Return the serializer of the list's elements."""
         return (outer_serializer.element,)
 
     def create_outer_serializer(self, nested: Sequence[TypeSerializer[E]]) -> ListSerializer[E]:
-        """Return the serializer of lists whose elements the one serializer in `nested` encodes."""
         return ListSerializer(*nested)
 
 
 class MapSerializerSnapshot(_ContainerSnapshot[dict[K, V], MapSerializer[K, V]]):
-    """Serializer snapshot of a :class:`MapSerializer`, with the snapshots for its keys and its values."""
+    """Serializer snapshot of a :class:`MapSerializer`, with the snapshots for its keys and for its values."""
 
     kind, parts = "dict", ("key", "value")
 
     def nested_serializers(self, outer_serializer: MapSerializer[K, V]) -> Sequence[AnySerializer]:
-        """Return the serializers of the map's keys and of its values."""
         return outer_serializer.key, outer_serializer.value
 
     def create_outer_serializer(self, nested: Sequence[AnySerializer]) -> MapSerializer[K, V]:
-        """Return the serializer of maps for which `nested` has two serializers: of keys, then of values."""
         return MapSerializer(*nested)
 
 

@@ -18,7 +18,7 @@ _NOTED: Final = "__headgate_logical_name__"
 
 
 def logical_name(cls: type) -> str:
-    """Return module and name of a class, the same whether its file is run or imported."""
+    """Return "module.qualified name" of a class, the same whether its file is run as script or imported."""
     noted = vars(cls).get(_NOTED)
     if isinstance(noted, str):
         return noted
@@ -32,7 +32,6 @@ def logical_name(cls: type) -> str:
 
 def generic_model(cls: type) -> tuple[type, tuple[Hint, ...]] | None:
     """Return the generic pydantic model that a class is made of, and its arguments; None for other classes.
-
     Such a class, as `Page[int]`, is made when it is first used, and is in no module.
     """
     made = getattr(cls, "__pydantic_generic_metadata__", None)
@@ -47,7 +46,9 @@ def note_logical_name(cls: type) -> None:
 
 
 def class_named(name: str) -> Any:
-    """Return the top-level object of a logical name, importing its module; UsageError if there is none."""
+    """Return the object at the top of a module that `name`, "module.object", means; import the module for it.
+    The running script is not imported again. UsageError: the import fails, or the module lacks the object.
+    """
     module_name, _, qualname = name.rpartition(".")
     try:
         module = _running_script(module_name) or importlib.import_module(module_name)
@@ -87,7 +88,6 @@ def _running_script(module: str) -> types.ModuleType | None:
 
 
 def _script_name() -> str | None:
-    """Return the name that `__main__` would have if it were imported; None where it is no file."""
     main = sys.modules.get("__main__")
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
     return spec.name if spec is not None else PurePath(file).stem if file else None

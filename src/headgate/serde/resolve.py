@@ -63,7 +63,8 @@ def serializer_for(hint: Any, where: str = "a value") -> AnySerializer:
 def record_serializer(hint: Hint | None) -> AnySerializer | None:
     """Return the serializer of records of a class with fields; None: the self-describing codec has to serve.
 
-    Records in flight are part of unaligned checkpoints, so none of them is pickled by an annotation.
+    `hint` is the declared type of a stream's records. None also where values would be pickled: records in
+    flight are part of unaligned checkpoints, so none of them is pickled by an annotation.
     """
     try:
         has_fields = isinstance(hint, type) and (is_message(hint) or get_type_hints(hint))
@@ -111,7 +112,6 @@ def _form(hint: Hint, outer: tuple[type, ...]) -> Form:
 
 
 def _annotated(hint: Hint, marks: tuple[V, ...], outer: tuple[type, ...]) -> Form:
-    """Return the codec that a mark such as ``hg.json`` chooses; other annotations mean nothing here."""
     if avro in marks:
         raise UsageError("hg.avro stands without its schema; write hg.avro(schema)")
     chosen = [mark for mark in marks if isinstance(mark, StoredAs)]
@@ -143,7 +143,6 @@ def _generic(hint: Hint, origin: type, args: tuple[Any, ...], outer: tuple[type,
 
 
 def _of_generic_class(origin: type, args: tuple[Hint, ...], outer: tuple[type, ...]) -> Form | None:
-    """Return the codec of a record class with type arguments, such as ``Pair[int]``; None for others."""
     names = getattr(origin, "__parameters__", ())
     if len(names) != len(args):
         return None

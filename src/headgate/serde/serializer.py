@@ -77,11 +77,11 @@ class TypeSerializer(ABC, Generic[T]):
         """Return the snapshot to be stored with values that this serializer has written."""
 
     def encode(self, value: T) -> bytes:
-        """Return the bytes of one value."""
+        """Return the bytes of one value; by default those of a batch of one, by :meth:`encode_many`."""
         return self.encode_many((value,))
 
     def decode(self, data: bytes) -> T:
-        """Return the value whose bytes :meth:`encode` made."""
+        """Return the value whose bytes :meth:`encode` made; by default by :meth:`decode_many`."""
         return self.decode_many(data, 1)[0]
 
     def encode_many(self, values: Sequence[T]) -> bytes:

@@ -61,22 +61,22 @@ class StateFiles(Protocol):
     """Stores the bytes of one subtask's snapshot in a checkpoint or savepoint; failures are StorageErrors."""
 
     def write(self, uid: str, parts: Iterable[Part]) -> StoredHandle:
-        """Store `parts`, end to end, for operator `uid`; return a handle, which may itself hold few bytes."""
+        """Store `parts` durably, end to end, for operator `uid`; return a handle, which may itself hold few
+        bytes. `parts` are taken once, in order, and need not be in memory together.
+        """
 
     def write_sections(
         self, uid: str, sections: Sequence[Iterable[Part]], *, inline: bool
     ) -> list[StoredHandle]:
         """Store several sections of bytes of operator `uid` durably in one file; return a handle for each.
-
         `sections`: the bytes of each section, in parts that are taken once and in order. `inline`: whether
         they may be kept in the checkpoint's metadata, in their handles, if all together are few bytes.
         """
 
     def share(self, handle: StoredHandle, root: str | None) -> bool:
-        """Note that this snapshot refers to bytes stored by an earlier one; return whether it may.
-
-        If not (in a savepoint; files of another job or storage, whose owner may delete them), the caller
-        stores them anew. `root`: URI of the storage they were restored from; None: this attempt wrote them.
+        """Note that this snapshot refers to bytes stored by an earlier one; return whether it may. If not (in
+        a savepoint; files of another job or storage, whose owner may delete them), the caller stores them
+        anew. `root`: URI of the storage they were restored from; None: this attempt wrote them.
         """
 
 
@@ -111,9 +111,8 @@ class NativeState(BlobReader, Protocol):
     root: str  # URI of the storage that they are in
 
     def fetch(self, name: str, target: Path) -> None:
-        """Put RocksDB file `name`, verified, at the local path `target`, as a copy or as a hard link.
-
-        So the caller must not change it in place. StorageError: it is missing or damaged, or the disk fails.
+        """Put RocksDB file `name`, verified, at the local path `target`, as a copy or as a hard link. So the
+        caller must not change it in place. StorageError: it is missing or damaged, or the disk fails.
         """
 
 
@@ -121,9 +120,8 @@ class NativeState(BlobReader, Protocol):
 
 
 class Entries(NamedTuple):
-    """A batch of entries of one state in one key group: keys, and the value of each.
-
-    The values of timers are their timestamps in ms. `size`: about how many stored bytes; 0: not known.
+    """A batch of entries of one state in one key group: keys, and the value of each, in the same order. The
+    values of timers are their timestamps in ms. `size`: about how many stored bytes; 0: not known.
     """
 
     group: int
@@ -133,7 +131,12 @@ class Entries(NamedTuple):
 
 
 class NewSection(NamedTuple):
-    """One state or kind of timers for a StateWriter: name, type description, encoder of value batches."""
+    """One state, or one kind of timers, that a StateWriter is to write.
+
+    Attributes:
+        schema: kind and description of the serializers.
+        encode: encodes a batch of values as bytes that the described serializers decode.
+    """
 
     name: str
     schema: Description
@@ -141,16 +144,14 @@ class NewSection(NamedTuple):
 
 
 class StateWriter(Protocol):
-    """Writes the keyed state of one subtask in one stored form (such as a blob), section by section.
-
-    Either :meth:`finish` or :meth:`abandon` ends it. Only one thread uses it. Errors of values are
-    UsageErrors that name the state, those of disks StorageErrors.
+    """Writes the keyed state of one subtask in one stored form (such as a blob), section by section. Either
+    :meth:`finish` or :meth:`abandon` ends it. Only one thread uses it. Errors of values are UsageErrors that
+    name the state, those of disks StorageErrors.
     """
 
     def add(self, section: NewSection, entries: Iterable[Entries]) -> None:
-        """Write a section: one state, or one kind of timers.
-
-        The caller gives `entries` ascending by key group (not checked); they are consumed at return.
+        """Write a section: one state, or one kind of timers. The caller gives `entries` ascending by key
+        group (not checked); they are consumed at return.
         """
 
     def finish(self) -> KeyedStateHandle:
@@ -172,19 +173,21 @@ changes none in place. Batches come state by state, in the order of the declarat
 
 class PendingSnapshot(Protocol):
     """A subtask's keyed state as it was at the snapshot point (the barrier), to be stored in the background.
-
-    One background thread uses it. A value that is not of its state's declared type is a UsageError; what a
-    disk refuses a StorageError.
+    One background thread uses it. UsageError: a value is of a wrong type; StorageError: a disk fails.
     """
 
     keep: EntryFilter | None
     """Chooses the entries to be written; None: all. No effect on RocksDB's own files and on a changelog."""
 
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
-        """Store the state of operator `uid` in this backend's own form; release the snapshot in any case."""
+        """Store the state of operator `uid` in this backend's own form, by `files`; return the handle for the
+        checkpoint's metadata. The snapshot is released in any case, so this may be called once.
+        """
 
     def store_with(self, new_writer: NewWriter) -> KeyedStateHandle:
-        """Store all state by a writer of `new_writer`, then release; InternalError: it holds only changes."""
+        """Store all state by a writer of `new_writer`, such as one of another format; return the writer's
+        handle. The snapshot is released in any case. InternalError: it holds changes only, not all state.
+        """
 
     def release(self) -> None:
         """Release memory and local files of the snapshot, stored or not; safe at any time and repeatedly."""
@@ -192,10 +195,9 @@ class PendingSnapshot(Protocol):
 
 @dataclass(frozen=True)
 class EarlierState:
-    """The keyed state that one subtask stored in a checkpoint, from which a backend restores.
-
-    `root` is the storage that it is in; None: all of it is in the metadata. `claims` decides which states are
-    restored; None: all, and one with entries that the program does not declare is a UsageError.
+    """The keyed state that one subtask stored in a checkpoint, from which a backend restores. `root` is the
+    storage that it is in; None: all of it is in the metadata. `claims` decides which states are restored;
+    None: all, and one with entries that the program does not declare is a UsageError.
     """
 
     files: StoredFiles
@@ -220,7 +222,6 @@ class StoredValue(NamedTuple):
 
 class MigrationProgress(NamedTuple):
     """Progress of rewriting a state's restored values, between records, to the type that is declared now.
-
     `done` entries of `about` (an estimate, at least `done`) were looked at, `per_second` since the restore;
     `rewritten` of them were of an older type.
     """
@@ -257,25 +258,24 @@ class KeyedBackend(Protocol):
         """Store the changes made under the current key; to be called after its record or timer."""
 
     def prefetch(self, keys: Iterable[Hashable]) -> None:
-        """Announce the keys of the next records, repeats allowed; the backend may read their state ahead."""
+        """Announce the keys of the next batch of records, repeats allowed; the backend may read their state
+        ahead. It is a hint only, given between records.
+        """
 
     def keys(self, name: str) -> Iterable[Hashable]:
-        """Return the keys that have an entry in the state `name`, in no particular order.
-
-        Call it between records, with everything stored; the state may change while the keys are read.
+        """Return the keys that have an entry in the state `name`, in no particular order. Call it between
+        records, with everything stored; the state may change while the keys are read.
         """
 
     def scan(self, name: str) -> Items:
         """Return an iterator over keys and values of the state `name`; records may be processed meanwhile.
-
         Entries that change meanwhile may be seen or not, and values are not to be changed.
         """
 
     def peek(self, name: str, key: Hashable) -> StoredValue | None:
-        """Return the encoded value of the state `name` under `key`, for a query; None: there is none.
-
-        It has no effect of a read (such as a longer time to live). Call it between records, with everything
-        stored; bind a key anew before its use.
+        """Return the encoded value of the state `name` under `key`, for a query; None: there is none. It has
+        no effect of a read (such as a longer time to live). Call it between records, with everything stored;
+        bind a key anew before its use.
 
         Raises:
             UsageError: the value is not of its state's declared type.
@@ -303,9 +303,8 @@ class KeyedBackend(Protocol):
         """Return the progress of each state whose values of an older type :meth:`settle` still rewrites."""
 
     def restore(self, stored: Iterable[Stored]) -> None:
-        """Fill the empty backend with the entries of its key groups that any number of subtasks stored.
-
-        Any stored form is read. UsageError: a type misfits; StorageError: damaged; InternalError: not empty.
+        """Fill the empty backend with the entries of its key groups that any number of subtasks stored. Any
+        stored form is read. UsageError: a type misfits; StorageError: damaged; InternalError: not empty.
         """
 
     def close(self) -> None:
@@ -320,10 +319,12 @@ class StateTable(Protocol):
         """The entries, with a dict's `get`, `pop` and item assignment; fetch it anew for each batch."""
 
     def own(self, key: Hashable) -> Any:
-        """Return the value of `key`, which the caller may change in place, or MISSING if there is none."""
+        """Return the value of `key`, or MISSING if there is none. The caller may change the value in place
+        until the table is used for another key; the value may count as changed by this.
+        """
 
     def put(self, key: Hashable, value: Any) -> None:
-        """Set the value of `key`."""
+        """Set the value of `key`, replacing one that it has; the table may keep this very object."""
 
     def remove(self, key: Hashable) -> None:
         """Remove the entry of `key`, if there is one."""
@@ -333,9 +334,8 @@ class StateTable(Protocol):
 
 
 class TableBackend(KeyedBackend, Protocol):
-    """A backend with tables of its own, around which another one (with a changelog) can be built.
-
-    Its timer queues may be replaced by others for as long as they are empty.
+    """A backend with tables of its own, around which another one (with a changelog) can be built. Its timer
+    queues may be replaced by others for as long as they are empty.
     """
 
     max_parallelism: int

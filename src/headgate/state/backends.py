@@ -34,7 +34,9 @@ class StateBackends(Protocol):
     def open(
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
     ) -> KeyedBackend:
-        """Return an empty backend for the declared states of one subtask and its first and last key group."""
+        """Return an empty backend for one operator subtask; the caller restores it, and closes it in the end.
+        `descriptors`: its declared states by name; `groups`: its first and last key group (inclusive).
+        """
 
 
 class HeapBackends:
@@ -43,19 +45,19 @@ class HeapBackends:
     def open(
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
     ) -> TableBackend:
-        """Return an empty backend in memory for a subtask; `groups`: its first and last key group."""
         return HeapKeyedBackend(descriptors, *groups, max_parallelism)
 
     def to_build_on(self) -> HeapBackends:
-        """Return a factory of backends that a changelog can be put around: this one itself."""
         return self
 
 
 @dataclass
 class RocksBackends:
     """Makes backends that keep state in RocksDB on the local disk; one memory bound for all of the worker.
+
     `memory_bytes` bounds block caches and write buffers, not live values of keys in use or timers in memory.
-    `local`: folder of the databases; `windows_bytes`: bytes of columnar windows that a subtask may buffer.
+    `local`: folder of the databases, None: that for temporary files; `incremental`: snapshots store RocksDB's
+    own files; `windows_bytes`: bytes of columnar windows that a subtask may buffer.
     """
 
     memory_bytes: int  # the bound: for all block caches and write buffers of the worker's RocksDB databases
@@ -70,7 +72,6 @@ class RocksBackends:
     def open(
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
     ) -> TableBackend:
-        """Return an empty backend in a new RocksDB database; `groups`: the subtask's first and last group."""
         # Optional packages are loaded when they are used.
         from headgate.state.rocksdb.backend import RocksKeyedBackend
 
@@ -87,7 +88,9 @@ class RocksBackends:
         )
 
     def shared_memory(self) -> RocksMemory:
-        """Return the shared memory bound; ConfigError: under 8 MiB. Delete dead processes' folders, once."""
+        """Return the memory bound that all RocksDB databases of the worker share; ConfigError: it is under 8
+        MiB. The first call makes it, and deletes the local folders of dead processes of this host.
+        """
         from headgate.state.rocksdb.rocksdb_memory import RocksMemory
 
         if self._memory is None:
@@ -101,13 +104,10 @@ class RocksBackends:
         return Path(self.local or tempfile.gettempdir())
 
     def new_directory(self) -> Path:
-        """Make a new local folder for one database, named by host and process, and return its path."""
         return Path(tempfile.mkdtemp(prefix=own_prefix(), dir=self._local))
 
     def to_build_on(self) -> RocksBackends:
-        """Return a factory like this one of backends that a changelog can be put around.
-        These keep each map as one entry and timers only in memory, as a changelog tracks changes of those.
-        """
+        # A changelog tracks changes of whole maps, and of timers in memory.
         return replace(self, timers_on_disk=False, map_entries=False)
 
 
@@ -127,7 +127,6 @@ class ChangelogBackends:
     def open(
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
     ) -> KeyedBackend:
-        """Return an empty backend with a changelog for one operator subtask."""
         backend = self.inner.open(descriptors, groups, max_parallelism)
         now_ms = self._clock.monotonic_ms
         return ChangelogBackend(backend, descriptors, self._materialize_ms, now_ms, self._restored)

@@ -17,7 +17,7 @@ def chunk_store_of(
     """Return an empty RocksDB store for a columnar state `name` of one subtask; None: it stays in memory.
 
     None unless `backends` are of RocksDB; a changelog around them is ignored, as chunks never change.
-    `groups`: first and last key group of the subtask. The database is made when it is first written to.
+    `groups`: first and last key group (inclusive). The database is made when it is first written to.
     """
     inner = backends.inner if isinstance(backends, ChangelogBackends) else backends
     if not isinstance(inner, RocksBackends):

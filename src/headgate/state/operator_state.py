@@ -45,34 +45,27 @@ class LiveListState(Generic[V]):
         self._elements: list[V] = []
 
     def add(self, value: V) -> None:
-        """Append one element."""
         self._elements.append(value)
 
     def extend(self, values: Iterable[V]) -> None:
-        """Append several elements."""
         self._elements.extend(values)
 
     def get(self) -> list[V]:
-        """Return a new list of the elements; changes to the list do not reach the state."""
         return self._elements.copy()
 
     def update(self, values: Iterable[V]) -> None:
-        """Replace all elements by `values`."""
         self._elements = list(values)
 
     def clear(self) -> None:
-        """Remove all elements."""
         self._elements = []
 
     def __len__(self) -> int:
         return len(self._elements)
 
     def columns(self) -> tuple[list[V]]:
-        """Return the live list of elements, as the one column that a snapshot encodes."""
         return (self._elements,)
 
     def refill(self, elements: list[V]) -> None:
-        """Add the elements that one old subtask stored, at a restore."""
         self._elements.extend(elements)
 
 
@@ -85,15 +78,12 @@ class LiveBroadcastState(Subscripts[K, V]):
         self._entries: dict[K, V] = {}
 
     def get(self, key: K, default: V | None = None) -> V | None:
-        """Return the value under `key`, or `default`."""
         return self._entries.get(key, default)
 
     def put(self, key: K, value: V) -> None:
-        """Set the value under `key`."""
         self._entries[key] = value
 
     def remove(self, key: K) -> None:
-        """Remove an entry; an absent one is no error."""
         self._entries.pop(key, None)
 
     def __contains__(self, key: K) -> bool:
@@ -106,19 +96,15 @@ class LiveBroadcastState(Subscripts[K, V]):
         return len(self._entries)
 
     def items(self) -> list[tuple[K, V]]:
-        """Return a list of the entries of now, in order of insertion; their values are not copied."""
         return list(self._entries.items())
 
     def clear(self) -> None:
-        """Remove all entries."""
         self._entries = {}
 
     def columns(self) -> tuple[list[K], list[V]]:
-        """Return the keys and the values, as the two columns that a snapshot encodes."""
         return list(self._entries), list(self._entries.values())
 
     def refill(self, keys: list[K], values: list[V]) -> None:
-        """Replace all entries by restored ones; UsageError: keys that were distinct when stored are equal."""
         self._entries = dict(zip(keys, values, strict=True))
         if len(self._entries) != len(keys):
             raise UsageError(
@@ -178,20 +164,25 @@ def _not_storable(name: str, why: UsageError) -> UsageError:
 
 
 class PendingOperatorState:
-    """A subtask's operator state as it was at the snapshot point, to be stored by one background thread."""
+    """A subtask's operator state as it was at the snapshot point, to be stored by one background thread.
+
+    :meth:`OperatorStateBackend.snapshot_sync` makes it; later changes of the live states do not reach it.
+    """
 
     def __init__(self, states: list[_StateCopy]) -> None:
         self._states = states
 
     def store(self, write: Callable[[list[bytes]], StateHandle]) -> list[OperatorStateHandle]:
-        """Store each state by `write(its bytes, in parts)`; return the handles; UsageError: wrong type."""
+        """Store each state by `write`, which takes the parts of its bytes, to be laid end to end, and returns
+        a handle. Return what the checkpoint's metadata says of each. Call it before :meth:`release`.
+        UsageError, with the state's name: a value has a wrong type.
+        """
         return [
             OperatorStateHandle(one.name, one.mode, one.schema, write(one.parts()), one.count)
             for one in self._states
         ]
 
     def release(self) -> None:
-        """Release the copies of the states; safe at any time and more than once."""
         self._states = []
 
 
@@ -208,15 +199,12 @@ class _Target:
         self.handle: Any = LiveBroadcastState() if self.mode == BROADCAST else LiveListState()
 
     def schema(self) -> Description:
-        """Return mode and descriptions of the serializers in use, which a restore may have reconfigured."""
+        # of the serializers in use, which a restore may have reconfigured
         current = [s.current if isinstance(s, DeclaredSerializer) else s for s in self.serializers]
         return {"kind": self.mode, "of": [serializer.describe() for serializer in current]}
 
     def at_snapshot(self) -> _StateCopy | None:
-        """Return a copy that later changes do not reach; None for an empty list, which is not stored.
-
-        An empty broadcast map is stored, so that a restore sees it. UsageError: a value cannot be encoded.
-        """
+        # An empty list is not stored (None); an empty broadcast map is, so that a restore sees it.
         columns = self.handle.columns()
         if not columns[0] and self.mode != BROADCAST:
             return None
@@ -248,7 +236,6 @@ class _Target:
             raise self._unreadable(error) from None
 
     def verdict(self, stored: OperatorStateHandle) -> Compatibility:
-        """Return how elements of a stored state that :meth:`readers` accepts are read: as is, or changed."""
         current = [s.current if isinstance(s, DeclaredSerializer) else s for s in self.serializers]
         return combined([judge(old, s) for old, s in zip(stored.schema["of"], current)])
 
@@ -274,7 +261,10 @@ class _Target:
 
 
 class OperatorStateBackend:
-    """The live operator states of one subtask, with snapshot and restore; `handles`: live handle by name."""
+    """The live operator states of one subtask, with snapshot and restore, on the operator's thread.
+
+    `handles`: the live handle of each declared state, by name, which the user function gets.
+    """
 
     def __init__(self, descriptors: Mapping[str, OperatorStateDescriptor]) -> None:
         self._targets = {name: _Target(descriptor) for name, descriptor in descriptors.items()}
@@ -283,8 +273,9 @@ class OperatorStateBackend:
     def restore(self, parts: Iterable[tuple[OperatorStateHandle, bytes]]) -> None:
         """Fill the empty states with the stored elements and entries that were assigned to this subtask.
 
-        `parts`: handle and complete blob of each share, in the order of old subtasks. UsageError: a state is
-        undeclared or unreadable; StorageError: a blob is damaged; InternalError: two shares of a broadcast.
+        `parts`: for each old subtask's state, the handle with the range of elements that this subtask takes,
+        and the complete stored bytes; in the order of old subtasks. UsageError: a state is undeclared or
+        unreadable; StorageError: bytes are damaged; InternalError: two shares of a broadcast.
         """
         maps: set[str] = set()
         for stored, blob in parts:
@@ -298,18 +289,21 @@ class OperatorStateBackend:
             self._target(stored.name).restore(stored, blob)
 
     def verdict(self, stored: OperatorStateHandle) -> Compatibility:
-        """Return how a restore would read `stored`, reconfiguring serializers too; UsageError: it cannot."""
+        """Return how a restore would read the stored state: as it is, or changed. A serializer that a restore
+        would reconfigure is reconfigured by this, too. UsageError: the restore would refuse it.
+        """
         target = self._target(stored.name)
         target.readers(stored)
         return target.verdict(stored)
 
     def snapshot_sync(self) -> PendingOperatorState:
-        """Return a snapshot that later changes do not reach; UsageError: a value cannot be encoded."""
+        """Return a snapshot of all states, to be stored in the background, at a barrier; between records.
+        UsageError, with the state's name: a value that has to be encoded at once cannot be.
+        """
         copies = (target.at_snapshot() for target in self._targets.values())
         return PendingOperatorState([one for one in copies if one is not None])
 
     def state_types(self) -> dict[str, Description]:
-        """Return a dict: state name -> mode and description of its serializers, for the metadata."""
         return {name: target.schema() for name, target in self._targets.items()}
 
     def _target(self, name: str) -> _Target:
@@ -327,13 +321,17 @@ class OperatorStateBackend:
 
 
 def blob_parts(columns: Sequence[bytes]) -> list[bytes]:
-    """Return the stored form of one state, from its encoded columns, in parts to be laid end to end."""
+    """Return the stored form of one operator state, in parts to be laid end to end. `columns`: its elements,
+    or its keys and its values, each encoded as one batch.
+    """
     body = [part for column in columns for part in (_LENGTH.pack(len(column)), column)]
     return _ENVELOPE.seal(VERSION, body)
 
 
 def read_columns(blob: bytes, count: int) -> list[memoryview]:
-    """Return a stored state's encoded columns; StorageError: damaged, or another number than `count`."""
+    """Return the `count` encoded columns (batches) in the stored form of one state, not copied. StorageError:
+    it is damaged, or has another number of columns.
+    """
     _, body = _ENVELOPE.open(blob, "it", (VERSION,))
     columns: list[memoryview] = []
     while len(body) >= _LENGTH.size:

@@ -52,12 +52,10 @@ class StateSerializerProvider(Generic[T]):
 
     @classmethod
     def lazily_registered(cls, state: str, previous: TypeSerializerSnapshot[T]) -> StateSerializerProvider[T]:
-        """Make a provider for a stored snapshot; :meth:`register_new_serializer` adds the program's later."""
         return cls(state, previous, None)
 
     @classmethod
     def eagerly_registered(cls, state: str, registered: TypeSerializer[T]) -> StateSerializerProvider[T]:
-        """Make a provider with the program's serializer; a restore adds the stored snapshot later."""
         return cls(state, None, registered)
 
     def register_new_serializer(self, new: TypeSerializer[T]) -> TypeSerializerSchemaCompatibility[T]:
@@ -70,9 +68,8 @@ class StateSerializerProvider(Generic[T]):
     def set_previous_serializer_snapshot(
         self, previous: TypeSerializerSnapshot[T], writer: str = UNNAMED
     ) -> TypeSerializerSchemaCompatibility[T]:
-        """Take the snapshot of the serializer that wrote the state, once (else InternalError).
-
-        Return whether the program's serializer reads its values. `writer`: the stored one's name in errors.
+        """Take the stored snapshot of the serializer that wrote the state, once (else InternalError), and
+        return whether the program's serializer reads its values. `writer`: the stored one's name in errors.
         """
         if self._previous is not None or self._registered is None:
             raise InternalError(f"{self._state} has a restored snapshot already; please report this")
@@ -86,7 +83,9 @@ class StateSerializerProvider(Generic[T]):
         return self.previous_serializer() if self._registered is None else self._registered
 
     def previous_serializer(self) -> TypeSerializer[T]:
-        """Return a serializer to read stored bytes, if it can as the program's type; InternalError: none."""
+        """Return a serializer that decodes the stored bytes, into values of the program's type where it can.
+        InternalError: nothing was restored.
+        """
         if self._previous is None:
             raise InternalError(f"nothing was restored into {self._state}; please report this")
         if self._restored is None:

@@ -30,12 +30,11 @@ StateHandle = Inline | FileRange
 
 
 def size_of(handle: StateHandle) -> int:
-    """Return how many stored bytes a handle refers to."""
     return len(handle.data) if isinstance(handle, Inline) else handle.length
 
 
 def place_of(handle: StateHandle) -> str:
-    """Return how errors name the place of a handle's bytes: byte range and file, or the metadata."""
+    # for errors
     if isinstance(handle, Inline):
         return f"{len(handle.data)} bytes in the metadata"
     return f"bytes {handle.offset} to {handle.offset + handle.length} of {handle.file}"
@@ -58,7 +57,6 @@ class StateTable(msgspec.Struct, frozen=True):
     crc32: int  # verified before anything decodes the bytes
 
     def range(self) -> FileRange:
-        """Return the complete file as a range of bytes, to be read and verified like other stored bytes."""
         return FileRange(self.file, 0, self.length, self.crc32)
 
 
@@ -116,12 +114,11 @@ class OperatorSubtaskState(msgspec.Struct, frozen=True):
     operator_state: list[OperatorStateHandle] = []  # the states of the subtask that belong to no key
 
     def handles(self) -> list[StateHandle]:
-        """Return the handles of all stored bytes of the subtask's keyed and operator state."""
         keyed = [] if self.keyed is None else self.keyed.handles()
         return [*keyed, *(state.handle for state in self.operator_state)]
 
     def size(self) -> int:
-        """Return how many bytes keyed and operator state take, with those in earlier checkpoints' files."""
+        # with the bytes in files of earlier checkpoints
         keyed = 0 if self.keyed is None else self.keyed.size
         return keyed + sum(size_of(state.handle) for state in self.operator_state)
 
@@ -168,7 +165,9 @@ class InFlightStream(msgspec.Struct, frozen=True):
 
 
 class InFlightShare(msgspec.Struct, frozen=True):
-    """A stream in flight and the part that a restored subtask takes: key groups, or every `of`-th batch."""
+    """A stream in flight and the part that a restored subtask takes: key groups, or every `of`-th batch.
+    First and last group (inclusive) are None unless the stream is divided by key group.
+    """
 
     stream: InFlightStream
     first_group: int | None = None

@@ -13,17 +13,14 @@ _REMOVED: Final = "-"
 
 
 def is_stamps(name: str) -> bool:
-    """Return whether `name` is of a hidden state that holds the last-access times of one with a TTL."""
     return STAMPS in name
 
 
 def removed(name: str) -> str:
-    """Return the name of the section in a changelog's segment that lists the removed entries of a state."""
     return _REMOVED + name
 
 
 def changed_name(section: str) -> str | None:
-    """Return the state whose removed entries a section lists; None: it is no section of removed entries."""
     return section.removeprefix(_REMOVED) if section.startswith(_REMOVED) else None
 
 
@@ -31,14 +28,16 @@ TIMERS = frozenset({"timers:event", "timers:processing", "timers:all"})
 
 
 class Claims:
-    """The states that a program declares and a restore reads; `skipped`: other stored states found so far."""
+    """The states that a program declares and so a restore reads; `skipped`: stored ones that are not."""
 
     def __init__(self, declared: Collection[str]) -> None:
         self._declared = {*declared, *TIMERS}
         self.skipped: set[str] = set()  # without last-access times
 
     def claims(self, name: str) -> bool:
-        """Return whether stored section `name` is to be restored; else note its state in `skipped`."""
+        """Return whether a stored section is to be restored, by its state's name, which may have the mark of
+        removed entries; timers always are. If not, its state is noted in `skipped`.
+        """
         state = changed_name(name) or name
         if state in self._declared:
             return True

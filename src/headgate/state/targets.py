@@ -38,8 +38,8 @@ class Target(NamedTuple):
 class DeclaredSerializer(TypeSerializer[V]):
     """Forwards to a serializer that the program gave, which a restore may replace by a reconfigured one.
 
-    Backends hold it from the start, before any checkpoint is known. `current` is the serializer in use;
-    `on_change` is called after a restore has replaced it.
+    Backends hold it from the start, before any checkpoint is known. `state` names the state in errors.
+    `current` is the serializer in use; `on_change` is called after a restore has replaced it.
     """
 
     def __init__(self, state: str, serializer: TypeSerializer[V]) -> None:
@@ -53,37 +53,30 @@ class DeclaredSerializer(TypeSerializer[V]):
         self.name, self.immutable = serializer.name, serializer.immutable
 
     def encode(self, value: V) -> bytes:
-        """Return the bytes of one value, as the current serializer encodes it."""
         return self.current.encode(value)
 
     def decode(self, data: bytes) -> V:
-        """Return the value of bytes that :meth:`encode` made, as the current serializer decodes it."""
         return self.current.decode(data)
 
     def encode_many(self, values: Sequence[V]) -> bytes:
-        """Return the bytes of a batch of values, unchecked, as the current serializer encodes it."""
         return self.current.encode_many(values)
 
     def decode_many(self, data: Buffer, count: int) -> list[V]:
-        """Return the `count` values of a batch that the current serializer encoded."""
         return self.current.decode_many(data, count)
 
     def encode_checked(self, values: Sequence[V]) -> bytes:
-        """Return the bytes of a batch after decoding them once; UsageError if a value is of another type."""
         return self.current.encode_checked(values)
 
     def copy(self, value: V) -> V:
-        """Return a copy that changes in place do not reach; the value itself if it is immutable."""
         return self.current.copy(value)
 
     def snapshot(self) -> TypeSerializerSnapshot[V]:
-        """Return the snapshot of the current serializer, which checkpoints store to describe the values."""
         return self.current.snapshot()
 
     def reader_of(self, stored: Description) -> Reader:
-        """Return a function, of a batch and its count, that decodes what the serializer `stored` wrote.
-
-        This may reconfigure `current`. UsageError, with both names and the reason, if it is incompatible.
+        """Return a function of a batch (bytes) and its number of values that decodes what the serializer
+        `stored` wrote. This may reconfigure `current`. UsageError, with both names and the reason: it is
+        incompatible.
         """
         for known, reader in self._readers:
             if known == stored:
@@ -103,7 +96,9 @@ class DeclaredSerializer(TypeSerializer[V]):
 
 
 def target_of(descriptor: StateDescriptor) -> Target:
-    """Return the stored description and value serializer of a declared state; UsageError: a type has none."""
+    """Return the stored description of a declared state, and the serializer of what it holds under one key.
+    UsageError, with the state's name: one of its types has no serializer, or its kind is unknown.
+    """
     what = f"state {descriptor.name!r}"
     if descriptor.kind not in _HINTS:
         raise UsageError(f"{what} has kind {descriptor.kind!r}; expected one of {', '.join(_HINTS)}")
@@ -123,20 +118,25 @@ def target_of(descriptor: StateDescriptor) -> Target:
 
 
 def timers_target() -> Target:
-    """Return description and serializer of timers: each is stored as its timestamp, under its key."""
+    # a timer is stored as its timestamp, under its key
     timestamps = serializer_for(int)
     return Target({"kind": "timers", "of": [timestamps.describe()]}, timestamps)
 
 
 def stored_reader(stored: Description, serializer: TypeSerializer[Any]) -> Reader:
-    """Return a function that decodes batches of type `stored` for `serializer`; UsageError: incompatible."""
+    """Return a function that decodes batches (bytes, number of values), written as `stored` describes, into
+    values as `serializer` gives them. This may reconfigure a serializer of the program's. UsageError:
+    incompatible.
+    """
     if isinstance(serializer, DeclaredSerializer):
         return serializer.reader_of(stored)
     return reader_for(stored, serializer)
 
 
 def map_key_serializer(serializer: TypeSerializer[Any]) -> TypeSerializer[Any] | None:
-    """Return the serializer of a map state's own keys if the program gave serializers for it; else None."""
+    """Return the serializer of the own keys of a map state if the program gave serializers for the state,
+    else None. `serializer`: that of a whole map, or of the value of a state of another kind (None).
+    """
     declared = serializer.current if isinstance(serializer, DeclaredSerializer) else None
     return declared.key if isinstance(declared, MapSerializer) else None
 
@@ -148,7 +148,7 @@ def _over(kind: str, parts: Sequence[TypeSerializer[Any]]) -> TypeSerializer[Any
 
 
 def _built_in(kind: str, parts: Sequence[TypeSerializer[Any]]) -> TypeSerializer[Any]:
-    """Return the serializer that an annotation of the same types would give: both have one description."""
+    # that which an annotation of the same types would give: both have one description
     forms = [form_of(part) for part in parts]
     if kind == StateKind.LIST:
         return FormSerializer(sequence_form(list, forms[0]))

@@ -47,7 +47,11 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One key that differs, with its value in each snapshot (of a record a dict), None where it has none."""
+    """One key that differs, with its value in each snapshot (of a record a dict), None where it has none.
+
+    `change` is "added", "removed" or "changed"; `key` is the key as Python writes it, of a timer with its
+    time.
+    """
 
     change: str  # "added", "removed" or "changed"
     key: str
@@ -57,7 +61,10 @@ class Sample:
 
 @dataclass(slots=True)
 class StateDifference:
-    """The keys (or timers) of an operator's state, counted by how two snapshots differ in them; samples."""
+    """The comparison of one state, or kind of timers, of one operator in two snapshots; counts are of keys.
+
+    `types`: the state's type in each, None: no entries. `unread`: why values were not compared, or None.
+    """
 
     uid: str
     state: str
@@ -111,7 +118,6 @@ class _Snapshot(NamedTuple):
 def _differences(
     uid: str, pair: tuple[_Snapshot, _Snapshot], groups: int, samples: int
 ) -> Iterator[StateDifference]:
-    """Yield the comparison of each state of one operator, by name; `groups`: number of key groups of both."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-diff-")))
 
@@ -140,7 +146,6 @@ def _differences(
 def _compare(
     found: StateDifference, before: Entries, after: Entries, views: tuple[_View, _View], samples: int
 ) -> None:
-    """Count in `found` how a state's entries of one key group differ; keep up to `samples` of each kind."""
     first, second = views
     alike = first.schema == second.schema
 
@@ -171,7 +176,6 @@ class _Sorted(NamedTuple):
     values: _Readable
 
     def by_group(self, state: str) -> Iterator[tuple[int, Entries]]:
-        """Yield (key group, its entries) of one state, ascending; nothing if the state has no entries."""
         if state not in self.sorter.codecs:
             return
         timers = state in TIMER_SECTIONS
@@ -192,7 +196,6 @@ class _Readable(PlainValues):
         self._schemas: dict[str, Description] = {}
 
     def codec(self, section: Section) -> SectionCodec | None:
-        """Return how to read a section's values; None for an empty, an unread one, or last-access times."""
         if is_stamps(section.name) or not section.chunks:
             return None
         self._schemas.setdefault(section.name, section.schema)
@@ -206,7 +209,6 @@ class _Readable(PlainValues):
             return None
 
     def words(self, state: str) -> str | None:
-        """Return the state's type for people, always "timers" for timers; None: there is no entry of it."""
         if state in TIMER_SECTIONS:
             return "timers"
         schema = self._schemas.get(state)
@@ -224,7 +226,6 @@ class _View:
             self._column = None if codec_of(stored) is None else ArrowColumn("value", stored)
 
     def shown(self, plain: Any) -> Any:
-        """Return a plain value as it is shown: a record as a dict of its fields."""
         if isinstance(plain, Beyond):
             return plain.plain
         if self._column is None or plain is None:
@@ -241,7 +242,6 @@ def _same(before: V, after: V) -> bool:
 def _paired(
     before: Iterator[tuple[int, Entries]], after: Iterator[tuple[int, Entries]]
 ) -> Iterator[tuple[Entries, Entries]]:
-    """Yield the entries of both snapshots for each key group that one of them has, in ascending order."""
     ends: tuple[int, Entries] = (MAX_PARALLELISM_LIMIT, {})
     old, new = next(before, ends), next(after, ends)
     while (group := min(old[0], new[0])) < MAX_PARALLELISM_LIMIT:

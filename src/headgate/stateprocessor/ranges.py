@@ -30,7 +30,9 @@ def in_ranges(
 ) -> DataFrame:
     """Return the rows of a DataFrame in one partition for each of `parallelism` ranges of key groups.
 
-    They are sorted by key group, key columns `keys` and columns `then`; the column :data:`GROUP` is added.
+    Partition `i` has the key groups of subtask `i`, of `max_parallelism` in all. Its rows are sorted by key
+    group, then by the columns `keys` (several make the tuple that is the key), then by the columns `then`.
+    The column :data:`GROUP`, the key group, is added. Nothing is computed yet.
     """
     grouped = with_key_group(frame, keys, max_parallelism)
     owner = (f.col(GROUP) * parallelism / max_parallelism).cast("int")
@@ -49,7 +51,7 @@ def quoted(name: str) -> str:
 
 
 def with_key_group(frame: DataFrame, keys: Sequence[str], max_parallelism: int) -> DataFrame:
-    """Return the DataFrame with the key group of columns `keys` as :data:`GROUP`; wrong for null and NaN."""
+    # Wrong for null and NaN, which the task refuses.
     hashes = [_hash(frame, name) for name in keys]
     total = hashes[0]
     if len(hashes) > 1:
@@ -65,7 +67,6 @@ def _low_bits(value: Column) -> Column:
 
 
 def _hash(frame: DataFrame, name: str) -> Column:
-    """Return the hash of a key column as `common.keys.keygroups.key_hash` computes it, as an expression."""
     column, kind = f.col(quoted(name)), frame.schema[name].dataType
     if isinstance(kind, (t.StringType, t.BinaryType)):
         return f.crc32(column.cast("binary"))
@@ -83,14 +84,12 @@ def _hash(frame: DataFrame, name: str) -> Column:
 
 
 def _hash_of_long(column: Column) -> Column:
-    """Return the hash of a long: the number itself if it has 32 bits, else both halves combined by XOR."""
     small = column.between(-0x80000000, 0x7FFFFFFF)
     return _low_bits(f.when(small, column).otherwise(column.bitwiseXOR(f.shiftright(column, 32))))
 
 
 def _hashed_in_python(column: Column) -> Column:
-    """Return the hash computed in Python, for types that Spark hashes otherwise, such as whole floats."""
-
+    # For types that Spark hashes otherwise, such as whole floats.
     def hashes(values: pa.Array) -> pa.Array:
         usable = values.is_valid()
         if pa.types.is_floating(values.type):
@@ -107,7 +106,7 @@ def _hashed_in_python(column: Column) -> Column:
 
 
 def _murmur(value: Column) -> Column:
-    """Return the hash as `common.keys.keygroups.murmur` mixes it: 32 bits in a long, so products fit."""
+    # 32 bits in a long, so that products fit.
     mixed = _times(value, 0xCC9E2D51)
     mixed = _times(_rotated(mixed, 15), 0x1B873593)
     mixed = _low_bits(_rotated(mixed, 13) * 5 + 0xE6546B64).bitwiseXOR(4)
@@ -131,6 +130,5 @@ def _shifted(value: Column, bits: int) -> Column:
 
 
 def _sortable(frame: DataFrame, name: str) -> Column:
-    """Return a column to sort by: text by its bytes, so that equal keys are adjacent in any collation."""
     column = f.col(quoted(name))
     return column.cast("string") if isinstance(frame.schema[name].dataType, t.StringType) else column

@@ -66,7 +66,11 @@ _handles: Final = msgpack_decoder(KeyedStateHandle)
 
 
 class _Part(ReportedError):
-    """A row of `_PARTS`: the part of a chunk of state that belongs to one new range of key groups."""
+    """A row of `_PARTS`: the part of a chunk of state (stored entries) that belongs to one new subtask.
+
+    `range` is the subtask's index from 0, `place` the chunk's place among all. `removed`: the entries are
+    keys that a changelog lists as removed. `schema` is the state's stored description.
+    """
 
     range: int
     place: int
@@ -88,7 +92,6 @@ class _Written(ReportedError):
 
 
 def _engine(request: MigrationRequest, metadata: CheckpointMetadata, config: Config) -> SparkEngine | None:
-    """Return Spark's engine if requested or, left open, for large state; else None; OperatingError: none."""
     keyed = keyed_handles(state for states in metadata.operators.values() for state in states)
     large = sum(one.size for one in keyed) >= SPARK_FROM_BYTES
     requested = large if request["spark"] is None else request["spark"]
@@ -124,7 +127,6 @@ class SparkEngine:
         self._spark = spark
 
     def rewritten(self, work: KeyedWork) -> KeyedWritten:
-        """Rewrite state in Spark; return handles and entry count; raise a task's error, or OperatingError."""
         shipped = _Shipped(work, storage_settings_in_use(), f"-{secrets.token_hex(4)}")
         handles = list[KeyedStateHandle]()
         try:
@@ -157,7 +159,7 @@ class SparkEngine:
 
 
 def _remove_others(shipped: _Shipped, handles: Sequence[KeyedStateHandle]) -> None:
-    """Remove, where storage allows it, files of this work that no handle refers to: of failed attempts."""
+    # Files of failed attempts; where storage does not allow it, they stay.
     kept = {file.file for keyed in handles for file in keyed.handles() if isinstance(file, FileRange)}
     disk = open_disk(shipped.work.target, shipped.settings)
     for name in disk.list(""):
@@ -177,7 +179,6 @@ class _Shipped:
     # -- a task of the first kind
 
     def parts(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield rows of `_PARTS`, or of an error, for the old subtasks whose numbers `batches` has."""
         for batch in batches:
             for subtask in batch.column(0).to_pylist():
                 try:
@@ -194,7 +195,6 @@ class _Shipped:
             yield _PARTS.batch(self._divided(chunk, place, schema))
 
     def _divided(self, chunk: Chunk, place: int, schema: bytes) -> Iterator[_Part]:
-        """Yield a chunk as one row for each new range that gets a part; `place` keeps the chunks' order."""
         work = self.work
         new = chunk.keys if work.rekey is None else [work.rekey(key) for key in chunk.keys]
         groups = key_groups_of_keys(new, work.groups)
@@ -219,7 +219,6 @@ class _Shipped:
     # -- a task of the second kind
 
     def written(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the `_WRITTEN` row, or an error's, of the range in `batches`; none if these are empty."""
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:
@@ -232,7 +231,10 @@ class _Shipped:
         yield made
 
     def written_range(self, index: int, batches: Iterator[pa.RecordBatch]) -> _Written:
-        """Write a new subtask's state, sorted; return its row; InternalError: not all of it is read back."""
+        """Write the state of new subtask `index`, sorted by key group, and return the row that reports it.
+        `batches` have its `_PARTS` rows. UsageError: two keys become one; InternalError: not all is read
+        back.
+        """
         work, disk = self.work, open_disk(self.work.target, self.settings)
         with tempfile.TemporaryDirectory(prefix="headgate-rewrite-") as name:
             folder, codecs = Path(name), dict[tuple[str, bytes], SectionCodec | None]()
@@ -278,10 +280,8 @@ class _Watched:
         self.schemas: dict[str, Description] = {}
 
     def codec(self, section: Section) -> SectionCodec | None:
-        """Return the codec of a stored section, and record the section's schema."""
         self.schemas[section.name] = section.schema
         return self._values.codec(section)
 
     def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
-        """Return state -> target to read RocksDB's files by, as the migration's codecs give it."""
         return self._values.targets(stored)

@@ -55,12 +55,11 @@ class SavepointSource(spark_source.DataSource):
     @classmethod
     @override
     def name(cls) -> str:
-        """Return the name that `format()` takes."""
         return NAME
 
     @property
     def reading(self) -> Reading:
-        """The plan of the read, made once from the options; Spark pickles it with the source."""
+        """The plan of the read, made once from the options, or UsageError; pickled with the source."""
         if self._found is None:
             # Spark makes the keys of options lower-case, as all of ours are.
             self._found = reading_of(self._request)
@@ -72,7 +71,10 @@ class SavepointSource(spark_source.DataSource):
 
     @override
     def schema(self) -> StructType:
-        """Return the DataFrame's schema: option `columns`, or all of the state; UsageError: wrong options."""
+        """Return the DataFrame's schema: the columns of option `columns`, in the table's order, or all.
+
+        Spark calls it unless the program gives a schema. UsageError: an option is wrong.
+        """
         columns = self.reading.columns
         names = chosen(columns.names, self._request.columns)
         return _struct(pa.schema([columns.field(name) for name in names]))
@@ -117,14 +119,12 @@ class SavepointReader(spark_source.DataSourceReader):
 
     @override
     def partitions(self) -> list[spark_source.InputPartition]:
-        """Return the partitions to read in parallel, each of some row groups or key groups of a subtask."""
         columns = spark_schema(self._reading.columns)
         groups = wanted_groups(self._conditions, columns, self._reading.max_parallelism)
         return [SavepointPartition(piece) for piece in self._reading.pieces(groups)]
 
     @override
     def read(self, partition: spark_source.InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one partition as record batches, less those that pushed filters exclude."""
         if not isinstance(partition, SavepointPartition):
             return  # Spark's stand-in where there is nothing to read
         convert, made = None, None
@@ -161,7 +161,6 @@ _TESTS: Final[dict[type, str]] = {
 
 
 def _condition(of_spark: spark_source.Filter) -> Condition | None:
-    """Return a filter of Spark's as a condition; None: it is left to Spark."""
     if isinstance(of_spark, spark_source.IsNull):
         return Condition(of_spark.attribute, "null")
     if isinstance(of_spark, spark_source.IsNotNull):

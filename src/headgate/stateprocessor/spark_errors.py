@@ -53,11 +53,12 @@ class RowFormat:
         self._schema = pa.schema([(name, _ARROW_TYPES[kind]) for name, kind in fields])
 
     def batch(self, rows: Iterable[ReportedError]) -> pa.RecordBatch:
-        """Return rows (dicts) as an Arrow batch; columns that a row lacks are null."""
         return pa.RecordBatch.from_pylist(list(rows), schema=self._schema)
 
     def error(self, error: HeadgateError, where: str = "", **columns: int | str) -> pa.RecordBatch:
-        """Return a batch of one row that reports `error`; `where` begins its text; `columns`: other cells."""
+        """Return a batch of one row that reports `error` by its class and its text, which `where` begins.
+        `columns` are other cells of the row; what is not given is null.
+        """
         row = {**columns, "error": type(error).__name__, "text": f"{where}{error}"}
         return pa.RecordBatch.from_pylist([row], schema=self._schema)
 
@@ -97,7 +98,6 @@ def readable(error: BaseException) -> str:
 
 
 def _cause(lines: list[str]) -> str:
-    """Return the line with the reason: the innermost of Java's, or the end of Python's traceback."""
     causes = [line.removeprefix(_CAUSE) for line in lines if line.startswith(_CAUSE)]
     python = next((at for at, line in enumerate(lines) if line.startswith("Traceback (most recent")), None)
     if python is not None:

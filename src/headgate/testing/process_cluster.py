@@ -107,14 +107,13 @@ class _Running:
 
 @dataclass(slots=True)
 class _Process:
-    """One worker process, and the socket on which it reports why it stops."""
+    """One worker process, and the driver's end of the socket on which it reports why it stops."""
 
     slot: int
     process: subprocess.Popen[bytes]
     connection: socket.socket
 
     def why(self) -> str | None:
-        """Wait for the process to exit, close its socket, and return why it failed; None if it finished."""
         code = self.process.wait()
         try:
             message = self.connection.recv(REASON_SIZE_MAX, socket.MSG_DONTWAIT)
@@ -168,7 +167,6 @@ class _ProcessGang:
         return too_few_slots(slots, self._slots, "process cluster")
 
     def cancel(self, gang: int) -> None:
-        """Kill the gang's worker processes with SIGKILL, without a chance to clean up."""
         running = self._gangs.get(gang)
         if running is not None:
             running.cancelled = True
@@ -227,7 +225,6 @@ class _ProcessGang:
         return Order(worker, gang, slot, self._job.name, [str(path) for path in code.paths], texts)
 
     def _watch(self, gang: int, worker: _Process) -> None:
-        """Await `worker`'s exit; kill its gang if it failed, and report the gang's end if it is the last."""
         why, running = worker.why(), self._gangs[gang]
         with self._lock:
             del running.workers[worker.slot]

@@ -1,8 +1,7 @@
 """The main program of a process cluster's worker process: reads its order, then runs one worker of a gang.
 
-The order comes through the standard input, a socket, through which the process also reports why it stops, if
-it can. User code finds an empty standard input, and its standard output is the standard error, as in a worker
-of Spark.
+Standard input is a socket, which brings the order and takes the report why the process stops. User code finds
+an empty standard input, and its standard output is the standard error, as in a worker of Spark.
 """
 
 from __future__ import annotations
@@ -47,7 +46,9 @@ class Order(msgspec.Struct, frozen=True):
 
 
 def main() -> None:
-    """Run the worker ordered on standard input, report its end; exit 70: raised, EXIT_FENCED: fenced."""
+    """Run the worker ordered on standard input and report how it ended. The process exits with EXIT_RAISED if
+    the worker raised, at once with EXIT_FENCED if the worker must give up, as without the job master.
+    """
     with _take_standard_input() as connection:
         order = msgpack_decoder(Order).decode(_everything(connection))
         limit_threads()
@@ -66,7 +67,6 @@ def main() -> None:
 
 
 def _take_standard_input() -> socket.socket:
-    """Take the socket off standard input and hide it from children; leave input empty, output to stderr."""
     connection = hide(socket.socket(fileno=os.dup(0)))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

@@ -9,8 +9,7 @@ from typing import Any, Final, Protocol
 from headgate.common.errors import UsageError
 from headgate.common.process.children import at_exit
 
-Hook = Callable[[], Any]
-"""A function that is called without arguments; its result is ignored."""
+Hook = Callable[[], Any]  # called without arguments; its result is ignored
 
 
 class HookOwner(Protocol):
@@ -33,13 +32,14 @@ _owner: Callable[[], HookOwner | None] | None = None
 
 
 def ask_for_owner(owner: Callable[[], HookOwner | None]) -> None:
-    """Set the function that returns the isolated namespace of the calling code, for :func:`register`."""
     global _owner
     _owner = owner
 
 
 def register(name: str, hook: Hook) -> None:
-    """Call `hook` when the caller's namespace ends (none: at exit), once per `name`; ended: UsageError."""
+    """Have `hook` called once, when the namespace of the calling code closes; without one, when Python exits.
+    A second hook of one `name` is ignored. UsageError if the namespace has closed already.
+    """
     owner = None if _owner is None else _owner()
     if owner is None:
         with _lock:

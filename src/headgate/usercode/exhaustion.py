@@ -112,7 +112,7 @@ def end_process(why: str, leave: Callable[[int], None] = os._exit) -> None:
 def on_load_failure(
     error: BaseException, loader: str, fatal: bool, leave: Callable[[int], None] = os._exit
 ) -> UserCodeLoadError | None:
-    """Return the error to raise if `error` means that memory ran out (`fatal`: exit by `leave`), or None."""
+    """Return the error to raise if `error` means that memory ran out, else None; `fatal`: exit by `leave`."""
     if not is_exhaustion(error):
         return None
     why = f"memory ran out while user code loader {loader!r} loaded a module: {error}"

@@ -79,7 +79,6 @@ class Explanation:
     )
 
     def facts(self) -> dict[str, Json]:
-        """Return the explanation as plain values for JSON."""
         return {
             "modules": [
                 {
@@ -159,7 +158,9 @@ class _View:
 def explain(
     names: Sequence[str], path: Sequence[Entry], settings: UserCodeSettings, alone: bool = False
 ) -> Explanation:
-    """Return which copy each of `names` means in a job with this path; `alone`: where no namespaces are."""
+    """Return which copy each module of `names` means in a job with search path `path`, and why.
+    `alone`: the program has processes of its own, as there are no namespaces. UserCodeLoadError: refused.
+    """
     mode = without_namespaces(settings.native_modules) if alone else settings.native_modules
     job_packages = installed_in(str(one.folder) for one in path)
     native = any(one.is_native for one in job_packages.values())
@@ -180,7 +181,6 @@ def explain(
 def _linked(
     decided: NativePlan, job_packages: Mapping[str, Installed], settings: UserCodeSettings
 ) -> frozenset[str]:
-    """Return the top-level modules of the job that the framework, too, uses in workers of the job's own."""
     own = [one.name for one in decided.placements if one.place is Place.PROCESS]
     modules = [job_packages[name].modules for name in with_requirements(own, job_packages)]
     match = settings.patterns.match
@@ -196,7 +196,9 @@ def _with_native(
 
 
 def entries(program: Path, others: Sequence[Path], wheels: Sequence[Path], scratch: Path) -> Iterator[Entry]:
-    """Yield a job's path: `program`'s folder (or UsageError), `others`, `wheels`, unpacked into `scratch`."""
+    """Yield the folders of a job's search path in order: `program`'s, then those of `others` and `wheels`.
+    Archives are unpacked into the folder `scratch`. UsageError: there is no program, or a path is refused.
+    """
     if not program.is_file():
         raise UsageError(f"there is no program {str(program)!r}; give the path of a Python file")
     yield Entry(program.resolve().parent, str(program.resolve().parent))
@@ -217,7 +219,6 @@ def without_namespaces(mode: NativeModules) -> NativeModules:
 
 
 def _no_namespaces() -> str | None:
-    """Return why this interpreter allows no namespaces, None if it does; prepares the process for them."""
     try:
         install()
     except NoIsolationError as error:
@@ -255,7 +256,6 @@ def answer(asked: Question) -> dict[str, Json]:
 
 
 def _why_isolated(asked: Question, chosen: str) -> str | None:
-    """Return why `headgate run` would isolate the program with the same packages; None: it would not."""
     options: dict[str, str | tuple[str, ...]] = {USER_CODE_APART.key: chosen}
     if asked["others"]:
         options[USER_CODE_PATH.key] = tuple(asked["others"])

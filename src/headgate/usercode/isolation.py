@@ -59,7 +59,9 @@ def why_isolated(program: Path, config: Config, shared: bool) -> str | None:
 
 
 def taken_names(folder: Path, path: Sequence[str] | None = None) -> Iterator[str]:
-    """Yield names of modules in `folder` that others have: loaded, on `path` (None: sys.path) or Headgate's.
+    """Yield names of modules in `folder` that others have, in order; they would be taken for each other.
+
+    Others are modules that are loaded, those on `path` (None: `sys.path`), and those that Headgate imports.
 
     Example:
         >>> import tempfile
@@ -81,7 +83,6 @@ def taken_names(folder: Path, path: Sequence[str] | None = None) -> Iterator[str
 
 
 def _names(folder: Path) -> set[tuple[str, bool]]:
-    """Return each importable name in a folder, and whether it is more than a folder without `__init__.py`."""
     found: dict[str, bool] = {}
     try:
         entries = list(os.scandir(folder))
@@ -110,6 +111,5 @@ def _is_loaded(name: str, folder: Path) -> bool:
 
 
 def _is_found(name: str, path: Sequence[str]) -> bool:
-    """Return whether a module or regular package of this name is on the path (no namespace package)."""
     spec = PathFinder.find_spec(name, path)
     return spec is not None and spec.origin is not None

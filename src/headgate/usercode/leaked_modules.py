@@ -46,7 +46,6 @@ class LeakedModules:
 
     @property
     def modules(self) -> int:
-        """The number of modules of closed isolated namespaces that are still in memory."""
         return sum(one.modules() for one in self._left)
 
     def opening(self, namespace: Namespace) -> None:
@@ -73,7 +72,9 @@ class LeakedModules:
         self._left.append(_Left(namespace.tokens, 0, self._clock(), lambda: examine(namespace)))
 
     def exceeded(self, bounds: LoaderBounds) -> str | None:
-        """Return why this process has leaked too much (after a garbage collection), None if it has not."""
+        """Return why this process has leaked too much, as part of a sentence; None: it is within `bounds`.
+        It logs each namespace that stays, once, and collects garbage before it tells a reason.
+        """
         if self._exceeds(bounds) is None:
             return None
         gc.collect()
@@ -84,7 +85,6 @@ class LeakedModules:
         return bounds.exceeded(len(leaked), sum(one.grown for one in leaked))
 
     def _judge(self) -> list[_Left]:
-        """Return the namespaces in memory after their grace period; each is logged as a warning once."""
         leaked = self._overdue()
         if any(one.report is not None for one in leaked):
             gc.collect()  # modules are cycles: what is not referenced any more may still be there

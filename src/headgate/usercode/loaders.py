@@ -67,7 +67,6 @@ class UserCodeLoaders:
 
     @property
     def jobs(self) -> tuple[str, ...]:
-        """Names of the jobs whose isolated namespace is open."""
         with self._lock:
             return tuple(self._held)
 

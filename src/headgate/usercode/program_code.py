@@ -47,7 +47,9 @@ _leaked: Final = LeakedModules()
 
 
 class ProgramCode(NamespaceCode):
-    """An isolated program's code in a namespace; implements `common.ports.IsolatedCode`."""
+    """An isolated program's code in a namespace; implements `common.ports.IsolatedCode`.
+    `close` calls release hooks and lets go of folders; leftovers are reported when the next one opens.
+    """
 
     def __init__(self, artifacts: ProgramArtifacts, namespace: Namespace, data_plane: Sequence[str]) -> None:
         super().__init__(namespace, data_plane)
@@ -58,18 +60,19 @@ class ProgramCode(NamespaceCode):
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The files and folders to ship to workers, in order of search."""
         return self._artifacts.paths
 
     def close(self) -> None:
-        """Close the program's namespace, release its folders; report leftovers when the next one opens."""
         release_namespace(self.namespace, self._library)
         _leaked.closed(self.namespace)
         self._artifacts.release()
 
 
 def running_code() -> IsolatedCode | None:
-    """Return the isolated program's code that calls this, or that started the calling thread; else None."""
+    """Return the isolated program's code that calls this, or that started the calling thread.
+
+    None where the framework's own code calls it, or a plain program's.
+    """
     namespace = context.current()
     return running_alone() if namespace is None else _programs.get(id(namespace))
 
@@ -117,7 +120,6 @@ def _of_namespace(settings: UserCodeSettings, identical: frozenset[str]) -> Name
 
 
 def _native(folders: Sequence[str], settings: UserCodeSettings) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the top-level modules that are the framework's, and the folders to keep in a layer."""
     installed = installed_in(folders)
     if not any(one.is_native for one in installed.values()):
         return frozenset(), ()
@@ -126,7 +128,6 @@ def _native(folders: Sequence[str], settings: UserCodeSettings) -> tuple[frozens
 
 
 def _layer(folders: tuple[str, ...], settings: NamespaceSettings, artifacts: ProgramArtifacts) -> Namespace:
-    """Return the namespace for native packages in these folders, made once; it takes over their leases."""
     key = tuple((folder, _content_of(folder)) for folder in folders), settings
     if key not in _layers:
         namespace = Namespace("packages with compiled parts", folders, settings)
@@ -139,7 +140,6 @@ def _content_of(folder: str) -> str:
 
 
 def _refuse_if_full(program: Path, settings: UserCodeSettings) -> None:
-    """Refuse to open a program (or log, by option) if ended ones left too much in memory of this driver."""
     _leaked.release_s = settings.release_timeout_ms / 1000
     why = _leaked.exceeded(settings.bounds)
     if why is None:

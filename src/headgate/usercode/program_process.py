@@ -83,7 +83,6 @@ class ProcessOrder:
         return PathFinder.find_spec(name, [*self._folders, *of_framework])
 
     def _portion(self, name: str, path: list[str]) -> ModuleSpec | None:
-        """Return a submodule's spec with the framework's folders searched first; None if no pattern asks."""
         if len(path) < 2 or not self._is_frameworks(name):
             return None
         return PathFinder.find_spec(name, sorted(path, key=self._is_brought))
@@ -126,7 +125,10 @@ def after_standard_library(path: Sequence[str], standard: Sequence[str] | None =
 
 
 class ProcessCode(SameInterpreter):
-    """The code (`IsolatedCode`) of a program alone in its process; UserCodeLoadError for a second program."""
+    """The code (`IsolatedCode`) of a program alone in its process; UserCodeLoadError for a second program.
+
+    `close` releases the program's folders and puts back `__main__`; its modules and the path stay.
+    """
 
     def __init__(self, artifacts: ProgramArtifacts, settings: NamespaceSettings) -> None:
         self.artifacts = artifacts
@@ -146,11 +148,9 @@ class ProcessCode(SameInterpreter):
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The files and folders to ship to workers, in order of search."""
         return self.artifacts.paths
 
     def close(self) -> None:
-        """Release the program's folders, put back `__main__`; other modules and the path stay as they are."""
         self.is_open = False
         sys.modules["__main__"] = self._before
         self.artifacts.release()

@@ -42,7 +42,9 @@ class UserCodeSettings:
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str]) -> UserCodeSettings:
-        """Return settings with values from texts by key, else defaults; ConfigError for a bad key or text."""
+        """Return settings from texts by option key (`classloader.*`); absent options have their defaults.
+        ConfigError for a key that is no such option, or a text that it does not take.
+        """
         values = {_FIELDS[_known(key)]: _parsed(key, text) for key, text in texts.items()}
         return cls(**values)
 
@@ -53,12 +55,10 @@ class UserCodeSettings:
 
     @property
     def patterns(self) -> ParentFirst:
-        """Both lists of parent-first patterns as one, with the patterns that cannot be left out."""
         return parent_first(self.patterns_default, self.patterns_additional)
 
     @property
     def bounds(self) -> LoaderBounds:
-        """The limits on what a process may keep in memory of ended jobs' code."""
         return LoaderBounds(self.leaked_loaders_max, self.leaked_bytes_max)
 
     @property

@@ -19,7 +19,9 @@ _CONNECTOR: Final = re.compile(r"(the )?\w+[ _](source|sink)(?= got )")
 
 
 def check_callable(verb: str, function: object) -> None:
-    """Raise PlanError unless `verb` got a function of one record, not async and, to filter, no generator."""
+    """Raise PlanError unless the call `verb` got a function of one record that is not async and, for
+    "filter", no generator function. A function without a signature, such as a builtin, passes.
+    """
     if not callable(function):
         columns = "; for columns call to_table() before" if hasattr(function, "expression") else ""
         raise _refusal(
@@ -81,7 +83,6 @@ def refuse_arity(what: str, function: Callable[..., object], *arguments: str) ->
 
 
 def refuse_blocking(verb: str, function: object) -> None:
-    """Raise PlanError for a function marked with `hg.blocking`, as `verb` calls it in the worker's loop."""
     if is_blocking(function):
         raise _refusal(
             verb,
@@ -111,7 +112,6 @@ def path_uid(verb: str, path: object) -> str:
 
 
 def check_count(verb: str, count: object) -> None:
-    """Raise PlanError unless `count`, the number of records that `verb` is to return, is an int above 0."""
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise _refusal(verb, f"{count!r}; expected how many records, a whole number of at least 1")
 
@@ -131,7 +131,9 @@ def check_seconds(verb: str, seconds: object, zero: bool = False) -> None:
 
 
 class made_by:  # noqa: N801 - reads as a function; as a generator it would run in a frame of contextlib
-    """Context manager for making a connector: a UsageError about its arguments names `verb` and the line."""
+    """Context manager in which the stream call `verb` makes a connector. A UsageError about one of the
+    connector's arguments is raised anew, with the call and the user's line in its text; other errors pass.
+    """
 
     def __init__(self, verb: str) -> None:
         self._verb, self._site = verb, user_site()
@@ -170,7 +172,6 @@ def check_timestamp(timestamp: object) -> None:
 
 
 def check_peers(verb: str, others: tuple[object, ...], fits: Callable[[object], bool]) -> None:
-    """Raise PlanError unless `verb` got one or more streams, `others`, for all of which `fits` is true."""
     if not others:
         raise _refusal(verb, "no stream; give it at least one")
     for other in others:
@@ -179,6 +180,5 @@ def check_peers(verb: str, others: tuple[object, ...], fits: Callable[[object], 
 
 
 def check_job_name(name: object) -> None:
-    """Raise PlanError unless a job's name is printable text that is not only spaces."""
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise PlanError(f"the job's name is {name!r}; expected printable text")

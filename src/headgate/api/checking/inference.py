@@ -64,8 +64,9 @@ def flat_map_output(function: Callable[..., Iterable[object]]) -> Hint | None:
 
 
 def process_output(function: ProcessingFunction) -> Hint | None:
-    """Return the type that a process function emits, None if unknown: the last type argument of the class,
-    or of the iterable `process` is annotated to return, if `process_broadcast` agrees or emits nothing.
+    """Return the type of the records that a process function emits; None if it is not known. It is the last
+    type argument of the function's class, else the element type of the iterable that `process` is annotated
+    to return, if `process_broadcast` agrees or is annotated to return None.
     """
     for base in _PROCESS_FUNCTIONS:
         if isinstance(function, base):
@@ -118,7 +119,9 @@ def _tells_keys(hint: Hint | None) -> TypeGuard[Hint]:
 
 
 def field_hint(record_type: Hint | None, name: str) -> Hint:
-    """Return the type that the records' class `record_type` declares for field `name`; ``Any`` if unknown."""
+    """Return the type that the class `record_type` declares for field `name` by annotation. It is ``Any`` if
+    there is no such class or field, or an annotation cannot be resolved: this only hints.
+    """
     if not isinstance(record_type, type):
         return Any
     try:
@@ -129,13 +132,11 @@ def field_hint(record_type: Hint | None, name: str) -> Hint:
 
 
 def source_output(source: Source[T]) -> Hint | None:
-    """Return the record type of a source, from its class's type argument; None if it has none."""
     arguments = generic_arguments(type(source), Source)
     return _known(arguments[0]) if arguments else None
 
 
 def tag_output(tag: OutputTag[T]) -> Hint | None:
-    """Return the record type of a side output whose tag was made as ``OutputTag[int]("late")``; else None."""
     arguments = get_args(getattr(tag, "__orig_class__", None))
     return _known(arguments[0]) if arguments else None
 
@@ -152,7 +153,6 @@ def common_scalar(records: Sequence[T]) -> type[T] | None:
 
 
 def rebuildable(hint: Hint | None) -> type | None:
-    """Return `hint` if it is a record class that `collect()` can rebuild (dataclass and alike); else None."""
     marks = ("__dataclass_fields__", "__struct_fields__", "_fields")
     return hint if isinstance(hint, type) and any(hasattr(hint, mark) for mark in marks) else None
 

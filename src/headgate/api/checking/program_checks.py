@@ -32,7 +32,11 @@ _WARNED: Final[dict[Any, Any]] = {}
 
 
 def check_program(nodes: Sequence[Node], config: Config) -> None:
-    """Raise PlanError or ConfigError for a fault of graph, uids, states or functions, state types aside."""
+    """Raise PlanError or ConfigError for the first fault that the nodes of a job and its settings show.
+
+    Checked are: the state backend's package, readers of every stream, uids (each unique; with checkpoints,
+    one for all that has state), declared states, their given serializers, and the parameters of methods.
+    """
     check_backend(config)
     check_ends(nodes)
     check_unique_uids(nodes)
@@ -44,7 +48,6 @@ def check_program(nodes: Sequence[Node], config: Config) -> None:
 
 
 def check_backend(config: Config) -> None:
-    """Raise ConfigError if the package of the configured state backend is not installed here."""
     wanted = config.get(o.STATE_BACKEND)
     if wanted is o.StateBackendType.ROCKSDB and importlib.util.find_spec("rocksdict") is None:
         raise ConfigError(
@@ -54,7 +57,6 @@ def check_backend(config: Config) -> None:
 
 
 def check_ends(nodes: Sequence[Node]) -> None:
-    """Raise PlanError for a program without a source, and for a stream that no operator or sink reads."""
     if not nodes:
         raise PlanError("the program is empty; begin with a source such as env.read_json(...)")
     consumed = {source.id for node in nodes for source in node.inputs}
@@ -67,7 +69,6 @@ def check_ends(nodes: Sequence[Node]) -> None:
 
 
 def check_uids_given(nodes: Iterable[Node]) -> None:
-    """Raise PlanError for an operator without uid that has state, timers, a position or commits (sinks)."""
     for node in nodes:
         what = None if node.uid is not None else stateful_part(node)
         if what is not None:
@@ -78,7 +79,9 @@ def check_uids_given(nodes: Iterable[Node]) -> None:
 
 
 def stateful_part(node: Node) -> str | None:
-    """Return, in words, what of an operator needs a uid ("operator state"), given or not; None: nothing."""
+    """Return in words what an operator keeps that is found again by its uid, whether it has one or not: a
+    position (sources), output to commit (sinks), "state", "operator state" or "timers". None: nothing.
+    """
     if isinstance(node, SourceNode):
         return "a position in its input"
     if isinstance(node, SinkNode):
@@ -93,7 +96,6 @@ def stateful_part(node: Node) -> str | None:
 
 
 def committing_sinks(nodes: Iterable[Node]) -> frozenset[int]:
-    """Return the ids of sinks whose class makes a committer: output is visible only after a checkpoint."""
     return frozenset(node.id for node in nodes if isinstance(node, SinkNode) and _commits(node))
 
 
@@ -117,7 +119,6 @@ def _fact(state: StateDescriptor | OperatorStateDescriptor, kind: str) -> StateF
 
 
 def check_methods(nodes: Iterable[Node]) -> None:
-    """Raise PlanError if a method of a function, source or sink is async or does not take what is passed."""
     for node in nodes:
         for part in ("function", "source", "sink"):
             thing: Any = getattr(node, part, None)
@@ -128,7 +129,6 @@ def check_methods(nodes: Iterable[Node]) -> None:
 
 
 def _contract(cls: type) -> Iterable[tuple[str, list[str]]]:
-    """Yield the name of each public method of Headgate's that `cls` overrides, and its required arguments."""
     ours = [base for base in cls.__mro__ if base.__module__.startswith("headgate.api.")]
     for name, member in ((name, member) for base in ours for name, member in vars(base).items()):
         own = isinstance(member, FunctionType) and getattr(cls, name, member) is not member
@@ -157,7 +157,6 @@ def _refuse_method(what: str, method: Callable[..., object], expected: list[str]
 
 
 def check_serializers(nodes: Iterable[Node]) -> None:
-    """Raise PlanError for a declared serializer whose values a later program might be unable to read."""
     declared = [(node, d, given) for node in nodes for d, given in _given_serializers(node)]
     if not declared:
         return
@@ -202,7 +201,6 @@ def _declared_operator_state(node: Node) -> dict[str, OperatorStateDescriptor]:
 
 
 def _refuse_misplaced(function: object) -> None:
-    """Raise PlanError for state that `function` cannot have, such as keyed state without ``key_by()``."""
     for kind in (ProcessFunction, BroadcastProcessFunction):
         if isinstance(function, kind) and declared_state(function):
             name = next(iter(declared_state(function)))
@@ -263,7 +261,9 @@ class _Part(NamedTuple):
 
 
 def check_state_types(nodes: Iterable[Node], config: Config) -> None:
-    """Raise PlanError for a state type without serializer or with forbidden pickle; warn of other pickle."""
+    """Raise PlanError for a state type that has no serializer, or one of pickle where this is forbidden or
+    for the keys of a map; warn once, at the user's line, of other pickled state. Given serializers pass.
+    """
     parts = [part for node in nodes for part in _parts(node)]
     if not parts:
         return

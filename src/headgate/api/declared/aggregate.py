@@ -60,7 +60,9 @@ class AggregateFunction(ABC, Generic[IN, ACC, OUT]):
 
 
 def check_reduce(reduce: object, site: str) -> None:
-    """Raise PlanError unless `reduce` is a function of two values; `site` is the declaration's line."""
+    """Raise PlanError unless `reduce` can be called with two values, and is no AggregateFunction; a builtin
+    that does not tell its arguments passes. `site` is file and line of the declaration, for the message.
+    """
     what = _name(reduce)
     if not callable(reduce) or isinstance(reduce, AggregateFunction):
         raise PlanError(f"reducing_state() at {site} got {what}; expected a function of two values")
@@ -76,7 +78,6 @@ def check_reduce(reduce: object, site: str) -> None:
 
 
 def check_aggregate(function: object, site: str) -> None:
-    """Raise PlanError, naming the line `site`, unless `function` is an instance of `AggregateFunction`."""
     if isinstance(function, AggregateFunction):
         return
     what = _name(function)
@@ -110,7 +111,6 @@ def accumulator_type(function: AggregateFunction[Any, Any, Any], site: str) -> H
 
 
 def _is_open(hint: Hint) -> bool:
-    """Return whether a type still has type variables that a subclass would fill in."""
     if isinstance(hint, (typing.TypeVar, typing_extensions.TypeVar)):
         return True
     return bool(getattr(hint, "__parameters__", ())) and not isinstance(hint, type)

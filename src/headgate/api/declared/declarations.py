@@ -60,7 +60,6 @@ class Declaration:
     __getitem__ = __setitem__ = __delitem__ = __contains__ = _refuse_use
 
     def _not_live(self) -> PlanError:
-        """Return the error for a declaration that is used like live state, as in ``__init__``."""
         return PlanError(
             f"the state declared at {self.site or 'an unknown place'} is used ({calling_line()}) before its "
             "function runs in a job, so what is set would be lost; give what it begins with as the default "
@@ -68,7 +67,6 @@ class Declaration:
         )
 
     def __set__(self, function: object, value: object) -> None:
-        """Raise PlanError, as the value would not be stored; keep a `Declaration`, which is refused later."""
         cls = type(function)
         name = next((n for c in cls.__mro__ for n, v in vars(c).items() if v is self), "state")
         if isinstance(value, Declaration):  # which is refused with the whole program
@@ -115,7 +113,9 @@ def declarations(cls: type) -> dict[str, Declaration]:
 
 
 def declared(cls: type, kind: type[D]) -> list[tuple[str, D, Hint | None]]:
-    """Return (name, declaration, annotation or None) of `cls`'s declarations of type `kind`; or PlanError."""
+    """Return the declarations of `cls` that are of type `kind`, inherited first: (name, declaration,
+    annotation or None). PlanError: a name is declared twice, or the annotations cannot be resolved.
+    """
     found = {name: each for name, each in declarations(cls).items() if isinstance(each, kind)}
     hints = hints_of(cls) if found else {}
     return [(name, each, hints.get(name)) for name, each in found.items()]

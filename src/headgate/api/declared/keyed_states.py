@@ -169,7 +169,6 @@ class StateDeclaration(Declaration, Generic[V]):
         self._default, self._factory = default, default_factory
 
     def default(self) -> V | None:
-        """Return the value of a key without an entry; a fresh copy where it could be changed in place."""
         if self._factory is not None:
             return self._factory()
         return copy.deepcopy(self._default)
@@ -320,7 +319,9 @@ _HANDLES: Final[dict[str, tuple[type, int]]] = {
 
 
 def declared_state(function: object) -> dict[str, StateDescriptor]:
-    """Return the keyed states of a function's class by name; PlanError: wrong, twice, or only annotated."""
+    """Return the keyed states that a function's class declares, by name, inherited first; {} if none.
+    PlanError: one is declared twice, annotated as another kind of state, or annotated without a declaration.
+    """
     cls = type(function)
     found = {}
     states = declared(cls, StateDeclaration)
@@ -337,7 +338,6 @@ def declared_state(function: object) -> dict[str, StateDescriptor]:
 
 
 def _refuse_undeclared(cls: type) -> None:
-    """Raise PlanError for an attribute that is annotated as a state but has no declaration assigned."""
     written = {name: hint for base in cls.__mro__ for name, hint in inspect.get_annotations(base).items()}
     for name, hint in written.items():
         if hasattr(cls, name) or "State" not in str(hint):

@@ -48,7 +48,7 @@ class VertexStatus(msgspec.Struct, frozen=True):
         uids: of its operators, in order of flow.
         parallelism: number of subtasks.
         records_in: records that its subtasks took in.
-        records_out: records that they emitted.
+        records_out: records that its subtasks emitted.
         busy_ms: time that its subtasks worked, added up.
         backpressured_ms: time that its subtasks waited for their receivers, added up.
         watermark: the least watermark of its subtasks, in ms since 1970; None where no subtask has one.
@@ -298,7 +298,6 @@ class JobResult:
         return html_facts(f"job {self.name}", self._facts()) + html_table(columns, rows)
 
     def _facts(self) -> dict[str, str | int]:
-        """Return the facts to print of a result; records that were collected are counted, never shown."""
         facts: dict[str, str | int] = {
             "after": f"{self.duration_ms / 1000:.1f} s",
             "checkpoints": self.checkpoints,

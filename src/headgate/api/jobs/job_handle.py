@@ -103,7 +103,11 @@ class JobRequests(ABC):
 
     @abstractmethod
     def _request(self, what: str, arguments: Mapping[str, Json], timeout_s: float | None) -> Json:
-        """Send request `what` ("stop"), return its answer; TimeoutError after `timeout_s`, start included."""
+        """Send a request to the job's driver, wait for its answer, and return it; raise the error that it
+        gives. `what` is the method of :class:`JobControl` ("stop"), `arguments` are its arguments but for
+        `then`. TimeoutError after `timeout_s` seconds (None: no limit), the wait for the job's start
+        included.
+        """
 
 
 class JobHandle(JobRequests):
@@ -175,12 +179,8 @@ class JobHandle(JobRequests):
         return html_facts(f"job {self.name}", {"state": state}) if status is None else status._repr_html_()
 
     def _seen(self) -> tuple[str, JobStatus | None]:
-        """Return the state in a word, and the status if there is one.
-
-        Never waits for a job to begin, and for an answer only some seconds.
-        """
         if not self._control.done():
-            return "starting", None
+            return "starting", None  # it is not waited for
         try:
             status = self._control.result().status()
         except HeadgateError:

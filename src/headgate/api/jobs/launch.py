@@ -65,8 +65,9 @@ def run_program(
 
 
 def run_alone(path: str | Path, arguments: Sequence[str] = ()) -> None:
-    """Run a program as :func:`run_program` does, but isolate it only if it brings packages of its own, its
-    modules' names are taken here, the settings say so, or this process has begun another program before.
+    """Run a program as :func:`run_program` does, under the settings of the command line. It is isolated only
+    if it brings packages of its own, its modules' names are taken here, the settings say so, or this process
+    has begun another program before. ``headgate run``, and the child that captures a plan, call this.
     """
     _run(path, arguments, None, shared=next(_begun) > 0)
 
@@ -101,7 +102,6 @@ def _run(path: str | Path, arguments: Sequence[str], options: Sequence[str] | No
 
 
 def _opened(file: Path, config: Config, shared: bool) -> IsolatedCode | None:
-    """Open a program's isolated modules; None if it needs none. `shared`: other programs run here, too."""
     from headgate.usercode.isolation import why_isolated
 
     if why_isolated(file, config, shared) is None:

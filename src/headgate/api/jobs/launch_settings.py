@@ -77,12 +77,10 @@ def command_line_options() -> list[str]:
 
 
 def user_code() -> IsolatedCode | None:
-    """Return the isolated modules of the running program; None if it is not isolated."""
     return _current().code
 
 
 def restore_from() -> str | None:
-    """Return the checkpoint or savepoint of ``--from`` to begin from; None if there is none."""
     return os.environ.get(RESTORE_VARIABLE) or None
 
 
@@ -95,7 +93,10 @@ def capture_file() -> Path | None:
 def launch_variables(
     options: Sequence[str] = (), restore: str | None = None, capture: Path | None = None
 ) -> dict[str, str]:
-    """Return environment variables that give a program options, a snapshot to restore, a capture file."""
+    """Return the environment variables that give a program its launch settings: `options` are ``key=value``
+    texts as of ``-D``, `restore` is a snapshot to begin from (path or URI), `capture` the file that gets the
+    plan at ``execute()``, in place of a run. None: that variable is not among them.
+    """
     variables = {OPTIONS_VARIABLE: json.dumps(list(options))}
     if restore is not None:
         variables[RESTORE_VARIABLE] = restore
@@ -105,12 +106,10 @@ def launch_variables(
 
 
 def note_execution(name: str) -> None:
-    """Record that the running program executed a job, or captured its plan, under this name."""
     _current().executed.append(name)
 
 
 def note_started(job: Started) -> None:
-    """Record a background job of the running program; the program's end waits for the job's."""
     _current().started.append(job)
 
 
@@ -139,7 +138,9 @@ def running(options: list[str] | None, code: IsolatedCode | None) -> Iterator[Ru
 
 @contextmanager
 def launched(options: Sequence[str] = (), restore: str | None = None) -> Iterator[None]:
-    """Set the variables of :func:`launch_variables` in this process; put the old back after the block."""
+    """Set the variables of :func:`launch_variables` in this process for the time of the block, and the values
+    from before after it. `restore` None: within the block there is no snapshot to begin from.
+    """
     variables = launch_variables(options, restore)
     before = {name: os.environ.get(name) for name in (OPTIONS_VARIABLE, RESTORE_VARIABLE)}
     os.environ.pop(RESTORE_VARIABLE, None)
@@ -159,7 +160,6 @@ class CaptureComplete(PastAllHandlers):
 
 
 def inspected(nodes: Sequence[Node], plan: PhysicalPlan, config: Config) -> dict[str, Any]:
-    """Return ``{"inspection": ...}``, what the function that `capture()` asked for gives; {} without one."""
     wanted = os.environ.get(INSPECTION_VARIABLE)
     if wanted is None:
         return {}

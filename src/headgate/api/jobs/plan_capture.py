@@ -34,12 +34,12 @@ _DEBUG: Final = "HEADGATE_DEBUG"
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """A call of function `inspector`, "module:function", on `request` and the plan, in the child process."""
+    """A call of function `inspector` ("module:function") in the child process, on `request`, nodes, plan and
+    settings. It returns plain values, and must raise nothing: what the program catches would be lost.
+    """
 
-    # "module:function"; called with the request, the nodes, the plan and the settings, it gives plain
-    # values. It raises nothing: what the program catches would be lost
     inspector: str
-    request: Mapping[str, Any]  # plain values
+    request: Mapping[str, Any]
 
 
 def capture(

@@ -72,11 +72,13 @@ class RemoteJob(JobRequests):
         return _job_status(self._ask("GET", "/v1/job"))
 
     def checkpoints(self) -> Answer:
-        """Return what ``headgate checkpoints --json`` prints; OperatingError: the driver does not answer."""
+        """Return the job's checkpoint history as a dict: `job` (its id), `job_name`, and `checkpoints`, the
+        records that ``headgate checkpoints --json`` prints. OperatingError: the driver does not answer.
+        """
         return self._ask("GET", "/v1/checkpoints")
 
     def plan(self) -> Answer:
-        """Return the running vertices (operators, keyed states) and edges; OperatingError if unreachable."""
+        """Return the running plan as a dict with `vertices` and `edges`; OperatingError: no answer."""
         return self._ask("GET", "/v1/plan")
 
     def __repr__(self) -> str:
@@ -237,9 +239,6 @@ def _named(jobs: Sequence[KnownJob]) -> str:
 
 
 def _error(facts: Mapping[str, str]) -> HeadgateError:
-    """Return the exception for an error that the job's driver reported. It is an OperatingError where the
-    class is unknown or takes more than a message.
-    """
     kind = getattr(errors, facts.get("kind", ""), OperatingError)
     usual = isinstance(kind, type) and issubclass(kind, HeadgateError)
     if not usual or kind in (InternalError, errors.UserFunctionError):

@@ -29,8 +29,9 @@ _KEYS: Final = (int, str, bytes, bool, float, dt.datetime, dt.date, UUID)
 
 
 def refuse_unknown_fields(verb: str, names: Sequence[object], program: Program, number: int) -> None:
-    """Raise PlanError, naming `verb`, for field names that records of stream `number` certainly lack. That is
-    certain only of a source with a schema, as annotations of functions may be wrong.
+    """Raise PlanError if records of stream `number` certainly lack a field of `names`, given to call `verb`.
+    Certain is only the class of a source's records, before a step that makes other records: annotations of
+    functions may be wrong. Names that are no text pass.
     """
     node = program.node(number)
     while isinstance(node, _UNCHANGED):
@@ -51,7 +52,6 @@ def refuse_unknown_fields(verb: str, names: Sequence[object], program: Program, 
 
 
 def refuse_impossible_key(function: Callable[..., object]) -> None:
-    """Raise PlanError for a key function annotated to return a type that cannot be a key; others pass."""
     hint = map_output(function)
     if hint is not None and not can_be_key(hint):
         raise PlanError(
@@ -61,7 +61,7 @@ def refuse_impossible_key(function: Callable[..., object]) -> None:
 
 
 def refuse_impossible_fields(names: Iterable[str], record_type: Hint | None) -> None:
-    """Raise PlanError for a field of `names` whose type in the class `record_type` cannot be a key."""
+    """Raise PlanError for a field of `names` whose type in class `record_type` is known and can be no key."""
     of = getattr(record_type, "__qualname__", "the records")
     for name in names:
         hint = field_hint(record_type, name)

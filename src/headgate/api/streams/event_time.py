@@ -42,7 +42,8 @@ class WatermarkStrategy:
     ) -> WatermarkStrategy:
         """Return a strategy of a field or function that gives a record's ms since 1970. Durations are ms or
         ``"7d"``: by how much a record may be earlier than its predecessors, after how long without records a
-        source subtask holds back no others, how far it may lead its group (None: never, no limit).
+        source subtask holds back no others, how far it may lead the slowest of its `drift_group` (None:
+        never, no limit).
 
         Raises:
             PlanError: a duration is negative or not a duration.
@@ -57,7 +58,6 @@ class WatermarkStrategy:
 
 
 def refuse_negative_times(strategy: WatermarkStrategy) -> None:
-    """Raise PlanError if a strategy that the program made itself has a negative duration."""
     for what, value in (
         ("out_of_orderness_ms", strategy.out_of_orderness_ms),
         ("idleness_ms", strategy.idleness_ms or 0),

@@ -1,6 +1,6 @@
 """Jobs of ``preview()``, ``collect()`` and the like: they run what feeds one stream, outside the program,
-which stays open. Such a job has none of its sinks, takes no checkpoints, restores nothing, and adds no node
-to the program: the job's sink is none of the program's nodes, so uids made of positions stay the same.
+which stays open, with no sinks, checkpoints or restores. No node is added: uids made of positions stay the
+same.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ _OF_LASTING_JOBS: Final = (
 
 
 def collected(environment: ProgramContext, number: int, name: str) -> list[Any]:
-    """Return all records of stream `number`, by a job `name` of what feeds it; PlanError if it is endless."""
+    """Run what feeds stream `number` as job `name`, to its end; return all records of the stream, or
+    PlanError if it is endless. In a process that only captures plans nothing runs: the list is empty.
+    """
     sink = load(Kind.CONNECTOR, "collect_sink")(record_type=_rebuilt(environment, number))
     run_query(environment, number, sink, "collect", name)
     return list(sink.results)
@@ -44,7 +46,9 @@ def collected(environment: ProgramContext, number: int, name: str) -> list[Any]:
 def taken(
     environment: ProgramContext, number: int, count: int, timeout_s: float | None, verb: str
 ) -> list[Any]:
-    """Return the first `count` records of stream `number`, fewer after `timeout_s` s; PlanError: not > 0."""
+    """Run what feeds stream `number` until `count` records have come, or `timeout_s` seconds passed (None: no
+    limit); return those that have come. `verb` names the job. PlanError: a number is not above 0.
+    """
     check_count(verb, count)
     check_seconds(verb, timeout_s)
     sink = load(Kind.CONNECTOR, "sample_sink")(count, _rebuilt(environment, number), verb)
@@ -62,7 +66,10 @@ def run_query(
     name: str,
     watch: _Watch | None = None,
 ) -> None:
-    """Run stream `number` into `sink`, called `end`, as job `name`; PlanError if endless and `watch` None."""
+    """Run stream `number` into `sink`, an operator called `end`, as job `name`; return when the job has
+    ended. A `watch` may cancel the job early; without it an endless stream is a PlanError. In a process that
+    only captures plans (``headgate plan``) nothing runs: the plan is written.
+    """
     above = environment.program.above(number)
     if watch is None:
         _refuse_endless(end, above)
@@ -90,7 +97,6 @@ def run_query(
 
 
 def _refuse_endless(verb: str, above: Sequence[Node]) -> None:
-    """Raise PlanError if a source among `above`, what feeds a stream, has no end: `verb` would not return."""
     for node in above:
         if isinstance(node, SourceNode) and node.source.boundedness is Boundedness.UNBOUNDED:
             raise PlanError(
@@ -100,9 +106,6 @@ def _refuse_endless(verb: str, above: Sequence[Node]) -> None:
 
 
 def query_settings(config: Config, short: bool) -> Config:
-    """Return `config` for a job that only reads results: without checkpoints and all that needs them. A
-    `short` job, as for ``take()``, also shows no progress and is not restarted after a failure.
-    """
     # DataFrames are staged below that directory where driver and workers share no other.
     config = config.without(*_OF_LASTING_JOBS, but=o.CHECKPOINTING_DIR)
     if short or not config.is_set(o.RESTART_STRATEGY):
@@ -121,12 +124,12 @@ class SamplingSink(Protocol):
     """A sink that recognizes when the driver has received enough records, for ``take()``."""
 
     def told(self, data: bytes) -> bool:
-        """Take bytes that a writer sent to the driver; return whether the sink has enough records."""
+        """Take bytes that a writer sent to the driver; return whether the sink now has enough records."""
 
 
 @dataclass
 class _Watch:
-    """Cancels the job of a ``take()`` once its sink has enough records, or the time limit has passed."""
+    """Cancels the job of a ``take()``, once begun, when its sink has enough records or its time is up."""
 
     sink: SamplingSink
     ended: bool = False  # whether this ended the job
@@ -135,19 +138,16 @@ class _Watch:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begins(self, control: JobControl) -> None:
-        """Take the control of the job that has begun; cancel the job if enough records have come."""
         with self._lock:
             self._control = control
             if self._enough:
                 self._end()
 
     def received(self, uid: str, subtask: int, data: bytes) -> None:
-        """Give the sink the bytes that a writer sent to the driver; cancel the job if the sink has enough."""
         if self.sink.told(data):
             self.end()
 
     def end(self) -> None:
-        """Cancel the job, now or as soon as it begins."""
         with self._lock:
             self._enough = True
             if self._control is not None:
@@ -160,7 +160,6 @@ class _Watch:
 
     @contextmanager
     def limited(self, timeout_s: float | None) -> Iterator[None]:
-        """Cancel the job if the block lasts longer than `timeout_s` seconds; None: no limit."""
         if timeout_s is None:
             yield
             return

@@ -42,14 +42,14 @@ _OF_GROUPS: Final = frozenset(
 
 
 def no_such_call(program: object, name: str) -> AttributeError:
-    """Return the AttributeError for the missing method `name` of an Environment, with Headgate's name."""
     message = f"{type(program).__name__} has no {name!r}{_known_as(name, _PROGRAM_CALLS)}"
     return AttributeError(message, name=name, obj=program)
 
 
 def no_such_member(stream: object, name: str, *, of_stream: bool = False) -> AttributeError:
-    """Return the AttributeError for a method that a stream lacks, with Headgate's name for it.
-    `of_stream`: the method is one of streams, and this stream comes after ``key_by()``.
+    """Return the AttributeError for member `name` that `stream` lacks. It says what to write instead, where
+    `name` is Spark's, Flink's or an aggregate's, or where it stands before ``key_by()`` (`of_stream`: streams
+    have it).
     """
     message = f"{type(stream).__name__} has no {name!r}"
     if of_stream and not name.startswith("_"):

@@ -123,7 +123,9 @@ class Readers(ABC):
         uid: str | None = None,
         **options: Any,
     ) -> DataStream[Any]:
-        """Read CSV files as :meth:`read_json` does; options: ``delimiter``, ``header`` (has a head line)."""
+        """Read CSV files as :meth:`read_json` does; without `schema`, records are dicts of texts. Options are
+        `delimiter`, one ASCII character, and `header`: whether the first row names the fields.
+        """
         return self._read("csv_source", "read_csv", path, schema, on_error, uid, options)
 
     def read_parquet(
@@ -146,8 +148,7 @@ class Readers(ABC):
         """Begin a table with Parquet files or a Spark DataFrame; UsageError: its columns cannot be read now.
 
         Args:
-            source: a file, a directory, a glob, or several of these; or a ``pyspark.sql.DataFrame``, bounded
-                or streaming.
+            source: a file, directory, glob, or several; or a bounded or streaming ``pyspark.sql.DataFrame``.
             uid: names the position in the input; for files it is made from the path when omitted.
         """
         if hasattr(source, "sparkSession"):
@@ -176,8 +177,7 @@ class Readers(ABC):
         checkpoint lies between two epochs.
 
         Args:
-            dataframe: a ``pyspark.sql.DataFrame`` of a classic session; a streaming one with stateless SQL
-                only.
+            dataframe: of a classic session; a streaming one with stateless SQL only.
             uid: names the position in the rows; needed when checkpoints are on.
             trigger: of a streaming DataFrame: when Spark looks for input. "available-now" reads what is there
                 and ends, "processing-time 1s" looks once a second; None looks all the time.

@@ -28,7 +28,7 @@ class CollectingSink(Protocol):
 
     @property
     def results(self) -> list[Any]:
-        """The committed records."""
+        """The records that were committed so far; empty outside the driver."""
 
 
 class ProgramContext(Protocol):
@@ -58,7 +58,6 @@ class ProgramContext(Protocol):
 def add_function(
     environment: ProgramContext, node: ProcessNode | KeyedProcessNode, uid: str | None, *inputs: int
 ) -> int:
-    """Add a step that runs a process function on the streams `inputs`, given by number; return its number."""
     function = node.function
     if isinstance(node, KeyedProcessNode):
         keys = inference.declared_keys(function, node.key, environment.program.node(inputs[0]))

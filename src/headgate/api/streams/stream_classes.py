@@ -1,8 +1,5 @@
-"""Streams: the calls that say how records are transformed, and by which key they are partitioned.
-
-Every call adds a node to the environment's program, and runs nothing. The classes are in one file because
-each makes others: ``key_by`` a keyed stream, ``connect`` a connected one, ``process`` a stream again. Sinks
-and looks at records are in `stream_outputs`.
+"""Streams: the calls that say how records are transformed, and by which key they are partitioned. Each adds a
+node to the program and runs nothing. Sinks and looks at records are in `stream_outputs`.
 """
 
 from __future__ import annotations
@@ -64,8 +61,8 @@ class DataStream(Outputs[T]):
     # -- per record
 
     def map(self, function: Callable[[T], U], uid: str | None = None) -> DataStream[U]:
-        """Emit the one record that `function` returns for each that comes in; `uid` names the operator.
-        PlanError if `function` is async, or cannot be called with one record.
+        """Emit the one record that `function` returns for each record; `uid` names the operator. PlanError if
+        `function` is async, or cannot be called with one record.
         """
         check_callable("map", function)
         kind, waits = inference.map_output(function), is_blocking(function)
@@ -73,7 +70,9 @@ class DataStream(Outputs[T]):
         return DataStream(self._environment, self._added(node))
 
     def flat_map(self, function: Callable[[T], Iterable[U]], uid: str | None = None) -> DataStream[U]:
-        """Emit all records of the iterable that `function` returns for each record; PlanError as `map`."""
+        """Emit all records of the iterable that `function` returns for each record; `uid` names the operator.
+        PlanError if `function` is async, or cannot be called with one record.
+        """
         check_callable("flat_map", function)
         kind, waits = inference.flat_map_output(function), is_blocking(function)
         node = logical.FlatMapNode(
@@ -82,7 +81,9 @@ class DataStream(Outputs[T]):
         return DataStream(self._environment, self._added(node))
 
     def filter(self, function: Callable[[T], object], uid: str | None = None) -> DataStream[T]:
-        """Keep the records for which `function` is true; PlanError as `map`, and for a generator function."""
+        """Keep the records for which `function` returns something true; `uid` names the operator. PlanError
+        if it is async or a generator function, or cannot be called with one record.
+        """
         check_callable("filter", function)
         kind, waits = self._node.record_type, is_blocking(function)
         node = logical.FilterNode(NEW, "filter", uid=uid, record_type=kind, blocking=waits, function=function)
@@ -167,8 +168,8 @@ class DataStream(Outputs[T]):
         return self.with_watermarks(strategy)
 
     def with_watermarks(self, strategy: WatermarkStrategy) -> DataStream[T]:
-        """Give records event time, and the stream watermarks, by a :class:`WatermarkStrategy`. PlanError if
-        it has a negative duration, or its `timestamp` is a function marked by :func:`blocking`.
+        """Give records event time, and the stream watermarks, by `strategy`. PlanError if it has a negative
+        duration, or its `timestamp` is a function marked by :func:`blocking`.
         """
         refuse_negative_times(strategy)
         refuse_blocking("with_watermarks", strategy.timestamp)
@@ -277,8 +278,7 @@ class DataStream(Outputs[T]):
 class KeyedStream(ShownAsLine, Looks[T], Generic[K, T]):
     """A stream of records of type `T`; all records with one key of type `K` go to one subtask.
 
-    It can be processed, connected, looked at and printed. All other calls of a :class:`DataStream` come
-    before ``key_by()``.
+    Only `process`, `connect`, `window`, `print`, `collect`, `take` and `preview` come after ``key_by()``.
 
     Example:
         >>> import headgate as hg
@@ -355,7 +355,7 @@ class BroadcastStream(DataStream[B]):
 
 
 class _Connected(ShownAsLine):
-    """Base of connected streams; PlanError if `broadcast` is no broadcast stream of this Environment."""
+    """Base of connected streams; making one is a PlanError if `broadcast` is not of the same Environment."""
 
     def __init__(
         self, environment: ProgramContext, number: int, broadcast: BroadcastStream[B], key: KeySelector = ""

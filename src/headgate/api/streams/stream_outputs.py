@@ -1,6 +1,5 @@
 """Name, uid and parallelism of operators, and the ways out of a stream: sinks, DataFrames, its records. Only
-:meth:`Looks.preview`, `take`, `collect` and `to_dataframe` run something: what feeds the stream. They leave
-the program as it is.
+`preview`, `take`, `collect`, `to_dataframe` run a job: of what feeds the stream, outside the program.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class Operator:
         return self._environment.program.node(self._number)
 
     def name(self, name: str) -> Self:
-        """Set the name by which plans and logs show the operator; PlanError for a sink that a job has run."""
+        """Set the name that plans and logs show of the operator; PlanError for a sink that a job has run."""
         self._environment.program.change(self._number, name=name)
         return self
 
@@ -100,7 +99,6 @@ class StreamSink(Operator):
 def add_sink(
     environment: ProgramContext, number: int, sink: Sink[T], uid: str | None, name: str | None = None
 ) -> StreamSink:
-    """Add `sink` for stream `number` to the program; return its step. `name` None: the sink's description."""
     node = logical.SinkNode(logical.NEW, name or sink.describe(), sink=sink, uid=uid)
     return StreamSink(environment, environment.program.add(node, (number,)))
 
@@ -126,9 +124,9 @@ class Looks(Generic[T]):
     def collect(self, job_name: str = "collect") -> list[T]:
         """Return all records of this stream. Runs only what feeds it, and leaves the program open.
 
-        The program's sinks are not run, nothing is restored, and no checkpoints are taken. The stream must
-        be bounded and its records must fit into the driver's memory. To collect several streams of one job,
-        or together with its sinks, use :meth:`collect_later`.
+        The program's sinks are not run, nothing is restored, and no checkpoints are taken. The stream must be
+        bounded, with at most a million records, which must fit into the driver's memory. To collect several
+        streams of one job, or together with its sinks, use :meth:`collect_later`.
 
         Args:
             job_name: of the job.
@@ -221,8 +219,7 @@ class Outputs(Operator, Looks[T]):
         Args:
             path: the directory.
             uid: names the sink's state; made from the path when omitted.
-            options: further arguments of the sink in ``headgate.connectors.files``, such as ``roll_bytes``,
-                or ``partition_by=("day",)`` for folders by a column's values.
+            options: of ``connectors.files.json_sink``: ``roll_bytes``, ``partition_by=("day",)`` for folders.
         """
         return self._write("json_sink", "write_json", path, uid, options)
 
@@ -232,13 +229,14 @@ class Outputs(Operator, Looks[T]):
         Args:
             path: the directory.
             uid: names the sink's state; made from the path when omitted.
-            options: further arguments of the sink in ``headgate.connectors.files``, such as ``roll_bytes``,
-                or ``partition_by=("day",)`` for folders by a column's values.
+            options: of ``connectors.files.parquet_sink``: ``roll_bytes``, ``partition_by``: for folders.
         """
         return self._write("parquet_sink", "write_parquet", path, uid, options)
 
     def collect_later(self, uid: str | None = None) -> Collected[T]:
-        """Add a sink; return a handle whose `records` are this stream's after the next ``execute()``."""
+        """Add a sink that keeps the records in the driver; return a handle, which has them after the next
+        ``execute()``. `uid` names the sink's state; by default it is "collect", with a number if taken.
+        """
         uid = uid or self._environment.free_uid("collect")
         rebuilt = inference.rebuildable(self._node.record_type)
         sink = load(Kind.CONNECTOR, "collect_sink")(record_type=rebuilt)
@@ -290,7 +288,9 @@ class Outputs(Operator, Looks[T]):
     def to_dataframe_later(
         self, schema: StructType | str | None = None, uid: str | None = None
     ) -> DataFrameLater:
-        """Add a sink; return a handle of the DataFrame that the next ``execute()`` makes of this stream."""
+        """Add a sink; return a handle of the DataFrame that the next ``execute()`` makes of this stream.
+        `schema` is as for :meth:`to_dataframe`; `uid` names the sink's state, and is made up when omitted.
+        """
         uid = uid or self._environment.free_uid("to_dataframe")
         sink = load(Kind.CONNECTOR, "dataframe_sink")(schema, "to_dataframe_later")
         number = self.sink_to(sink, uid=uid, name="to_dataframe")._number

@@ -73,12 +73,12 @@ def last(col: Column | str, ignorenulls: bool = False) -> Column:
 
 
 def first_value(col: Column | str, ignoreNulls: bool | Column | None = None) -> Column:  # noqa: N803
-    """Return what :func:`first` returns; SQL's name. `ignoreNulls`: take the first that is not null."""
+    """Return the column's value in the first row, as :func:`first`; with `ignoreNulls` the first not null."""
     return _placed("first_value", col, ignoreNulls)
 
 
 def last_value(col: Column | str, ignoreNulls: bool | Column | None = None) -> Column:  # noqa: N803
-    """Return what :func:`last` returns; SQL's name. `ignoreNulls`: take the last that is not null."""
+    """Return the column's value in the last row, as :func:`last`; with `ignoreNulls`, the last not null."""
     return _placed("last_value", col, ignoreNulls)
 
 
@@ -162,12 +162,12 @@ def listagg(col: Column | str, delimiter: str | Column | None = None) -> Column:
 
 
 def listagg_distinct(col: Column | str, delimiter: str | Column | None = None) -> Column:
-    """Return what :func:`listagg` returns, but with each different text only once."""
+    """Return the different texts of a column, each once, joined as by :func:`listagg`."""
     return _texts("listagg_distinct", col, delimiter)
 
 
 def string_agg(col: Column | str, delimiter: str | Column | None = None) -> Column:
-    """Return what :func:`listagg` returns, under another name."""
+    """Return what :func:`listagg` returns: texts joined, `delimiter` between them; null if there is none."""
     return _texts("string_agg", col, delimiter)
 
 
@@ -177,7 +177,6 @@ def string_agg_distinct(col: Column | str, delimiter: str | Column | None = None
 
 
 def plain_aggregate(function: str, *columns: ColumnLike) -> Column:
-    """Return aggregate `function` of `columns`, not checked yet (`agg` does); text is a column's name."""
     return aggregate(_SHOWN.get(function, function), *map(_column, columns))
 
 
@@ -201,7 +200,6 @@ def _texts(function: str, what: Column | str, delimiter: str | Column | None) ->
 
 
 def _constant(given: object) -> object:
-    """Return a setting's value, which may be given as ``F.lit(...)``; PlanError for any other column."""
     if not isinstance(given, Column):
         return given
     if not isinstance(given.expression, Literal):

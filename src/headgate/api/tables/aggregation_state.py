@@ -15,10 +15,11 @@ from headgate.relational.relations import Aggregation
 
 
 def state_declaration(plan: Aggregation) -> KeyedProcessFunction[Any, Any, Any]:
-    """Return a function, never run, that declares an aggregation's state: window -> accumulators, per key.
+    """Return a function, never run, whose class declares the state of an aggregation, as savepoints hold it.
 
-    A window's key is the ms since 1970 at which its slice of event time, or its session, begins. The operator
-    state `forgotten` has (first key group, last, ms): their windows with last ms up to that one were removed.
+    The keyed state `windows` maps the ms since 1970 at which a slice of event time, or a session, begins to
+    its accumulators. The operator state `forgotten` lists (first key group, last key group, ms): in these key
+    groups windows whose last ms is at most that one were removed. PlanError: two accumulators get one name.
     """
     record = accumulators_record(plan)
     windows = MapState[int, record]  # type: ignore[valid-type]
@@ -46,7 +47,6 @@ def _refuse(_self: Any, _record: Any, _ctx: Any) -> None:
 
 
 def accumulators_record(plan: Aggregation) -> type:
-    """Return the record type that stores an aggregation's accumulators; PlanError if two get one name."""
     fields: list[tuple[str, Hint]] = [("end", int)] if plan.window.kind == "session" else []
     for each in plan.aggregates:
         for name, kind in each.parts.fields:
@@ -64,11 +64,10 @@ def accumulators_record(plan: Aggregation) -> type:
 
 
 def stored_name(column: str, accumulator: str) -> str:
-    """Return the field that stores an accumulator of a result column, as ``total_price_sum``."""
     return f"{plain_name(column)}_{accumulator}"
 
 
 def plain_name(column: str) -> str:
-    """Return a name as an ASCII identifier: other signs become "_"; ``column_`` leads if no letter does."""
+    """Return `column` as an ASCII identifier: other signs are "_"; ``column_`` leads if no letter does."""
     plain = "".join(each if each.isalnum() and each.isascii() else "_" for each in column).strip("_")
     return f"{'' if plain[:1].isalpha() else 'column_'}{plain}"

@@ -18,7 +18,6 @@ T = TypeVar("T")
 
 
 def all_columns(relation: Relation) -> list[tuple[str, Typed]]:
-    """Return the columns of a plan's result as pairs of name and resolved column, in order."""
     return [
         (each.name, Column(each.type, each.nullable, place, each.name))
         for place, each in enumerate(relation.schema)
@@ -34,7 +33,6 @@ def checked(verb: str, made: Callable[[], T]) -> T:
 
 
 def place_of(relation: Relation, verb: str, name: str) -> int:
-    """Return the index of column `name`, from 0; PlanError, with the nearest name, if there is none."""
     return checked(verb, lambda: relation.schema.place(name))
 
 
@@ -44,7 +42,9 @@ def resolved(relation: Relation, verb: str, expression: Expression) -> Typed:
 
 
 def projected(verb: str, child: Relation, chosen: list[tuple[str, Typed]]) -> Project:
-    """Return a plan of columns `chosen`, event time kept if chosen; PlanError: no column, or a name twice."""
+    """Return a plan of the columns `chosen` (name, resolved column) of plan `child`, for call `verb`. It
+    keeps event time if the column that carries it is chosen. PlanError: no column, or a name twice.
+    """
     names = [name for name, _ in chosen]
     twice = {name for name in names if names.count(name) > 1}
     if twice or not names:

@@ -204,22 +204,22 @@ def _type_name(to: str) -> str:
 
 
 def expression_of(value: ColumnLike) -> Expression:
-    """Return the expression of `value` if it is a column, else a constant with this value."""
     return value.expression if isinstance(value, Column) else Literal(value)
 
 
 def call(function: str, *arguments: ColumnLike) -> Column:
-    """Return a call of the registered function `function`, not yet checked; `arguments` may be constants."""
     return Column(Call(function, tuple(map(expression_of, arguments))))
 
 
 def aggregate(
     function: str, *arguments: ColumnLike, settings: tuple[Setting, ...] = (), named: bool = False
 ) -> Column:
-    """Return an aggregate of a group's rows; if `named`, its column's name shows the constants `settings`."""
+    """Return a column that aggregates a group's rows by `function`, which ``agg()`` checks, not this
+    function. `arguments` are columns or values per row, `settings` its constants, such as the shares of a
+    percentile. The name of the result's column shows the settings if `named`.
+    """
     return Column(AggregateCall(function, tuple(map(expression_of, arguments)), settings, named))
 
 
 def shown_name(column: Column) -> str:
-    """Return the name of a result column: its alias, its field's name, or the text of its expression."""
     return name_of(column.expression)

@@ -1,7 +1,4 @@
-"""Tables: columns with names and types, and what a program computes of them.
-
-Every call checks its columns and types at once, so that an error names the line that is wrong.
-"""
+"""Tables: columns with names and types, and what a program computes of them, each call checked at once."""
 
 from __future__ import annotations
 
@@ -400,36 +397,39 @@ class Table(ByName, SideOutputs, Generic[S]):
         return self._stream(self._environment, lowered(self._environment, self._relation, uid))
 
     def collect(self, job_name: str = "collect") -> list[dict[str, Any]]:
-        """Return all rows as dicts, from a job of what feeds this bounded table: see `DataStream.collect`."""
+        """Return all rows of this bounded table as dicts, by a job of only what feeds it. UsageError: nothing
+        was started; UserFunctionError: the program's code failed; JobFailedError: anything else failed.
+        """
         return self.to_stream().collect(job_name)
 
     def take(self, n: int, timeout_s: float | None = None) -> list[dict[str, Any]]:
-        """Return the first `n` rows that come, as dicts, or those of `timeout_s`: see `DataStream.take`."""
+        """Return the first `n` rows that come, as dicts; fewer if the table ends or `timeout_s` s pass."""
         return self.to_stream().take(n, timeout_s)
 
     def preview(self, n: int = 10, timeout_s: float | None = None) -> Preview[dict[str, Any]]:
-        """Return the first `n` rows in a sequence that shows itself as a table: see `DataStream.preview`."""
+        """Return the rows that :meth:`take` returns, in a sequence that shows itself as a table."""
         return self.to_stream().preview(n, timeout_s)
 
     def write_parquet(self, path: str | PathLike[str], uid: str | None = None, **options: Any) -> StreamSink:
-        """Add a sink of Parquet files in directory `path`, exactly once: see `DataStream.write_parquet`."""
+        """Write the rows as Parquet files into directory `path`, exactly once with checkpoints. `uid` names
+        the sink's state (None: made of the path), `options` are as for ``DataStream.write_parquet``.
+        UsageError: wrong options, or `partition_by` has an unknown column, or all.
+        """
         check_partitions(self._relation, "write_parquet", options)
         return self.to_stream().write_parquet(path, uid, **options)
 
     def write_json(self, path: str | PathLike[str], uid: str | None = None, **options: Any) -> StreamSink:
-        """Add a sink of JSON lines in directory `path`, exactly once: see `DataStream.write_json`."""
+        """Write the rows as JSON lines into directory `path`; all else is as for :meth:`write_parquet`."""
         check_partitions(self._relation, "write_json", options)
         return self.to_stream().write_json(path, uid, **options)
 
     def to_dataframe(self, job_name: str = "to_dataframe") -> DataFrame:
-        """Return all rows of this bounded table as a Spark DataFrame: see `DataStream.to_dataframe`."""
+        """Return all rows of this bounded table as a Spark DataFrame; errors are those of :meth:`collect`."""
         return self.to_stream().to_dataframe(job_name=job_name)
 
     def to_spark(self, write: Any, uid: str | None = None) -> StreamSink:
-        """Add a sink that gives `write` each checkpoint's rows as a DataFrame: see `DataStream.to_spark`."""
+        """Add a sink that gives each checkpoint's rows to `write`, as a DataFrame: `DataStream.to_spark`."""
         return self.to_stream().to_spark(write, uid)
-
-    # -- helpers
 
     def _of(self, relation: Relation) -> Table[S]:
         return Table(self._environment, relation, self._stream)

@@ -16,13 +16,11 @@ from headgate.relational.relations import Aggregation, Relation, Scan, inputs_of
 
 
 def lateness_of(window: TimeWindow, lateness: str | int) -> int:
-    """Return `lateness` in ms; PlanError: it is no duration, or the window is of processing time."""
     _demand_event_time("lateness", window)
     return checked_duration("lateness", "lateness", lateness, least=0)
 
 
 def tag_name(window: TimeWindow, tag: OutputTag[Any]) -> str:
-    """Return the name of `tag`; PlanError: it is no OutputTag, or `window` is of processing time."""
     _demand_event_time("late_to", window)
     if not isinstance(tag, OutputTag):
         raise PlanError(f'late_to() ({user_site()}) got {tag!r}; expected a tag such as hg.OutputTag("late")')
@@ -59,7 +57,10 @@ def _demand_event_time(verb: str, window: TimeWindow) -> None:
 
 
 def refuse_repeated(verb: str, relation: Relation) -> None:
-    """Raise PlanError, naming call `verb`, if results of windows in `relation` may come more than once."""
+    """Raise PlanError, naming call `verb`, if a row of plan `relation` may come more than once: if it has
+    results of windows with early firing or lateness, through unions and steps. Each result would count as a
+    row.
+    """
     for plan in results_within(relation):
         if plan.firing.repeats:
             raise PlanError(
@@ -86,7 +87,6 @@ def _reasons(plan: Aggregation) -> Iterator[str]:
 
 
 def results_within(relation: Relation) -> Iterator[Aggregation]:
-    """Yield the aggregations whose results a table has, through unions and steps; not what they aggregate."""
     if isinstance(relation, Scan):
         if relation.of is not None:
             yield relation.of

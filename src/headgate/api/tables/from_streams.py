@@ -34,6 +34,7 @@ def table_of(
     stream: Callable[[ProgramContext, int], S],
 ) -> Table[S]:
     """Return stream `number` as a table with the columns of `schema`; None: those of its source or table.
+    Event time is the column that the stream's timestamps are read from; `stream` makes streams of a table.
 
     Raises:
         PlanError: the columns are not known, or one is of a type that Spark does not have.
@@ -53,7 +54,6 @@ def table_of(
 
 
 def _followed(environment: ProgramContext, node: Node) -> tuple[Node, str | None]:
-    """Return the node that decides a stream's columns, and the column of event time; None: not known."""
     event_time: str | None = None
     while isinstance(node, _SAME_COLUMNS):
         if isinstance(node, TimestampsNode) and event_time is None:
@@ -64,7 +64,6 @@ def _followed(environment: ProgramContext, node: Node) -> tuple[Node, str | None
 
 
 def _known(node: Node, event_time: str | None) -> Schema | None:
-    """Return the columns of a source, or of what a table has computed, if they are known."""
     if isinstance(node, SourceNode):
         columns = node.source.arrow_schema()
         return None if columns is None else schema_of(columns, event_time)

@@ -212,7 +212,9 @@ class GroupedTable(Generic[T]):
     def min(self, *columns: str, uid: str | None = None) -> T:
         """Return a row per group with the least values of columns; that of ``x`` is called ``min(x)``.
 
-        Arguments and errors are those of :meth:`sum`: by default all columns of numbers.
+        Args:
+            columns: names of columns of numbers; none given: all such columns but event time.
+            uid: names the state, as in :meth:`agg`; errors are those of :meth:`sum`.
         """
         return self._of_each("min", columns, uid)
 
@@ -255,7 +257,6 @@ class GroupedTable(Generic[T]):
         return shown_name(key), found
 
     def _hidden_keys(self) -> list[tuple[str, Typed]]:
-        """Return, if rows are results of windows, the key column of the window's start (ms); else none."""
         if self._window.kind != "same":
             return []
         start = Reference(f"{self._window.time}.start")
@@ -265,7 +266,7 @@ class GroupedTable(Generic[T]):
         self, where: str, child: Relation, keys: list[tuple[str, Typed]], found: list[Aggregate],
         uid: str | None,
     ) -> Aggregation:  # fmt: skip
-        """Return the aggregation's plan; its child computes only the keys and the aggregates' arguments."""
+        # The child computes only the keys, the aggregates' arguments and, for late rows, all columns.
         chosen, moved = list(keys), []
         for each in found:
             columns: list[Typed] = []
@@ -289,7 +290,6 @@ class GroupedTable(Generic[T]):
 
 
 def _window(key: Column, child: Relation) -> TimeWindow | None:
-    """Return the window that a key of `group_by` is; None: it is an ordinary key."""
     expression = key.expression
     if isinstance(expression, TimeWindow):
         return expression

@@ -57,7 +57,6 @@ def lowered(
 
 
 def _below(environment: ProgramContext, relation: Relation, wanted: Schema) -> int:
-    """Return the number of the stream that gives the columns of `wanted`, and perhaps others."""
     match relation:
         case Scan():
             return relation.stream
@@ -86,7 +85,6 @@ def _lowered_function(environment: ProgramContext, plan: TableFunction) -> int:
 
 
 def _narrowed(relation: Relation, wanted: Schema) -> Project:
-    """Return the plan of a union's child with the wanted columns only, though at least one."""
     names = wanted.names or relation.schema.names[:1]
     chosen = [(relation.schema.names.index(name), name) for name in names]
     columns = tuple(
@@ -103,7 +101,9 @@ def _name(steps: tuple[AnyStep, ...]) -> str:
 
 
 def lowered_aggregation(environment: ProgramContext, plan: Aggregation) -> int:
-    """Add an aggregation's nodes; return the last one's number. PlanError: two results stored as one name."""
+    """Add the nodes of an aggregation to the program: accumulators of each batch, exchange by key, windows.
+    Return the last one's number. PlanError: two results would be stored under one name.
+    """
     keys = [plan.child.schema.names[place] for place in plan.keys]
     if not keys:
         child = _with_one_key(plan.child)

@@ -38,7 +38,6 @@ def table_function(
 
 
 def _declared(verb: str, child: Relation, schema: Columns) -> Schema:
-    """Return the declared columns; event time stays if its column is one, and a time. PlanError: unusable."""
     where = f"{verb}() ({user_site()})"
     try:
         arrow = fields_named(schema) if isinstance(schema, str) else schema

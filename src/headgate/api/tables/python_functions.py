@@ -96,7 +96,6 @@ def _made(function: Function, kind: ColumnType) -> UserFunction:
 
 
 def column_type(verb: str, kind: ColumnType) -> pa.DataType:
-    """Return the Arrow type of a program's `kind`; PlanError, naming `verb`: Spark has no such type."""
     where = f"{verb}() ({user_site()})"
     if isinstance(kind, SparkType):
         kind = kind.simpleString()

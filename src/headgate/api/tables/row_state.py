@@ -24,7 +24,6 @@ def rows_declaration(plan: WindowJoin, where: str) -> KeyedProcessFunction[Any, 
 
 
 def rows_record(plan: WindowJoin, where: str) -> type:
-    """Return the record type that stores a join's rows: side, columns of both; PlanError if names collide."""
     fields: list[tuple[str, Hint]] = []
     for field in plan.left.schema:
         if field.name in (WINDOW_LAST, *plan.keys):

@@ -56,7 +56,6 @@ def _bare(expression: Expression) -> Expression:
 
 
 def _exploding(verb: str, child: Relation, generator: Generator | TimeWindow) -> tuple[Explode, list[Column]]:
-    """Return the plan that makes the rows, and its new columns; PlanError: neither array, map nor window."""
     position = outer = False
     if isinstance(generator, TimeWindow):
         values = checked(verb, lambda: windows_of(generator, child.schema))

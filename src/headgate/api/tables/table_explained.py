@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def explained(environment: ProgramContext, relation: Relation) -> str:
-    """Return the text of a table's plan, as written and as it runs; nothing is added to the program."""
+    """Return the text of a table's plan, as written and as it runs, for :meth:`Table.explain`. It is planned
+    in a copy of the environment: nothing is added to the program. PlanError: no plan can be made.
+    """
     written = plan_lines(relation, lambda scan: _below(environment, scan))
     facts = _alone(environment, relation).describe("table")
     return "\n".join(
@@ -26,7 +28,6 @@ def explained(environment: ProgramContext, relation: Relation) -> str:
 
 
 def _alone(environment: ProgramContext, relation: Relation) -> ProgramContext:
-    """Return a copy of the environment whose program has nothing but what computes this table."""
     alone = copy.copy(environment)
     alone.program = environment.program.copied()
     number = lowered(alone, relation)
@@ -35,7 +36,6 @@ def _alone(environment: ProgramContext, relation: Relation) -> ProgramContext:
 
 
 def _below(environment: ProgramContext, scan: Scan) -> str | Relation:
-    """Return the text of a scanned stream's source or node, or the plan of the aggregation that it is."""
     node = environment.program.node(scan.stream)
     if isinstance(node, WindowAggregateNode):
         return node.aggregation

@@ -44,7 +44,12 @@ _EMPTY: Final = {pa.string(): "", pa.binary(): b"", pa.bool_(): False}
 
 
 def window_join(left: Relation, right: Relation, on: Sequence[str], how: str, uid: str | None) -> WindowJoin:
-    """Return a join's plan; PlanError: wrong `how`, `on` misfits or lacks a window, or results may repeat."""
+    """Return the plan of a join of tables by equal columns in the same window, for :meth:`Table.join`. `on`
+    names columns that both have, exactly one of them a window that is never null; `how` is any of PySpark's
+    names; `uid` names the operator (None: not given). PlanError: `on` or `how` is wrong, a key is of no
+    possible type, the windows are of the wall clock or emit more than once, or two other columns share a
+    name.
+    """
     where = f"join() ({user_site()})"
     kind = KINDS.get(str(how).lower().replace("_", ""))
     if kind is None:
@@ -69,7 +74,6 @@ def window_join(left: Relation, right: Relation, on: Sequence[str], how: str, ui
 
 
 def _with_keys(side: Relation, keys: list[Field]) -> Relation:
-    """Return plan `side` without rows with a null key, which have no partner and do not come out."""
     for key in keys:
         if key.nullable:
             condition = resolved(side, "join", Call("isnotnull", (Reference(key.name),)))
@@ -102,7 +106,6 @@ def _type(column: Typed) -> pa.DataType:
 
 
 def _keys(where: str, keys: Sequence[str], left: Relation, right: Relation) -> list[Field]:
-    """Return the fields that rows are joined by, of types common to both sides. PlanError: no such type."""
     found = []
     for name in keys:
         sides = [resolved(each, "join", Reference(name)) for each in (left, right)]
@@ -122,7 +125,6 @@ def _others(side: Relation, on: Sequence[str]) -> list[Field]:
 
 
 def _input(side: Relation, number: int, window: str, both: list[list[Field]]) -> Project:
-    """Return the join's input of one side: keys, window, and the columns of both, null if the other's."""
     keys, *others = both
     last = Call("-", (Call("unix_millis", (Reference(f"{window}.end"),)), Literal(1)))
     columns: list[tuple[str, Typed]] = [
@@ -142,7 +144,6 @@ def _input(side: Relation, number: int, window: str, both: list[list[Field]]) ->
 
 
 def _equal(side: Relation, number: int, keys: list[Field]) -> list[tuple[str, Typed]]:
-    """Return the columns that must be equal, as values that can be keys, and `ODD_KEYS` (nulls and NaNs)."""
     found = [convert(resolved(side, "join", Reference(key.name)), key.type) for key in keys]
     columns = [(key.name, _as_key(each)) for key, each in zip(keys, found, strict=True)]
     if not keys:
@@ -156,7 +157,7 @@ def _equal(side: Relation, number: int, keys: list[Field]) -> list[tuple[str, Ty
 
 
 def _as_key(value: Typed) -> Typed:
-    """Return a value in which null and NaN are 0, or an empty text, and -0.0 is 0.0."""
+    # Null and NaN become 0, or an empty text, and -0.0 becomes 0.0; ODD_KEYS tells nulls and NaNs.
     kind = value.type
     zero = Constant(kind, False, pa.scalar(_EMPTY.get(kind, 0), kind))
     odd = [called("isnull", [value])] if value.nullable else []
@@ -175,7 +176,6 @@ def _bit(bit: int, condition: Typed) -> Typed:
 
 
 def side_column(side: int, name: str) -> str:
-    """Return the name of a column of the left (0) or right (1) side in the join's inputs: ``left/name``."""
     return f"{'right' if side else 'left'}/{name}"
 
 

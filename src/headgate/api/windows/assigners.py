@@ -32,11 +32,12 @@ if TYPE_CHECKING:
 
 
 class WindowAssigner(ABC):
-    """Assigns records to windows; `tumbling`, `sliding` and their like make assigners.
+    """Assigns records to windows, for ``window()``; `tumbling`, `sliding` and their like make assigners. One
+    object serves all keys of a subtask, and keeps nothing of a record.
 
     Attributes:
         time: the clock that the windows follow.
-        merges: whether windows that touch become one.
+        merges: whether windows of a key that touch become one, as sessions do.
         bounded: whether a window ends, so that it emits and its state is removed.
     """
 
@@ -46,12 +47,20 @@ class WindowAssigner(ABC):
 
     @abstractmethod
     def windows_of(self, record: Any, time_ms: int) -> Sequence[Window]:
-        """Return the windows of `record`, of time `time_ms` on the windows' clock; the first ends first."""
+        """Return the windows in which a record lies; called once for each record.
+
+        Args:
+            record: the record, for windows whose length depends on it.
+            time_ms: its event time, or the worker's wall clock, as `time` says; in ms since 1970.
+
+        Returns:
+            one window or more, of which the first ends first; exactly one where `merges` is true.
+        """
 
     @property
     @abstractmethod
     def shape(self) -> str:
-        """Kind and sizes of windows, a part of their state's name: state of another shape is not restored."""
+        """Kind and sizes of the windows, in the name of their state: another shape's is not restored."""
 
     def default_trigger(self) -> Trigger | None:
         """Return the trigger that applies unless the program sets one; None: the program must set one."""
@@ -69,14 +78,12 @@ class SlidingWindows(WindowAssigner):
         self.size_ms, self.slide_ms, self.offset_ms, self.time = size_ms, slide_ms, offset_ms % slide_ms, time
 
     def windows_of(self, record: Any, time_ms: int) -> Sequence[Window]:
-        """Return the windows that contain `time_ms`, the earliest first."""
         size, slide = self.size_ms, self.slide_ms
         last = time_ms - (time_ms - self.offset_ms) % slide
         return [Window(start, start + size) for start in range(last, time_ms - size, -slide)[::-1]]
 
     @property
     def shape(self) -> str:
-        """Size, slide and offset as text, part of the state's name: another shape's is not restored."""
         return f"{self.size_ms}ms_every_{self.slide_ms}ms_from_{self.offset_ms}ms"
 
 
@@ -87,14 +94,12 @@ class CumulativeWindows(WindowAssigner):
         self.size_ms, self.step_ms, self.offset_ms = size_ms, step_ms, offset_ms % size_ms
 
     def windows_of(self, record: Any, time_ms: int) -> Sequence[Window]:
-        """Return the windows that contain `time_ms`, the shortest first."""
         start = time_ms - (time_ms - self.offset_ms) % self.size_ms
         first = start + ((time_ms - start) // self.step_ms + 1) * self.step_ms
         return [Window(start, end) for end in range(first, start + self.size_ms + 1, self.step_ms)]
 
     @property
     def shape(self) -> str:
-        """Size, step and offset, as text."""
         return f"{self.size_ms}ms_by_{self.step_ms}ms_from_{self.offset_ms}ms"
 
 
@@ -109,7 +114,6 @@ class SessionWindows(WindowAssigner):
         self._gap = gap
 
     def windows_of(self, record: Any, time_ms: int) -> Sequence[Window]:
-        """Return the one window that begins with the record; ValueError if the gap function gives no gap."""
         gap = self._fixed if self._fixed is not None else self._gap_of(record)
         return (Window(time_ms, time_ms + gap),)
 
@@ -126,7 +130,7 @@ class SessionWindows(WindowAssigner):
 
     @property
     def shape(self) -> str:
-        """The same text for all gaps: a restored session continues under another gap."""
+        # The same for all gaps: a restored session continues under another gap.
         return "of_sessions"
 
 
@@ -139,20 +143,16 @@ class AllOfTime(WindowAssigner):
         self._trigger, self._evictor = trigger, evictor
 
     def windows_of(self, record: Any, time_ms: int) -> Sequence[Window]:
-        """Return the one window, which is all of time."""
         return (ALL_TIME,)
 
     def default_trigger(self) -> Trigger | None:
-        """Return the trigger of a `count_window`; None for `global_window`, which has none."""
         return self._trigger
 
     def default_evictor(self) -> Evictor | None:
-        """Return the evictor of a `count_window` that slides; None for other windows."""
         return self._evictor
 
     @property
     def shape(self) -> str:
-        """The same text for all such windows."""
         return "of_all_time"
 
 

@@ -88,7 +88,6 @@ def _table(
 
 
 def _is_time(table: Table[S], name: str) -> bool:
-    """Return whether the event-time column `name` is of times, not of windows as in results of windows."""
     return bool(table.schema.fields[table.schema.place(name)].type != WINDOW)
 
 

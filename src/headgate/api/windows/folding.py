@@ -13,7 +13,12 @@ from headgate.api.windows.window_states import Storable, kept_record, names_of, 
 
 
 class Aggregates:
-    """The aggregates of one ``aggregate()`` call, whose accumulators stand in one list per key and window."""
+    """The aggregates of one ``aggregate()`` call, whose accumulators stand in one list per key and window.
+
+    Attributes:
+        fields: name -> type of each accumulator, as state stores them.
+        start: the accumulators of a window without records, to be copied.
+    """
 
     def __init__(self, key: Any, aggregates: dict[str, Aggregate]) -> None:
         self._names = names_of(key)
@@ -28,7 +33,9 @@ class Aggregates:
             self.start += each.start
 
     def add(self, kept: Kept, record: Any) -> None:
-        """Add `record` to the accumulators `kept` of its window, in place; values of None do not count."""
+        """Add `record` to the accumulators `kept` of its window, in place; values of None do not count.
+        Raises what `Aggregate.add` raises, and KeyError or AttributeError if a record lacks a field.
+        """
         for _, each, at, getter in self._parts:
             value = True if getter is None else getter(record)
             if value is not None:
@@ -56,7 +63,6 @@ class AggregatedWindows(WindowFunction):
     kept: Any
 
     def add(self, window: Key, record: Any, time_ms: int | None) -> bool:
-        """Add `record` to the window's accumulators; return whether the window held nothing before."""
         held = self.windows.get(window)
         values = list(self.aggregates.start if held is None else held)
         self.aggregates.add(values, record)
@@ -64,7 +70,6 @@ class AggregatedWindows(WindowFunction):
         return held is None
 
     def merge(self, window: Key, merged: Sequence[Key]) -> None:
-        """Merge the accumulators of the sessions `merged`, in order of time, into those of `window`."""
         values: list[Any] | None = None
         for each in merged:
             held = self.windows.get(each)
@@ -77,12 +82,10 @@ class AggregatedWindows(WindowFunction):
         self.windows.put(window, None if values is None else self.kept._make(values))
 
     def results(self, window: Window, view: WindowView) -> Iterable[Any]:
-        """Return the window's result as one record; no record if the window holds nothing."""
         held = self.windows.get(window.key)
         return () if held is None else (self.aggregates.result(view.key, window, held),)
 
     def purge(self, window: Key) -> None:
-        """Forget the window's accumulators; later records begin anew."""
         purge_value(self, window)
 
 
@@ -94,7 +97,6 @@ class ReducedWindows(WindowFunction):
     kept: Any
 
     def add(self, window: Key, record: Any, time_ms: int | None) -> bool:
-        """Reduce `record` into the window's one; return if it is the first. TypeError: `reduce` gave None."""
         held = self.windows.get(window)
         self._put(window, record if held is None else self._reduced(record_of(*held), record))
         return held is None
@@ -109,7 +111,6 @@ class ReducedWindows(WindowFunction):
         self.windows.put(window, self.kept(*self.storable.held(record)))
 
     def merge(self, window: Key, merged: Sequence[Key]) -> None:
-        """Reduce the records of sessions `merged`, in order of time, to one. TypeError: reduced to None."""
         found = [held for each in merged if (held := self.windows.get(each)) is not None]
         for each in merged:
             self.windows.remove(each)
@@ -122,17 +123,14 @@ class ReducedWindows(WindowFunction):
         self._put(window, record)
 
     def results(self, window: Window, view: WindowView) -> Iterable[Any]:
-        """Return the record that the window's records were reduced to; no record if there were none."""
         held = self.windows.get(window.key)
         return () if held is None else (record_of(*held),)
 
     def purge(self, window: Key) -> None:
-        """Forget the reduced record; later records begin anew."""
         purge_value(self, window)
 
 
 def purge_value(function: WindowFunction, window: Key) -> None:
-    """Remove the value that a window stores; a session stays known, without value, so that it can merge."""
     if not function.assigner.merges:
         function.windows.remove(window)
     elif window in function.windows:
@@ -140,7 +138,9 @@ def purge_value(function: WindowFunction, window: Key) -> None:
 
 
 def aggregated(rules: Rules, aggregates: Aggregates) -> WindowFunction:
-    """Return the window function that computes `aggregates` in the windows of `rules`."""
+    """Return the window function that computes `aggregates` in the windows of `rules`. It stores only
+    accumulators, in a record type that is named after the windows' shape.
+    """
     kept = kept_record(rules.assigner, aggregates.fields)
     function = with_states(AggregatedWindows, rules.assigner, kept)(rules)
     function.aggregates, function.kept = aggregates, kept

@@ -61,7 +61,11 @@ class WindowContext:
 
 
 class KeptWindows(WindowFunction):
-    """Window function that stores the records of each window, for `process()` and for evictors."""
+    """Window function that stores the records of each window, for `process()` and for evictors.
+    Its fields are set by :func:`keeping`; `kept` is the type of a window's entry in the state `windows`
+    (start and end of the window under which its records stand, first place, next place), `record` that of a
+    stored record (time in ms, record, whether it was a `Row`).
+    """
 
     records: ClassVar[Any]  # declared by the class that `with_states` makes
     storable: Storable
@@ -71,7 +75,6 @@ class KeptWindows(WindowFunction):
     computed: Results
 
     def add(self, window: Key, record: Any, time_ms: int | None) -> bool:
-        """Store `record` as the window's last; return whether it is the only one; UsageError: unstorable."""
         held = self.windows.get(window)
         if held is None:
             held = self.kept(*window, 0, 0)
@@ -80,7 +83,6 @@ class KeptWindows(WindowFunction):
         return bool(held.first == held.next)
 
     def merge(self, window: Key, merged: Sequence[Key]) -> None:
-        """Join the records of the sessions `merged` for `window`; of each two, the smaller session's move."""
         spans = [held for each in merged if (held := self.windows.get(each)) is not None]
         for each in merged:
             self.windows.remove(each)
@@ -102,7 +104,6 @@ class KeptWindows(WindowFunction):
         return right
 
     def _move(self, source: Any, place: int, target: Any, to: int) -> int:
-        """Move a record, from `place` in `source` to `to` in `target`; return 1, or 0 if none is there."""
         found = self.records.get((*source[:2], place))
         if found is None:
             return 0
@@ -111,7 +112,6 @@ class KeptWindows(WindowFunction):
         return 1
 
     def results(self, window: Window, view: WindowView) -> Iterable[Any]:
-        """Compute and return the results of the window's records, evicting records before and after."""
         found = self._records_of(window.key)
         if self.evictor is not None:
             found = self._evicted(window.key, found, self.evictor.before, window)
@@ -149,7 +149,6 @@ class KeptWindows(WindowFunction):
         return left
 
     def purge(self, window: Key) -> None:
-        """Remove the window's records; a session stays known, with no records."""
         held = self.windows.get(window)
         if held is None:
             return
@@ -170,7 +169,6 @@ class Processed:
     def __call__(
         self, windows: KeptWindows, window: Window, records: list[Any], view: WindowView
     ) -> Iterable[Any]:
-        """Return the function's outputs; TypeError if it returned one record in place of several."""
         found = self.function(view.key, window, records, WindowContext(windows, view))
         if isinstance(found, _ONE_RECORD) and found != ():
             raise TypeError(
@@ -189,7 +187,6 @@ class Folded:
     def __call__(
         self, windows: KeptWindows, window: Window, records: list[Any], view: WindowView
     ) -> Iterable[Any]:
-        """Return the one record of results."""
         values = list(self.aggregates.start)
         for record in records:
             self.aggregates.add(values, record)
@@ -205,7 +202,6 @@ class Reduced:
     def __call__(
         self, windows: KeptWindows, window: Window, records: list[Any], view: WindowView
     ) -> Iterable[Any]:
-        """Return the one record to which `records` are reduced."""
         found = records[0]
         for record in records[1:]:
             found = self.reduce(found, record)
@@ -213,7 +209,11 @@ class Reduced:
 
 
 def keeping(rules: Rules, evictor: Evictor | None, computed: Results, storable: Storable) -> WindowFunction:
-    """Return a function that keeps records as `storable` has them; `computed` gets those `evictor` leaves."""
+    """Return the function that runs the windows of `rules` and stores each record, as `storable` turns it.
+
+    At each result, `evictor.before` says which records stay (None: all), `computed` makes the results of
+    those, but is not called if none stay, and `evictor.after` says which of them stay for later results.
+    """
     kept = kept_record(rules.assigner, {"start": int, "end": int, "first": int, "next": int})
     hints: dict[str, Hint] = {"timestamp": int | None, "record": storable.hint, "row": bool}
     record = stored_record("WindowRecord", hints)

@@ -27,12 +27,13 @@ from headgate.common.errors import PlanError
 
 
 class EndOfWindow(Trigger):
-    """Fires when time passes the end of a window, and then at each late record that is still allowed."""
+    """Fires when time, on the clock of the windows, passes the end of a window; in event time also at each
+    record that comes after that and is still allowed (`lateness`). It is the default of windows that end.
+    """
 
     def on_record(
         self, record: Any, timestamp: int | None, window: Window, ctx: TriggerContext
     ) -> TriggerResult:
-        """Fire if the window's end has passed; else register the end, at the first record, and continue."""
         if ctx.time == TimeDomain.EVENT and window.max_timestamp <= ctx.watermark:
             return FIRE
         if ctx.is_new:
@@ -40,25 +41,20 @@ class EndOfWindow(Trigger):
         return CONTINUE
 
     def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Fire if `time` is the last ms of the window and the windows are of event time; else continue."""
         return FIRE if time == window.max_timestamp and ctx.time == TimeDomain.EVENT else CONTINUE
 
     def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Fire if `time` is the window's last ms and the windows follow the wall clock; else continue."""
         return FIRE if time == window.max_timestamp and ctx.time == TimeDomain.PROCESSING else CONTINUE
 
     def on_merge(self, window: Window, states: Sequence[TriggerState], ctx: TriggerContext) -> None:
-        """Register the end of the merged window, unless it has passed."""
         if ctx.time == TimeDomain.PROCESSING or window.max_timestamp > ctx.watermark:
             self._wait(window, ctx)
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
-        """Delete the registration of the end of `window`, on the clock of `ctx`; no error if it is absent."""
         _delete(ctx.time, window.max_timestamp, ctx)
 
     @property
     def wants_end(self) -> bool:
-        """True: it fires at the end, also of windows that began under another trigger."""
         return True
 
     def _wait(self, window: Window, ctx: TriggerContext) -> None:
@@ -100,7 +96,9 @@ class _EveryCount(Trigger):
 
 
 class _Interval(Trigger):
-    """Fires at multiples of an interval, by event time or wall clock, if records have come since."""
+    """Fires at multiples of an interval, by event time or wall clock, if records have come since. The time it
+    waits for is its state `next`. By the windows' own clock it leaves the end to another trigger.
+    """
 
     def __init__(self, interval_ms: int, time: TimeDomain) -> None:
         self._interval, self._time = interval_ms, time
@@ -197,7 +195,9 @@ class _Part:
 
 
 class _AfterWatermark(EndOfWindow):
-    """Fires at the end of the window; before it as one trigger says, after it as another one."""
+    """Fires at the end of the window; before it as trigger `early` says, after it as `late` does. Each of
+    these has its own part of the trigger's state, under its name; `early` is cleared at the end.
+    """
 
     def __init__(self, early: Trigger | None, late: Trigger | None) -> None:
         self._parts = {name: part for name, part in (("early", early), ("late", late)) if part is not None}

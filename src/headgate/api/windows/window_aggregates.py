@@ -47,7 +47,9 @@ class Aggregate(ABC):
 
     @abstractmethod
     def add(self, kept: Kept, at: int, value: Any) -> None:
-        """Add `value`, not None, to the accumulators in `kept` from `at` on; TypeError if of a wrong type."""
+        """Add a record's value to its window's accumulators, those in `kept` from place `at` on, in place.
+        `value` is never None; True where `what` is None. TypeError: it is of a type that has no such result.
+        """
 
     @abstractmethod
     def merge(self, kept: Kept, at: int, other: Kept) -> None:
@@ -201,12 +203,10 @@ class _CollectList(Aggregate):
 
 
 def is_nan(value: Any) -> bool:
-    """Return whether a value is the float NaN."""
     return isinstance(value, float) and math.isnan(value)
 
 
 def plus(left: Any, right: Any) -> Any:
-    """Return `left` + `right`, exact for decimals; `right` if `left` is None. TypeError: Decimal + float."""
     if left is None:
         return right
     if isinstance(left, Decimal) and isinstance(right, Decimal):
@@ -215,7 +215,6 @@ def plus(left: Any, right: Any) -> Any:
 
 
 def number(aggregate: Aggregate, value: Any) -> Any:
-    """Return `value`; TypeError, naming the aggregate, if it is no int, float or Decimal."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         raise TypeError(
             f"{aggregate} got {value!r} of type {type(value).__name__}; expected a number or None"

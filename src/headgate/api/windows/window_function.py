@@ -68,7 +68,6 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         self.dropped = 0
 
     def open(self, context: RuntimeContext) -> None:
-        """Begin to count dropped late records at 0."""
         self.dropped = 0
         self._view = WindowView(self)
 
@@ -76,11 +75,16 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
 
     @abstractmethod
     def add(self, window: Key, record: Any, time_ms: int | None) -> bool:
-        """Add a record, of time `time_ms` or None, to a window; return whether that kept nothing before."""
+        """Add a record to what a window keeps for the current key; return whether the window kept nothing
+        before, so that its end must be registered. `window` is its start and end in ms; `time_ms` is the
+        record's event time, or the wall clock where windows follow that, and None if it has no event time.
+        """
 
     @abstractmethod
     def merge(self, window: Key, merged: Sequence[Key]) -> None:
-        """Move what the windows `merged`, in order of time, keep to `window`, which may be one of them."""
+        """Move what the windows `merged`, in order of time, keep to `window`, which may be one of them.
+        Called where sessions become one. No entry of the others is left in `windows`.
+        """
 
     @abstractmethod
     def results(self, window: Window, view: WindowView) -> Iterable[Any]:
@@ -91,14 +95,16 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         """Forget what a window keeps; of windows that merge (sessions), the empty window stays known."""
 
     def forget(self, window: Key) -> None:
-        """Forget what a window keeps, and that there was such a window."""
         self.purge(window)
         self.windows.remove(window)
 
     # -- records
 
     def process(self, record: Any, ctx: KeyedContext[Any]) -> Sequence[Output] | None:
-        """Add a record to windows; return (time, result) of those that fire. UsageError: no event time."""
+        """Add a record to its windows; return (event time, result) of those that fire, or None. A record
+        whose windows have ended, lateness included, is late. UsageError: no event time, which the windows
+        need.
+        """
         time_ms, watermark = self._time_of(ctx), ctx.timers.current_watermark
         windows = self.assigner.windows_of(record, time_ms)
         if self.assigner.merges:
@@ -144,7 +150,6 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
             self.dropped += 1
 
     def _merged(self, window: Window, ctx: KeyedContext[Any]) -> Sequence[Window]:
-        """Return the session of a record, joined with sessions that it touches; [] if it is too late."""
         touching = sorted(known for known in self.windows if window.touches(Window(*known)))
         if not touching:
             passed = ctx.timers.current_watermark - self.lateness_ms + 1
@@ -169,7 +174,9 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
     # -- time
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext[Any]) -> Sequence[Output] | None:
-        """Ask the trigger about windows registered for this time, and forget windows whose lateness ended."""
+        """Ask the trigger about each window that is due at `timestamp` on the timer's clock, and forget
+        windows whose lateness has ended; return (event time, result) of those that fire.
+        """
         clock = EVENT if ctx.time_domain == "event" else PROCESSING
         waiting = self.due.get((clock, timestamp)) or ()
         self.due.remove((clock, timestamp))
@@ -181,7 +188,6 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         return outputs
 
     def _is_gone(self, window: Window, clock: int, ctx: OnTimerContext[Any]) -> bool:
-        """Return whether the window was forgotten, though its trigger left this time registered."""
         if self.assigner.merges and window.key not in self.windows:
             return True
         other_clock = self.event_time and self.assigner.bounded and clock == PROCESSING
@@ -190,7 +196,6 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
     def _reach(
         self, window: Window, clock: int, timestamp: int, asked: bool, view: WindowView, outputs: list[Output]
     ) -> None:
-        """Do what is due at `timestamp`: ask the trigger; forget the window at the end of its lateness."""
         own_clock = self.assigner.bounded and clock == (EVENT if self.event_time else PROCESSING)
         # A window may have begun under another trigger, which did not ask for its end.
         if asked or (own_clock and timestamp == window.max_timestamp and self.trigger.wants_end):
@@ -207,7 +212,6 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         view.save()
 
     def _own_times(self, window: Window) -> tuple[tuple[int, int], ...]:
-        """Return (clock, ms) of a window's end and, in event time, of its lateness; () for all of time."""
         if not self.assigner.bounded:
             return ()
         if not self.event_time:
@@ -239,7 +243,9 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
 
 
 class WindowView:
-    """What trigger and function see of one window and its key; one object serves all windows in turn."""
+    """What trigger and program's function see of one window: the `TriggerContext`, with what the function
+    needs. One object serves all windows of a subtask in turn: it is valid until :meth:`of` is called again.
+    """
 
     def __init__(self, function: WindowFunction) -> None:
         self._function = function
@@ -253,23 +259,19 @@ class WindowView:
 
     @property
     def key(self) -> Any:
-        """The key that the window belongs to."""
         return self._ctx.key
 
     @property
     def watermark(self) -> int:
-        """The current watermark, in ms; -2**63 before the first watermark."""
         return self._ctx.timers.current_watermark
 
     def now_ms(self) -> int:
-        """Return the wall clock of the worker, in ms since 1970."""
         return self._ctx.timers.now_ms()
 
     # -- what is remembered
 
     @property
     def state(self) -> TriggerState:
-        """The values by name that the trigger remembers of the window; changes are stored by :meth:`save`."""
         return self.remembered("trigger")
 
     def remembered(self, whose: str) -> TriggerState:
@@ -290,30 +292,24 @@ class WindowView:
         self._loaded = None
 
     def drop(self) -> None:
-        """Forget all that trigger and function remember of the window."""
         self._function.remembered.remove(self._window)
         self._loaded = None
 
     def side_output(self, tag: OutputTag[Any], value: Any) -> None:
-        """Emit `value` to the side output that `tag` names."""
         self._ctx.side_output(tag, value)
 
     # -- times
 
     def register_event_time(self, timestamp: int) -> None:
-        """Have the trigger asked about the window when the watermark reaches `timestamp` (ms)."""
         self.register(EVENT, timestamp)
 
     def register_processing_time(self, timestamp: int) -> None:
-        """Have the trigger asked about the window when the wall clock reaches `timestamp` (ms)."""
         self.register(PROCESSING, timestamp)
 
     def delete_event_time(self, timestamp: int) -> None:
-        """Undo :meth:`register_event_time` for `timestamp` (ms); no error if it is not registered."""
         self._unasked(EVENT, timestamp)
 
     def delete_processing_time(self, timestamp: int) -> None:
-        """Undo :meth:`register_processing_time` for `timestamp` (ms); no error if it is not registered."""
         self._unasked(PROCESSING, timestamp)
 
     def _unasked(self, clock: int, timestamp: int) -> None:
@@ -322,7 +318,9 @@ class WindowView:
             self.register(clock, timestamp, asked=False)
 
     def register(self, clock: int, timestamp: int, *, asked: bool = True) -> None:
-        """Register a time (ms) of `clock`, EVENT or PROCESSING; `asked`: the trigger is to be asked then."""
+        """Register `timestamp` (ms) of `clock`, EVENT or PROCESSING, for the window, with a timer of the key.
+        `asked`: the trigger is asked at that time; else only the window's own end is looked at.
+        """
         due, window = self._function.due, self._window
         waiting = due.get((clock, timestamp)) or []
         if (*window, True) in waiting or (*window, asked) in waiting:
@@ -335,7 +333,9 @@ class WindowView:
         due.put((clock, timestamp), [*others, (*window, asked)])
 
     def delete(self, clock: int, timestamp: int) -> None:
-        """Delete a time (ms) of `clock`, EVENT or PROCESSING, of the window; an absent one is no error."""
+        """Delete the registration of `timestamp` (ms) on `clock`, EVENT or PROCESSING, for the window, and
+        the key's timer if no other window waits for it. Nothing happens if there is none.
+        """
         due, window = self._function.due, self._window
         waiting = due.get((clock, timestamp)) or []
         left = [each for each in waiting if each[:2] != window]

@@ -24,14 +24,16 @@ def kept_record(assigner: WindowAssigner, fields: Mapping[str, Hint]) -> Any:
 
 
 def stored_record(name: str, fields: Mapping[str, Hint]) -> Any:
-    """Return a record type with `fields` that is stored under `name`, whichever module made it."""
     record = NamedTuple(name, list(fields.items()))  # type: ignore[misc]
     record.__module__ = "headgate"
     return record
 
 
 def with_states(base: type[F], assigner: WindowAssigner, kept: Any, records: Hint | None = None) -> type[F]:
-    """Return a subclass of `base` with states `windows`, of type `kept`, and, unless None, `records`."""
+    """Return a subclass of the window function `base` whose class declares its state: a map `windows`,
+    (start, end) to `kept` or, where windows merge, None; and unless `records` is None a map `records`,
+    (start, end, place) to a value of that type.
+    """
     # Of sessions one that was purged stays known, as others may still become one with it.
     value: Any = kept | None if assigner.merges else kept
     states: dict[str, Any] = {"windows": map_state()}
@@ -73,12 +75,10 @@ class Storable:
 
 
 def record_of(stored: Any, was_row: bool) -> Any:
-    """Return the record of which :meth:`Storable.held` returned `stored` and `was_row`."""
     return Row.of(**stored) if was_row else stored
 
 
 def names_of(key: Any) -> Sequence[str]:
-    """Return the names that the key's fields get in results; the key of a function is called `key`."""
     if isinstance(key, str):
         return (key,)
     return key if isinstance(key, tuple) else ("key",)

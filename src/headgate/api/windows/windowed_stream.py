@@ -44,7 +44,6 @@ class WindowRules:
 
     @property
     def only_columns(self) -> bool:
-        """Whether windows of columns can compute the same: tumbling or sliding event time, all else unset."""
         said = (self.trigger, self.evictor, self.lateness_ms, self.late_tag)
         of_columns = isinstance(self.assigner, SlidingWindows) and self.assigner.time is TimeDomain.EVENT
         return of_columns and said == (None, None, None, None)
@@ -244,8 +243,6 @@ class WindowedStream(ShownAsLine, Generic[K, T, S]):
         made = keeping(rules, self._evictor(), Processed(function), self._storable())
         return self._added(made, uid, inference.flat_map_output(function), waits=is_blocking(function))
 
-    # -- helpers
-
     def _with(self, rules: WindowRules) -> WindowedStream[K, T, S]:
         return WindowedStream(self._environment, self._number, self._key, rules, self._stream)
 
@@ -318,7 +315,9 @@ def windowed(
     assigner: WindowAssigner,
     stream: Callable[[ProgramContext, int], S],
 ) -> WindowedStream[Any, Any, S]:
-    """Return stream `number`, keyed by `key()`, in windows of `assigner`; PlanError: it is no assigner."""
+    """Return stream `number` in windows of `assigner`, for ``window()``; `key` returns the stream's key
+    selector, and `stream` makes a stream of a node's number. PlanError: `assigner` is no assigner.
+    """
     if not isinstance(assigner, WindowAssigner):
         raise PlanError(
             f"window() ({user_site()}) got {assigner!r} of type {type(assigner).__name__}; expected windows "

@@ -36,7 +36,16 @@ _ADVICE: Final = {
 
 
 class LocalDisk:
-    """Storage in a folder, durable by `common/files/durable_file.py`; implements the `Disk` port."""
+    """Storage in the folder `root` of this machine or a mounted file system; implements the `Disk` port.
+
+    It also implements RandomAccess, KeepsTemporaries and TellsAge. Files are durable as in
+    `common/files/durable_file.py`, and get the rights `permissions`. Folders are made as files need them, and
+    removed when a deletion leaves them empty.
+
+    Raises:
+        StorageError: the file system fails, or a symbolic link leads out of `root`.
+        UnsureWriteError: a file may be written or not; only `create` and `create_if_absent` raise this.
+    """
 
     def __init__(self, root: str | os.PathLike[str], permissions: Permissions = Permissions.OWNER) -> None:
         self.root, self.permissions = Path(root).resolve(), permissions
@@ -45,13 +54,11 @@ class LocalDisk:
         return f"LocalDisk({str(self.root)!r})"
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
-        """Write `parts` durably as `name`, replacing it; StorageError, UnsureWriteError if maybe written."""
         path = self._path(name)
         with self._writing(path):
             replace(path, parts, self.permissions)
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
-        """Write a small file durably, return False if it exists; StorageError, UnsureWriteError if unsure."""
         path = self._path(name)
         if path.exists():
             return False
@@ -59,51 +66,42 @@ class LocalDisk:
             return create_new(path, [data], self.permissions)
 
     def read(self, name: str) -> bytes:
-        """Return all bytes of the file `name`; FileNotFoundError when there is none."""
         path = self._path(name)
         with self._refusing("read", path):
             return read_bytes(path)
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes from byte `offset` on, fewer only at the end; or FileNotFoundError."""
         path = self._path(name)
         with self._refusing("read", path), open_read(path) as file:
             file.seek(offset)
             return file.read(length)
 
     def size(self, name: str) -> int:
-        """Return the size of the file `name` in bytes; FileNotFoundError when there is none."""
         path = self._path(name)
         with self._refusing("read", path):
             return path.stat().st_size
 
     def modified_ms(self, name: str) -> int:
-        """Return when a file was written (ms since 1970, disk's clock); FileNotFoundError if absent."""
         path = self._path(name, temporary_allowed=True)
         with self._refusing("read", path):
             return path.stat().st_mtime_ns // 1_000_000
 
     def list(self, prefix: str) -> Sequence[str]:
-        """Return the sorted names of the finished files below folder `prefix`; [] when it does not exist."""
         return sorted(name for name in self._walk(prefix) if not is_temporary(name))
 
     def temporaries(self, prefix: str) -> Sequence[str]:
-        """Return the sorted names of files below folder `prefix` being written, or left so by a crash."""
         return sorted(name for name in self._walk(prefix) if is_temporary(name))
 
     def delete(self, name: str) -> None:
-        """Remove a file, and folders that become empty by it; an absent one is no error."""
         path = self._path(name, temporary_allowed=True, linked=False)
         with self._refusing("delete", path), suppress(FileNotFoundError):
             unlink(path)
         self._remove_empty_above(path)
 
     def describe(self, name: str = "") -> str:
-        """Return the full URI of a file, or of the folder itself (empty name)."""
         return (self.root / name).as_uri() if name else self.root.as_uri()
 
     def _path(self, name: str, *, temporary_allowed: bool = False, linked: bool = True) -> Path:
-        """Return a file's path; StorageError: a link in it, or (`linked`) the file, leads out of the root."""
         pieces = check_name(name, self.describe(), temporary_allowed=temporary_allowed)
         checked = pieces if linked else pieces[:-1]
         if checked:
@@ -124,7 +122,6 @@ class LocalDisk:
 
     @contextmanager
     def _writing(self, path: Path) -> Iterator[None]:
-        """Turn OSError of the block, which writes a file, into StorageError; leave no empty folder then."""
         try:
             with self._refusing("write", path):
                 yield

@@ -40,14 +40,12 @@ class MemoryDisk:
         return f"MemoryDisk({self._name!r})"
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
-        """Store a complete file in memory; an older one is replaced."""
         path = self._path(name)
         data = b"".join(parts)
         with self._files.lock:
             self._files.files[path] = data
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
-        """Store a small file in memory unless the name exists; return False when it does."""
         path, data = self._path(name), bytes(data)
         with self._files.lock:
             if path in self._files.files:
@@ -56,7 +54,6 @@ class MemoryDisk:
             return True
 
     def read(self, name: str) -> bytes:
-        """Return all bytes of a file; FileNotFoundError when there is none."""
         path = self._path(name)
         try:
             return self._files.files[path]
@@ -64,32 +61,26 @@ class MemoryDisk:
             raise FileNotFoundError(self.describe(name)) from None
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes from byte `offset` on, fewer only at the end; or FileNotFoundError."""
         return self.read(name)[offset : offset + length]
 
     def size(self, name: str) -> int:
-        """Return the size of the file `name` in bytes; FileNotFoundError when there is none."""
         return len(self.read(name))
 
     def list(self, prefix: str) -> Sequence[str]:
-        """Return the sorted names of the files below folder `prefix`; [] when there is no such folder."""
         below = self._folder + (f"{prefix.strip('/')}/" if prefix.strip("/") else "")
         with self._files.lock:
             found = [name for name in self._files.files if name.startswith(below)]
         return sorted(name.removeprefix(self._folder) for name in found)
 
     def delete(self, name: str) -> None:
-        """Remove a file; an absent one is no error."""
         path = self._path(name, temporary_allowed=True)
         with self._files.lock:
             self._files.files.pop(path, None)
 
     def describe(self, name: str = "") -> str:
-        """Return the URI of a file, or of this disk itself (empty name)."""
         return "memory://" + quote(f"{self._name}/{name}" if name else self._name, errors="surrogatepass")
 
     def forget(self) -> None:
-        """Drop all files below this disk's root."""
         with self._files.lock:
             for path in [path for path in self._files.files if path.startswith(self._folder)]:
                 del self._files.files[path]
@@ -100,7 +91,10 @@ class MemoryDisk:
 
 
 def too_large(what: str, limit: int) -> StorageError:
-    """Return (not raise) the error for state of `what` of more than `limit` bytes, too much for memory."""
+    """Return (not raise) the error for state of `what` of more than `limit` bytes, too much for memory.
+
+    `what` says whose state it is; `limit` is the option headgate.storage.memory.max-state-size.
+    """
     return StorageError(
         f"state of {what} takes more than the {limit} bytes that a checkpoint in memory has for one state; "
         "set execution.checkpointing.dir to a folder or bucket that all workers reach, or raise "

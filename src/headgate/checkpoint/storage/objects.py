@@ -47,10 +47,10 @@ _ADVICE: Final = {
 
 
 class ObjectDisk:
-    """Storage in an object store such as S3; implements the `Disk` port.
+    """Storage below a URI in an object store such as S3; implements `Disk`, RandomAccess and TellsAge.
 
     `store` repeats requests that may be repeated; `once` does not, for writes whose repetition has to be
-    watched.
+    watched. A write whose answer is lost is looked up by its mark; if that fails, it is an UnsureWriteError.
     """
 
     def __init__(self, store: ObjectStore, once: ObjectStore, uri: str) -> None:
@@ -60,7 +60,6 @@ class ObjectDisk:
         return f"ObjectDisk({self._uri!r})"
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
-        """Write `parts` durably as `name`, replacing it; StorageError, UnsureWriteError if maybe written."""
         import obstore
 
         check_name(name, self._uri)
@@ -87,7 +86,6 @@ class ObjectDisk:
                 raise self._write_error(name, error) from error
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
-        """Write a small file durably, return False if it exists; StorageError, UnsureWriteError if unsure."""
         import obstore
         from obstore.exceptions import AlreadyExistsError
 
@@ -120,7 +118,6 @@ class ObjectDisk:
         raise self._unsure(name, unanswered) from unanswered
 
     def read(self, name: str) -> bytes:
-        """Return all bytes of the file `name`; FileNotFoundError when there is none."""
         import obstore
 
         check_name(name, self._uri)
@@ -128,7 +125,6 @@ class ObjectDisk:
             return bytes(obstore.get(self._store, name).bytes())
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes from byte `offset` on, fewer only at the end; FileNotFoundError."""
         import obstore
 
         if length <= 0:
@@ -144,7 +140,6 @@ class ObjectDisk:
                 return b""
 
     def size(self, name: str) -> int:
-        """Return the size of the file `name` in bytes; FileNotFoundError when there is none."""
         import obstore
 
         check_name(name, self._uri)
@@ -152,7 +147,6 @@ class ObjectDisk:
             return int(obstore.head(self._store, name)["size"])
 
     def modified_ms(self, name: str) -> int:
-        """Return when a file was written (ms since 1970, the store's clock); FileNotFoundError if absent."""
         import obstore
 
         check_name(name, self._uri, temporary_allowed=True)
@@ -160,7 +154,6 @@ class ObjectDisk:
             return int(obstore.head(self._store, name)["last_modified"].timestamp() * 1000)
 
     def list(self, prefix: str) -> Sequence[str]:
-        """Return the sorted names of the files below folder `prefix`; [] when there is no such folder."""
         import obstore
 
         folder = prefix.rstrip("/")
@@ -170,7 +163,6 @@ class ObjectDisk:
         return sorted(name for name in found if not folder or name.startswith(f"{folder}/"))
 
     def delete(self, name: str) -> None:
-        """Remove a file; an absent one is no error."""
         import obstore
 
         check_name(name, self._uri, temporary_allowed=True)
@@ -181,11 +173,9 @@ class ObjectDisk:
             return
 
     def describe(self, name: str = "") -> str:
-        """Return the full URI of a file, or of the storage itself (empty name)."""
         return f"{self._uri}/{quote(name, errors='surrogatepass')}" if name else self._uri
 
     def _owner(self, name: str) -> str | None:
-        """Return the mark of a file's writer, "" without a mark; None without a file that can be read."""
         import obstore
 
         try:
@@ -230,7 +220,6 @@ class _Source:
         self.error: BaseException | None = None
 
     def up_to(self, size: int) -> bytes:
-        """Take parts until they have `size` bytes or more, or end; return them joined."""
         taken, got = [], 0
         for part in self:
             taken.append(part)
@@ -254,14 +243,13 @@ class _Source:
 
 
 def _of_the_store(error: BaseException) -> bool:
-    """Return whether an error is the library's report of a failed request, not an error of other code."""
     from obstore.exceptions import BaseError
 
     return isinstance(error, (BaseError, FileNotFoundError))
 
 
 def _nothing_visible(error: BaseException) -> bool:
-    """Return whether a failed write has certainly changed nothing.
+    """Return whether a failed write has certainly changed nothing, so that it may be repeated or given up.
 
     The library reports that only in its text; what is not understood counts as unknown.
     """
@@ -291,9 +279,11 @@ def _cause(error: BaseException) -> str:
 def open_s3(
     uri: str, settings: StorageSettings, request_timeout: timedelta = REQUEST_TIMEOUT, retries: int = RETRIES
 ) -> ObjectDisk:
-    """Return the disk of an S3 bucket or prefix, without a request to it; ConfigError: no bucket or obstore.
+    """Return the disk of an S3 bucket or a prefix in it, given as ``s3://bucket/prefix``; sends no request.
 
     Settings that are None come from the variables ``AWS_*``; without those, keys from the machine's role.
+    `request_timeout` is for one request, which is repeated `retries` times. ConfigError if `uri` names no
+    bucket, or the package obstore is not installed.
     """
     parts = urlsplit(uri)
     prefix = unquote(parts.path).strip("/")
@@ -326,7 +316,6 @@ def open_s3(
 
 
 def _named(*variables: str) -> str | None:
-    """Return the value of the first variable of the environment that is set."""
     return next((value for name in variables if (value := os.environ.get(name))), None)
 
 

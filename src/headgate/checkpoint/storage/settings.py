@@ -51,7 +51,7 @@ def storage_settings(config: Config) -> StorageSettings:
 
 
 def hdfs_user() -> str | None:
-    """Return the user that Hadoop's own tools would take; None when this process has no name."""
+    """Return the user for HDFS: that of HADOOP_USER_NAME, else this process's; None if it has no name."""
     try:
         return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
     except (OSError, KeyError):
@@ -72,5 +72,4 @@ def use_storage_settings(settings: StorageSettings) -> None:
 
 
 def storage_settings_in_use() -> StorageSettings:
-    """Return the settings that :func:`use_storage_settings` set last; without a call, defaults."""
     return _in_use

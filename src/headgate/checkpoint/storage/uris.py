@@ -24,7 +24,7 @@ SCHEMES: Final = (
 
 
 def open_disk(uri: str, settings: StorageSettings | None = None) -> Disk:
-    """Return the disk of `uri` (or ConfigError) without a request; `settings` None: those of this process."""
+    """Return the disk of a URI or path, no request sent, or ConfigError; `settings` None: this process's."""
     if _SCHEME.match(uri) and ("#" in uri or "?" in uri):
         raise ConfigError(f"checkpoint storage {uri!r} has a '#' or '?'; write %23 or %3F, as in any URI")
     opener = _OPENERS.get(scheme_of(uri))
@@ -39,7 +39,6 @@ def disks_with(settings: StorageSettings) -> Callable[[str], Disk]:
 
 
 def scheme_of(uri: str) -> str:
-    """Return the scheme of a URI in small letters; ``file`` for a plain path."""
     return urlsplit(uri).scheme.lower() if _SCHEME.match(uri) else "file"
 
 

@@ -33,7 +33,11 @@ _ADVICE: Final = {
 
 
 def open_webhdfs(uri: str, settings: StorageSettings) -> WebHdfsDisk:
-    """Return the disk of a folder in HDFS, without a request to it; ConfigError if `uri` has no name node."""
+    """Return the disk of a folder in HDFS: ``hdfs``, ``webhdfs`` or ``swebhdfs://namenode[:port]/path``.
+
+    No request is sent. The name node's HTTP address is that of the settings; without one, it is the host of
+    `uri`, with its port for ``webhdfs:`` and ``swebhdfs:``, else 9870. ConfigError if `uri` has no name node.
+    """
     parts = urlsplit(uri)
     scheme = parts.scheme.lower()
     if not parts.hostname:
@@ -50,10 +54,11 @@ def open_webhdfs(uri: str, settings: StorageSettings) -> WebHdfsDisk:
 
 
 class WebHdfsDisk:
-    """Storage in a folder of HDFS; implements the `Disk` port.
+    """Storage in a folder of HDFS; implements the `Disk` port, RandomAccess, KeepsTemporaries and TellsAge.
 
     A file is written under a temporary name in the target's folder and gets its name by a rename, which the
-    name node carries out in one step, and refuses where the name must be new and is not.
+    name node carries out in one step, and refuses where the name must be new and is not. If the answer to
+    such a rename is lost, the file's bytes show whose it is: two writers must write different bytes.
     """
 
     def __init__(self, client: WebHdfsClient, root: str, uri: str) -> None:
@@ -63,16 +68,11 @@ class WebHdfsDisk:
         return f"WebHdfsDisk({self._uri!r})"
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
-        """Write `parts` durably as `name`, replacing it; StorageError, UnsureWriteError if maybe written."""
         path = self._path(name)
         with self._temporary(name, path, parts) as temporary:
             self._replace(name, temporary, path)
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
-        """Write a small file durably, return False if it exists; StorageError, UnsureWriteError if unsure.
-
-        After a lost answer the bytes show whose file has the name; so two writers must write different bytes.
-        """
         path = self._path(name)
         with self._refusing("write", name):
             if self._exists(path):
@@ -81,35 +81,28 @@ class WebHdfsDisk:
             return self._publish(name, temporary, path, data)
 
     def read(self, name: str) -> bytes:
-        """Return all bytes of the file `name`; FileNotFoundError when there is none."""
         return self._open(name)
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes from byte `offset` on, fewer only at the end; or FileNotFoundError."""
         rest = min(length, self.size(name) - offset)  # the server refuses an offset beyond the end
         return self._open(name, offset=offset, length=rest) if rest > 0 else b""
 
     def size(self, name: str) -> int:
-        """Return the size of the file `name` in bytes; FileNotFoundError when there is none."""
         with self._refusing("read", name):
             return int(self._client.ask("GET", self._path(name), "GETFILESTATUS")["FileStatus"]["length"])
 
     def modified_ms(self, name: str) -> int:
-        """Return when a file was written (ms since 1970, name node's clock); FileNotFoundError if absent."""
         path = self._path(name, temporary_allowed=True)
         with self._refusing("read", name):
             return int(self._client.ask("GET", path, "GETFILESTATUS")["FileStatus"]["modificationTime"])
 
     def list(self, prefix: str) -> Sequence[str]:
-        """Return the sorted names of the finished files below folder `prefix`; [] when it does not exist."""
         return sorted(name for name in self._walk(prefix) if not is_temporary(name))
 
     def temporaries(self, prefix: str) -> Sequence[str]:
-        """Return the sorted names of files below folder `prefix` being written, or left so by a crash."""
         return sorted(name for name in self._walk(prefix) if is_temporary(name))
 
     def delete(self, name: str) -> None:
-        """Remove a file, and folders that become empty by it; an absent one is no error."""
         path = self._path(name, temporary_allowed=True)
         with self._refusing("delete", name), suppress(FileNotFoundError):
             self._client.ask("DELETE", path, "DELETE", recursive="false")
@@ -118,7 +111,6 @@ class WebHdfsDisk:
                 self._client.ask("DELETE", self._path(str(folder)), "DELETE", recursive="false")
 
     def describe(self, name: str = "") -> str:
-        """Return the full URI of a file, or of the folder itself (empty name)."""
         return f"{self._uri}/{quote(name, errors='surrogatepass')}" if name else self._uri
 
     def _path(self, name: str, *, temporary_allowed: bool = False) -> str:
@@ -174,7 +166,10 @@ class WebHdfsDisk:
                 self._client.ask("DELETE", temporary, "DELETE", recursive="false")
 
     def _replace(self, name: str, temporary: str, path: str) -> None:
-        """Rename the temporary file to `path`, replacing a file there; UnsureWriteError if unknown."""
+        """Rename the temporary file to `path`, replacing a file there; try again where an answer is lost.
+
+        `name` is for messages. UnsureWriteError if it remains unknown whether the file was renamed.
+        """
         unanswered: StorageError | None = None
         for _ in range(RENAME_ATTEMPTS):
             try:
@@ -193,7 +188,11 @@ class WebHdfsDisk:
         raise self._unsure(name, unanswered) from unanswered
 
     def _publish(self, name: str, temporary: str, path: str, data: bytes) -> bool:
-        """Rename the temporary file to `path`, False if one is there; UnsureWriteError if that is unknown."""
+        """Rename the temporary file, of bytes `data`, to `path`; return False, doing nothing, if it exists.
+
+        After a lost answer the file counts as this writer's if it has the bytes `data`. UnsureWriteError if
+        that cannot be read; StorageError if the temporary file is gone.
+        """
         unanswered: StorageError | None = None
         for _ in range(RENAME_ATTEMPTS):
             try:

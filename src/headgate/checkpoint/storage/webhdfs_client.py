@@ -41,7 +41,9 @@ class WebHdfsClient:
         self._addresses, self._user, self._secure, self._timeout_s = addresses, user, secure, timeout_s
 
     def ask(self, method: str, path: str, operation: str, **options: str | int) -> Any:
-        """Return the JSON of the active name node; else RemoteError, UnreachedError or UnansweredError."""
+        """Return the JSON answer to the WebHDFS `operation` on `path`, of the first name node that is active.
+        RemoteError: refused; UnreachedError: not sent; UnansweredError: whether it was done is unknown.
+        """
         last: StorageError | None = None
         for address in list(self._addresses):
             try:
@@ -58,12 +60,10 @@ class WebHdfsClient:
         raise last or UnreachedError("no address of a name node is known; set dfs.namenode.http-address")
 
     def write(self, location: str, data: Iterable[bytes | memoryview]) -> None:
-        """Send a file's bytes to the URL `location`, which the name node returned; errors as in `ask`."""
         address, target = _address_and_target(location)
         self._decoded(self._send(address, "PUT", target, data))
 
     def fetch(self, location: str) -> bytes:
-        """Return a file's bytes from the URL `location`, which the name node returned; errors as in `ask`."""
         address, target = _address_and_target(location)
         status, body = self._send(address, "GET", target, None)
         if status != http.client.OK:

@@ -32,7 +32,7 @@ class Claim(msgspec.Struct, frozen=True, tag="claim"):
 
 
 class Completed(msgspec.Struct, frozen=True, tag="completed"):
-    """The log entry of a completed checkpoint: its id, and the name and digest of its metadata file."""
+    """The log entry of a completed checkpoint: id, name (of a savepoint: URI) and digest of its metadata."""
 
     generation: int
     previous: str  # digest of the entry before
@@ -56,7 +56,6 @@ def digest(data: bytes) -> str:
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """Return a log entry as the bytes of its file."""
     return b"".join(_ENVELOPE.seal(VERSION, [_encoder.encode(entry)]))
 
 

@@ -31,7 +31,7 @@ ATTEMPTS_MAX: Final = 64  # rounds of a claim or a read against others that writ
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A log entry with its index and its bytes."""
+    """A log entry with its index in the log and the bytes of its file."""
 
     index: int
     data: bytes
@@ -43,7 +43,11 @@ class _Place:
 
 
 class CompletedCheckpointLog:
-    """Keeps the log of a job's completed checkpoints as files in one folder. One thread at a time."""
+    """Keeps the log of a job's completed checkpoints as files in `folder`, a name on `disk`.
+    It implements `store_contract.CompletedCheckpointStore`, which says what its methods promise. Anybody may
+    read; methods that take a permit raise FencedError unless this object's own last claim gave it. `token`
+    makes random bytes. One thread at a time. `completed` raises DamagedFileError if an entry is damaged.
+    """
 
     def __init__(self, disk: Disk, folder: str, token: Callable[[int], bytes] = secrets.token_bytes) -> None:
         self._disk, self._folder, self._random = disk, folder, token
@@ -53,7 +57,6 @@ class CompletedCheckpointLog:
         self._unsure: _Place | None = None
 
     def claim(self) -> CommitPermit:
-        """Take the log over: end older permits, return one of a new generation; StorageError if it fails."""
         self._permit = self._unsure = None
         for _ in range(ATTEMPTS_MAX):
             self._token = self._random(16).hex()  # anew: an entry that an earlier attempt left must not count
@@ -71,7 +74,6 @@ class CompletedCheckpointLog:
         )
 
     def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
-        """Log a checkpoint by metadata file and SHA-256; FencedError: replaced; UnsureWriteError: unknown."""
         self._settle(permit)
         end = self._require(permit)
         place = self._next(end, Completed(permit.generation, end.digest, checkpoint, metadata, sha256))
@@ -93,14 +95,12 @@ class CompletedCheckpointLog:
         self._end = place
 
     def check(self, permit: CommitPermit) -> None:
-        """Raise FencedError unless `permit` is of this log's last claim and no one claimed it since."""
         self._settle(permit)
         end = self._require(permit)
         if not self._is_last(end, end):
             raise self._fenced(permit)
 
     def completed(self) -> list[Completed]:
-        """Return completed checkpoints not trimmed, oldest first, read afresh; DamagedFileError: an entry."""
         if self._permit is not None:
             self._settle(self._permit)
         entries = [place.entry for place in self._read_run() if isinstance(place.entry, Completed)]
@@ -108,12 +108,10 @@ class CompletedCheckpointLog:
         return [entry for _, entry in sorted({entry.checkpoint: entry for entry in entries}.items())]
 
     def latest(self) -> Completed | None:
-        """Return the newest completed checkpoint, read afresh; None if there is none."""
         completed = self.completed()
         return completed[-1] if completed else None
 
     def trim(self, permit: CommitPermit, oldest: CheckpointId) -> None:
-        """Delete all entries before checkpoint `oldest`'s, none if it has none; FencedError as `check`."""
         self.check(permit)
         run = self._read_run()
         kept = [p.index for p in run if isinstance(p.entry, Completed) and p.entry.checkpoint == oldest]
@@ -121,15 +119,14 @@ class CompletedCheckpointLog:
             self._delete_before(kept[0])
 
     def generation(self) -> int:
-        """Return the generation of the last claim by any job master; 0 when there is none."""
         run = self._read_run()
         return run[-1].entry.generation if run else 0
 
     def forget(self, permit: CommitPermit, checkpoint: int) -> None:
         """Remove one completed checkpoint from the log, wherever its entry is; call it right after a claim.
-
         The other entries are written anew after the claim before the old ones are deleted, so readers always
-        see all of them. Does nothing if there is no such entry. FencedError as :meth:`check`.
+        see all of them. Nothing happens if the log has no entry of `checkpoint`; its files stay in any case.
+        FencedError if another job master has claimed the job since `permit` was given.
         """
         self.check(permit)
         logged = self.completed()
@@ -142,16 +139,13 @@ class CompletedCheckpointLog:
         self._delete_before(end.index + 1 if others else end.index)
 
     def first_checkpoint_id(self, at_least: CheckpointId) -> CheckpointId:
-        """Return the claimant's first checkpoint id: `at_least`, or the newest entry's plus 1 if greater."""
         newest = max((entry.checkpoint for entry in self.completed()), default=0)
         return CheckpointId(max(at_least, newest + 1))
 
     def reserve_ids(self, permit: CommitPermit, end: CheckpointId) -> None:
-        """Check only the permit (else FencedError), store no `end`: checkpoints' folders show used ids."""
         self._require(permit)
 
     def close(self, permit: CommitPermit, *, terminal: bool) -> None:
-        """Give up the log (FencedError if replaced); `terminal` also removes its completed checkpoints."""
         self.check(permit)
         if terminal:
             self._end = last = self._closing_claim(permit)
@@ -159,7 +153,6 @@ class CompletedCheckpointLog:
         self._permit = self._end = self._unsure = None
 
     def _closing_claim(self, permit: CommitPermit) -> _Place:
-        """Append a last claim: in an empty log a replaced job master would find a place. Return the claim."""
         end = self._require(permit)
         if end.entry.generation > permit.generation:
             return end  # of a first try that came no further
@@ -175,7 +168,9 @@ class CompletedCheckpointLog:
                 self._disk.delete(self._name(index))
 
     def _settle(self, permit: CommitPermit) -> None:
-        """Find out whether an entry whose write got no answer exists; if not, it cannot appear later."""
+        """Find out whether an entry whose write got no answer exists; if not, it cannot appear later.
+        Called before whatever relies on the end of the log. Nothing happens if no write is in doubt.
+        """
         place = self._unsure
         if place is None or permit is not self._permit:
             return
@@ -228,7 +223,6 @@ class CompletedCheckpointLog:
 
     def _is_last(self, place: _Place, before: _Place | None = None) -> bool:
         """Return whether no entry follows `place`, the last one of this job master that it knows of.
-
         `before` is an earlier entry, which is removed only after another claim. A StorageError says that it
         is missing without such a claim: this is not the log's place.
         """
@@ -245,7 +239,9 @@ class CompletedCheckpointLog:
         return _Place(last.index + 1 if last else 0, encode_entry(entry), entry)
 
     def _read_run(self) -> list[_Place]:
-        """Return the valid entries: the longest run of linked entries that ends at the last one."""
+        """Return the valid entries in order: the longest run of linked entries that ends at the last one.
+        StorageError if others change the log during every attempt; DamagedFileError: an entry is damaged.
+        """
         for _ in range(ATTEMPTS_MAX):
             indices = self._indices()
             if not indices:
@@ -281,9 +277,9 @@ class CompletedCheckpointLog:
 
 
 def readable_entries(disk: Disk, folder: str) -> list[Completed]:
-    """Return the completed checkpoints of a log that may have damaged entries, oldest first.
-
-    For advice only: a damaged entry may have named another one, and what is before it may not belong to it.
+    """Return the completed checkpoints in the log in `folder`, which may have damaged entries, oldest first.
+    Damaged entries are left out. For advice only, such as which older checkpoint to restore: a damaged entry
+    may have named another one, and what is before it may not belong to the log.
     """
     found: dict[int, Completed] = {}
     log, after = CompletedCheckpointLog(disk, folder), None

@@ -70,12 +70,15 @@ json_loads: Final = _bound.loads
 
 
 def token(size: int) -> str:
-    """Return `size` unpredictable bytes as hexadecimal digits, for names that nobody can guess."""
+    """Return `size` random bytes as 2 * `size` hexadecimal digits, for names that nobody can guess."""
     return system.urandom(size).hex()
 
 
 def open_read(path: FilePath) -> BinaryIO:
-    """Open a regular file to read bytes; raise OSError for a pipe or device instead of waiting on it."""
+    """Open a regular file to read bytes, through a buffer; the caller closes it.
+
+    OSError if it cannot be opened or is a folder, and for a pipe or device, which could make the open wait.
+    """
     return _bound.open(path, "rb", opener=_opened_at_once)
 
 
@@ -88,12 +91,15 @@ def _opened_at_once(path: str, flags: int) -> int:
 
 
 def open_new(path: FilePath) -> BinaryIO:
-    """Open a file to write bytes, made if absent, with a buffer; one that exists is emptied."""
+    """Open a file to write bytes, through a buffer; made if absent (umask applies), else emptied."""
     return _bound.open(path, "wb", opener=lambda name, flags: system.open(name, flags, 0o666))
 
 
 def open_nameless(folder: FilePath) -> io.FileIO:
-    """Open a new file in `folder` without a name or a buffer, to write and read; closing it removes it."""
+    """Open a new file without a name in `folder`, on its disk, to write and read temporary bytes, unbuffered.
+
+    The file (mode 600) is gone when the caller closes it, or the process ends.
+    """
     path = Path(folder, f".headgate-{token(8)}")
     handle = system.open(path, system.O_RDWR | system.O_CREAT | system.O_EXCL | system.O_CLOEXEC, 0o600)
     unlink(path, missing_ok=True)
@@ -101,13 +107,11 @@ def open_nameless(folder: FilePath) -> io.FileIO:
 
 
 def read_bytes(path: FilePath) -> bytes:
-    """Return all bytes of a regular file; OSError if it cannot be read, or is a pipe or device."""
     with open_read(path) as file:
         return file.read()
 
 
 def unlink(path: FilePath, *, missing_ok: bool = False) -> None:
-    """Remove a file; FileNotFoundError if there is none, unless `missing_ok`."""
     try:
         system.unlink(path)
     except FileNotFoundError:
@@ -116,27 +120,23 @@ def unlink(path: FilePath, *, missing_ok: bool = False) -> None:
 
 
 def rename(source: FilePath, target: FilePath) -> None:
-    """Give a file or folder, `source`, the name `target`; a file that has that name is replaced."""
     system.rename(source, target)
 
 
 def replace(source: FilePath, target: FilePath) -> None:
-    """Give the file `source` the name `target`; a file that has that name is replaced, on every system."""
     system.replace(source, target)
 
 
 def link(source: FilePath, target: FilePath) -> None:
-    """Give `source` the second name `target`; FileExistsError where that is taken: nothing is replaced."""
     system.link(source, target)
 
 
 def touch(path: FilePath) -> None:
-    """Make an empty file unless there is one, which keeps its bytes and its time."""
     system.close(system.open(path, system.O_WRONLY | system.O_CREAT, 0o666))
 
 
 def sync(path: FilePath) -> None:
-    """Sync a file's bytes, or a folder's list of names, to the device, so that a power cut loses none."""
+    """Sync a file's bytes, or a folder's list of names, to the device: a power cut loses none of them."""
     handle = system.open(path, system.O_RDONLY)
     try:
         system.fsync(handle)
@@ -145,7 +145,7 @@ def sync(path: FilePath) -> None:
 
 
 def remove_folder(folder: FilePath) -> None:
-    """Remove a folder and all in it, or a link alone; what cannot be removed stays, without an error."""
+    """Remove a folder and all in it, or a link alone; what is absent or cannot be removed raises nothing."""
     with suppress(OSError):
         if (link := Path(folder)).is_symlink():  # without a slash at its end, which would follow the link
             system.unlink(link)

@@ -43,7 +43,10 @@ class UnsyncedNameError(OSError):
 
 
 class NewFile:
-    """A new file, complete after `finish`; OSError if it exists. `permissions` default to those in use."""
+    """A new file at `path`, written once from its beginning, which is complete after :meth:`finish`.
+
+    FileExistsError where the path is taken; `permissions` None: those in use.
+    """
 
     def __init__(self, path: Path, permissions: Permissions | None = None) -> None:
         self.path = path
@@ -58,7 +61,7 @@ class NewFile:
             raise
 
     def write(self, data: Buffer) -> int:
-        """Append all bytes of `data` and return their number; small writes are collected in memory first."""
+        """Append all bytes of `data` and return their number; up to 64 KiB of small writes wait in memory."""
         view = memoryview(data).cast("B")
         if view.nbytes < _BUFFER_BYTES:
             self._waiting += view
@@ -70,26 +73,25 @@ class NewFile:
         return view.nbytes
 
     def finish(self, *, durable: bool) -> None:
-        """Write the collected bytes, sync to the device if `durable`, and close; OSError leaves it open."""
+        """Write what waits in memory, sync to the device if `durable`, close; OSError leaves it open."""
         self._write_waiting()
         if durable:
             system.fsync(self._descriptor)
         self.end()
 
     def end(self) -> None:
-        """Close the file without writing the collected bytes; a second call does nothing."""
+        """Close the file; bytes that wait in memory are lost. A closed or detached file stays as it is."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             system.close(descriptor)
 
     def detach(self) -> int:
-        """Write the collected bytes and return the descriptor, which the caller now owns and must close."""
+        """Write what waits in memory, and return the open descriptor, which the caller has to close."""
         self._write_waiting()
         descriptor, self._descriptor = self._descriptor, -1
         return descriptor
 
     def fileno(self) -> int:
-        """Return the file's descriptor, or -1 once it was closed or detached."""
         return self._descriptor
 
     def _write_waiting(self) -> None:
@@ -118,14 +120,12 @@ class Measured:
         self.size = self.crc32 = 0
 
     def write(self, data: Buffer) -> int:
-        """Append all bytes of `data`, add them to `size` and `crc32`, and return their number."""
         written = self._file.write(data)
         self.size += written
         self.crc32 = crc32(data, self.crc32)
         return written
 
     def tell(self) -> int:
-        """Return the number of bytes written so far, as libraries ask of a file."""
         return self.size
 
     def flush(self) -> None:
@@ -138,11 +138,12 @@ class Measured:
 def create_new(
     path: Path, parts: Iterable[Part], permissions: Permissions | None = None, *, folders: int = 1
 ) -> bool:
-    """Write a durable file under a free name; return False when another file has the name.
+    """Write a durable file under a free name and return True; return False when another file has the name.
 
     Of any number of callers at the same time exactly one makes the file, on network file systems too. `parts`
-    are its bytes; missing folders are made. UnsyncedNameError says that the file has its name, but that
-    syncing the `folders` nearest folders above it failed. `permissions` None: those in use.
+    are its bytes in order; missing folders are made. `permissions` (None: those in use) are of file and
+    folders. The file and the `folders` nearest folders above it are synced. UnsyncedNameError: the file has
+    its name, but a folder could not be synced. After another OSError there is no new file.
 
     Example:
         >>> import tempfile
@@ -171,8 +172,9 @@ def replace(
 ) -> None:
     """Write a file in one step: an older file of that name is replaced only when the new one is complete.
 
-    `parts` are its bytes; missing folders are made. If `durable`, it and the `folders` nearest folders above
-    are synced (UnsyncedNameError: only a folder was not); after other OSErrors nothing has changed.
+    `parts` are its bytes in order; missing folders are made; `permissions` None: those in use. If `durable`,
+    the file and the `folders` nearest folders above it are synced. UnsyncedNameError: only a folder was not
+    synced; after another OSError the older file is as it was.
 
     Example:
         >>> import tempfile
@@ -191,9 +193,11 @@ def replace(
 def writing(
     path: Path, permissions: Permissions | None = None, *, durable: bool = True, folders: int = 1
 ) -> Iterator[NewFile]:
-    """Yield a file to write, which gets the name `path` (or replaces it) when the block ends without error.
+    """Yield a file to write, which gets the name `path` when the block ends; an older file is replaced then.
 
-    If `durable`, it and `folders` folders above are synced, or UnsyncedNameError; `permissions` None: in use.
+    If the block fails, the older file is as it was. Missing folders are made; `permissions` None: those in
+    use. If `durable`, the file and the `folders` nearest folders above it are synced; UnsyncedNameError says
+    that the file has its name, but that a folder could not be synced.
     """
     with _unfinished(path, permissions, durable=durable) as file:
         yield file
@@ -226,8 +230,9 @@ def made_beside(path: Path) -> Iterator[Path]:
 def hold(path: Path, data: bytes, mode: int) -> int:
     """Write a small file that is locked before others see it, replacing an older one; return its descriptor.
 
-    The file has the permission bits `mode` whatever the umask, and is locked until the returned descriptor is
-    closed, at the latest by the end of the process; where the file system has no locks it is not.
+    By the lock others see that this process lives: closing the descriptor, at the latest by the end of the
+    process, unlocks the file. Where the file system has no locks it is not locked. The permission bits are
+    `mode` whatever the umask; the folder must exist.
     """
     with _cleared(path) as temporary:
         descriptor = system.open(temporary, system.O_WRONLY | system.O_CREAT | system.O_EXCL, mode)
@@ -259,7 +264,6 @@ def try_lock(descriptor: int, kind: int = fcntl.LOCK_SH) -> bool | None:
 
 
 def temporary_beside(path: Path) -> Path:
-    """Return a random path beside `path`, with the prefix by which readers know unfinished files."""
     return path.with_name(f"{TEMPORARY_PREFIX}{token(8)}")
 
 
@@ -273,7 +277,6 @@ def sync_names(path: Path, folders: int) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Sync `folder` and all files and folders in it to the device; those removed meanwhile are skipped."""
     for path in (folder, *folder.rglob("*")):
         with suppress(FileNotFoundError):
             sync(path)
@@ -281,7 +284,6 @@ def sync_tree(folder: Path) -> None:
 
 @contextmanager
 def _cleared(path: Path) -> Iterator[Path]:
-    """Yield a free temporary name beside `path`; at the end remove a file that has this name still."""
     temporary = temporary_beside(path)
     try:
         yield temporary
@@ -292,7 +294,6 @@ def _cleared(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _unfinished(path: Path, permissions: Permissions | None, *, durable: bool) -> Iterator[NewFile]:
-    """Yield a new file under a temporary name, its folders made; close it, and remove it unless renamed."""
     with _cleared(path) as temporary:
         file = _opened(temporary, permissions, durable)
         try:
@@ -311,7 +312,6 @@ def _opened(path: Path, permissions: Permissions | None, durable: bool) -> NewFi
 
 
 def _linked(temporary: Path, path: Path) -> bool:
-    """Link a temporary file to its final name; return False if another file has it: nothing is replaced."""
     try:
         link(temporary, path)
     except FileExistsError:

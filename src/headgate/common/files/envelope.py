@@ -4,9 +4,8 @@
 
     magic | version | length of the body | CRC-32 | SHA-256, where there is one | body
 
-Kinds of files differ in the width of their numbers, in the order of the bytes and in what the CRC-32 covers;
-an :class:`Envelope` describes one kind. No byte of a body is handed out before its length and its checksums
-were compared. Every refusal is a DamagedFileError that names file, wrong bytes, likely causes and a remedy.
+An :class:`Envelope` describes one kind of file. No byte of a body is handed out before its length and its
+checksums were compared. Refusals are DamagedFileErrors: file, wrong bytes, likely causes, remedy.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _SHA256: Final = 4
 
 
 class Head(NamedTuple):
-    """Fields of a stored file's header; `length`: the body's bytes, `covered`: the header's CRC-32 or 0."""
+    """Fields of a stored file's header; `length`: the body's bytes, `covered`: CRC-32 of the header or 0."""
 
     version: int
     length: int  # bytes of the body
@@ -72,7 +71,6 @@ class Envelope:
         self.size = self._fields.size
 
     def seal(self, version: int, parts: Sequence[P]) -> list[bytes | P]:
-        """Return the bytes of a file in order: the envelope, then the parts of its body as they are."""
         length = sum(memoryview(part).nbytes for part in parts)
         first = self._before_crc.pack(self.magic, version, length)
         crc32 = crc32_of(first) if self._covers_head else 0
@@ -87,14 +85,17 @@ class Envelope:
         return [self._fields.pack(*values), *parts]
 
     def open(self, data: Part, where: str, versions: Collection[int]) -> tuple[int, memoryview]:
-        """Return version, one of `versions`, and verified body of the file `where`; else DamagedFileError."""
         head = self.head(data, where, versions)
         body = memoryview(data)[self.size :]
         self.check(head, body, where)
         return head.version, body
 
     def decode(self, data: Part, where: str, readers: Mapping[int, Callable[[memoryview], T]]) -> T:
-        """Return the body of the file `where`, decoded by `readers[version]`; else DamagedFileError."""
+        """Return the body of a file, decoded by the reader of its version: `readers[version](body)`.
+
+        `data`: the whole file, `where`: its name in errors. DamagedFileError: no such kind of file, no reader
+        for its version, wrong checksums, or the reader raised one of `UNDECODABLE`.
+        """
         version, body = self.open(data, where, readers)
         try:
             return readers[version](body)
@@ -106,9 +107,10 @@ class Envelope:
             ) from error
 
     def head(self, start: Part, where: str, versions: Collection[int], begins: int = 0) -> Head:
-        """Return the fields of the header that `start` holds, of one of `versions`; else DamagedFileError.
+        """Return the fields of the header that `start` begins with; else DamagedFileError.
 
-        Errors call the file `where`; the header lies at its byte `begins`.
+        The version must be one of `versions`. Errors call the file `where`, and count from the header's place
+        in it, byte `begins`. Bytes after the header are not looked at.
         """
         found = bytes(start[: len(self.magic)])
         if found != self.magic[: len(found)]:
@@ -134,7 +136,6 @@ class Envelope:
         return Head(version, length, crc32, rest[0] if rest else None, covered)
 
     def check(self, head: Head, body: Part, where: str, begins: int = 0) -> None:
-        """Raise DamagedFileError on file `where` unless `body` fits its `head`, read at byte `begins`."""
         length, start = memoryview(body).nbytes, begins + self.size
         if length != head.length:
             kind = "is truncated" if length < head.length else "has bytes too many"
@@ -181,7 +182,6 @@ def seal_line(body: bytes) -> bytes:
 
 
 def open_line(line: bytes) -> bytes:
-    """Return the verified body of a line that :func:`seal_line` made; ValueError where it is damaged."""
     checksum, _, body = line.partition(b" ")
     body = body.rstrip(b"\n")
     if int(checksum, 16) != crc32_of(body):

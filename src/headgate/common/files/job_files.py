@@ -45,7 +45,11 @@ _GATE_S: Final = 5.0  # how long a driver waits for another one that is entering
 
 
 class JobFile(msgspec.Struct, frozen=True):
-    """Content of the file by which commands reach a job's driver; they send `secret` with every request."""
+    """Content of the file by which commands reach a job's driver; they send `secret` with every request.
+
+    The driver is process `pid` on `host`; `address` is its endpoint's URL. `started_ms`: ms since 1970;
+    `certificate`: PEM, None without TLS; `storage`: URI of the checkpoints, None without them.
+    """
 
     job_id: str
     name: str
@@ -59,7 +63,7 @@ class JobFile(msgspec.Struct, frozen=True):
     version: int = FORMAT_VERSION
 
     def __repr__(self) -> str:
-        """Leave out the secret, so that it gets into no log."""
+        # Without the secret, so that it gets into no log.
         return f"JobFile({self.job_id!r}, pid {self.pid} on {self.host}, {self.address})"
 
 
@@ -72,7 +76,6 @@ class KnownJob:
     exited: bool
 
     def forget(self) -> None:
-        """Remove the job's file, so that no command lists the job, whether its driver lives or not."""
         unlink(self.path, missing_ok=True)
 
 
@@ -112,7 +115,6 @@ class PublishedJob:
         hide(self)  # a child that holds the lock would look like a living driver
 
     def fileno(self) -> int:
-        """Return the descriptor that keeps the file locked, or -1 once the file was withdrawn."""
         return self._descriptor
 
     def withdraw(self) -> None:
@@ -134,7 +136,6 @@ def known_jobs() -> list[KnownJob]:
 
 
 def forget_old() -> None:
-    """Remove the job files of this machine's dead drivers whose jobs started more than a week ago."""
     oldest_ms = (clock.time() - FORGOTTEN_AFTER_S) * 1000
     for job in known_jobs():
         if job.exited and job.file.started_ms < oldest_ms:
@@ -176,7 +177,6 @@ class Occupant(msgspec.Struct, frozen=True):
 
     @property
     def where(self) -> str:
-        """The driver's process and machine, as text for messages."""
         return f"process {self.pid} on {self.host}"
 
 
@@ -184,7 +184,6 @@ _OCCUPANTS: Final = json_decoder(Occupant)
 
 
 def this_driver_as(job_id: str, name: str) -> Occupant:
-    """Return the entry, for :class:`Occupancy`, of the job `job_id` whose driver is this process."""
     return Occupant(job_id, name, os.getpid(), socket.gethostname())
 
 
@@ -197,7 +196,11 @@ class Occupancy:
         self._descriptor: int | None = None
 
     def enter(self, look: Callable[[Sequence[Occupant]], None]) -> None:
-        """Make the folder, call `look` with its other users and, unless that raises, register this driver."""
+        """Make the folder, call `look` with its other users and, unless `look` raises, register this driver.
+
+        Drivers that enter at the same time wait for each other, up to 5 s. OSError: folder or file cannot be
+        made.
+        """
         permissions = permissions_in_use()
         mode = _READABLE if permissions is Permissions.UMASK else permissions.file_mode
         while True:
@@ -214,7 +217,6 @@ class Occupancy:
                 system.close(gate)
 
     def leave(self) -> None:
-        """Withdraw the registration, if any, and remove the folder if it is empty then."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is None:
             return
@@ -233,7 +235,6 @@ class Occupancy:
 
 
 def occupants_of(folder: Path) -> list[Occupant]:
-    """Return the jobs whose drivers have locked files in `folder`; remove files of dead local drivers."""
     found = (_living(path) for path in sorted(folder.glob(f"*{_SUFFIX}")))
     return [occupant for occupant in found if occupant is not None]
 
@@ -259,7 +260,6 @@ def _living(path: Path) -> Occupant | None:
 
 
 def _lock_for_entering(gate: int) -> None:
-    """Lock the folder open as `gate` while a driver enters; after 5 s of another one's lock go on without."""
     until = clock.monotonic() + _GATE_S
     while try_lock(gate, fcntl.LOCK_EX) is False and clock.monotonic() < until:
         clock.sleep(0.01)

@@ -19,7 +19,10 @@ OWNER_FILE: Final = 0o600
 
 
 class Permissions(Enum):
-    """Who may use new files: only the owner, the group too, or as the umask says; an option chooses."""
+    """Who may use new files and folders; the option `headgate.storage.permissions` chooses.
+
+    OWNER: only the process's user; GROUP: the folder's group too; UMASK: as the process's umask says.
+    """
 
     OWNER = "owner"
     GROUP = "group"
@@ -27,21 +30,17 @@ class Permissions(Enum):
 
     @property
     def folder_mode(self) -> int:
-        """Mode of a new folder, before the process's umask; with GROUP, content gets the folder's group."""
         return {"owner": OWNER_FOLDER, "group": 0o2770, "umask": 0o777}[self.value]
 
     @property
     def file_mode(self) -> int:
-        """Mode of a new file, before the process's umask."""
         return {"owner": OWNER_FILE, "group": 0o660, "umask": 0o666}[self.value]
 
     @property
     def exact(self) -> bool:
-        """Whether modes are set regardless of the process's umask, which might take rights from the group."""
         return self is Permissions.GROUP
 
     def apply(self, descriptor: int) -> None:
-        """Set the mode of a new, open file if it must be exact (GROUP): the umask may have taken rights."""
         if self.exact:
             system.fchmod(descriptor, self.file_mode)
 
@@ -75,7 +74,6 @@ def permissions_of_job(permissions: Permissions) -> Iterator[None]:
 
 
 def permissions_in_use() -> Permissions:
-    """Return the permissions for new files: of the job that this thread works for, else of this process."""
     return _of_job.get() or _of_process
 
 
@@ -84,7 +82,8 @@ def make_folder(
 ) -> None:
     """Make a folder and missing ones above it; one that exists stays as it is, a file: FileExistsError.
 
-    New folders get `permissions` (None: those in use); if `durable`, their names are synced to the device.
+    New folders get `permissions` (None: those in use), whatever the umask for GROUP. If `durable`, each new
+    name is synced to the device. Another OSError if a folder cannot be made.
 
     Example:
         >>> import tempfile

@@ -72,9 +72,9 @@ def is_relative(name: str) -> bool:
 def made_folder(stored: object, kind: str, below: re.Pattern[str], what: str) -> Path:
     """Return a stored absolute path if it has the form of a folder that Headgate makes, else StrayPathError.
 
-    It may be on a disk that the job no longer uses. A folder on the path must be called `kind` or `kind-` and
-    hexadecimal digits, and the path below that must match `below` (empty text: that folder itself). Errors
-    call the path `what`.
+    It may be on a disk that the job no longer uses. A folder on the path must be called `kind`, or `kind`,
+    "-" and hexadecimal digits, and the path below that must match `below` (empty text: that folder itself).
+    Errors call the path `what`.
 
     Example:
         >>> made_folder("/srv/.made-0a1b/x", ".made", re.compile("x"), "a folder").as_posix()

@@ -47,24 +47,24 @@ def key_hash(key: Hashable) -> int:
 
 
 def combine(total: int, element: int) -> int:
-    """Return a tuple's hash up to an element: `total` is that of all before (1: none), `element` its own."""
+    """Return the hash of a tuple's first elements, from `total`, the hash of all but the last of them.
+
+    `total` is 1 if there are none; `element` is the :func:`key_hash` of the last. All have 32 bits, unsigned.
+    """
     return (31 * total + element) & _MASK
 
 
 def shortened(key: object, limit: int = 60) -> str:
-    """Return a key's repr for a message, cut at `limit` characters."""
     text = repr(key)
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def type_name(value: object) -> str:
-    """Return a value's type for a message, with its module unless it is built in."""
     cls = type(value)
     return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
 
 
 def _plain_form(key: object) -> str:
-    """Return the part of an error that says how to replace a refused key: None, an Enum, a kind of tuple."""
     if key is None:
         return "; fill or filter records without a key before key_by"
     if isinstance(key, enum.Enum):

@@ -150,7 +150,6 @@ def _fits_class(shape: Shape, declared: type) -> bool:
 
 
 def _fields_of(declared: type) -> tuple[Hint, ...] | None:
-    """Return the types of a NamedTuple's fields; None where they are not known."""
     names = getattr(declared, "_fields", None)
     if not names:
         return None

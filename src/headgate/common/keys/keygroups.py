@@ -84,7 +84,7 @@ def key_groups_of_arrow(
 
 
 def key_groups_of_keys(keys: Sequence[Hashable], max_parallelism: int) -> NDArray[np.int32]:
-    """Return :func:`key_group` of each key, or UsageError; fast if all are int, str, bytes or float."""
+    """Return the :func:`key_group` of each key; UsageError for NaN and types that no key has."""
     from headgate.common.keys import keygroups_vectorised as vectorised
 
     return vectorised.groups_of_hashes(vectorised.hashes_of_keys(keys), max_parallelism)
@@ -93,7 +93,7 @@ def key_groups_of_keys(keys: Sequence[Hashable], max_parallelism: int) -> NDArra
 def operator_indexes_of_key_groups(
     groups: NDArray[np.integer], max_parallelism: int, parallelism: int
 ) -> NDArray[np.uint16]:
-    """Return which of `parallelism` subtasks owns each key group; as 16 bits, which NumPy sorts fast."""
+    """Return, for each key group in `groups`, which of `parallelism` subtasks (from 0) owns it, as uint16."""
     import numpy as np
 
     owners = np.arange(max_parallelism, dtype=np.int64) * parallelism // max_parallelism

@@ -36,7 +36,6 @@ _DAY_MS: Final = 86_400_000
 
 
 def murmur_many(hashes: Hashes) -> NDArray[np.uint32]:
-    """Return :func:`headgate.common.keys.keygroups.murmur` of each hash in an array."""
     mixed = hashes * np.uint32(0xCC9E2D51)
     mixed = (mixed << np.uint32(15)) | (mixed >> np.uint32(17))
     mixed *= np.uint32(0x1B873593)
@@ -64,7 +63,6 @@ def groups_of_hashes(hashes: Hashes, max_parallelism: int) -> Groups:
 
 
 def hashes_of_ints(values: NDArray[np.integer]) -> Hashes:
-    """Return the key hashes of whole numbers, in an array of any numpy integer type."""
     if values.dtype == np.uint64:
         large = values > np.uint64(0x7FFFFFFFFFFFFFFF)
         if large.any():
@@ -82,7 +80,6 @@ def hashes_of_ints(values: NDArray[np.integer]) -> Hashes:
 
 
 def hashes_of_floats(values: NDArray[np.floating]) -> Hashes:
-    """Return the key hashes of floats; a whole one hashes as the equal int. UsageError for NaN."""
     doubles = values.astype(np.float64)
     if np.isnan(doubles).any():
         key_hash(float("nan"))
@@ -98,7 +95,11 @@ def hashes_of_floats(values: NDArray[np.floating]) -> Hashes:
 
 
 def hashes_of_strings(offsets: NDArray[np.integer], data: NDArray[np.uint8]) -> Hashes:
-    """Return the CRC-32 of each string in `data`; `offsets`: where each begins, and the end of the last."""
+    """Return the CRC-32 of each string, which is its key hash, as an array of unsigned 32-bit numbers.
+
+    The bytes of the strings lie one after the other in `data`; `offsets` has one number more than there are
+    strings: where each begins, and where the last one ends.
+    """
     ends = offsets[1:].astype(np.int64, copy=False)
     lengths = ends - offsets[:-1]
     hashes = np.empty(len(lengths), np.uint32)
@@ -232,13 +233,12 @@ def _hashes_of_arrow_strings(column: pa.Array) -> Hashes:
 
 
 def _is_repetitive(column: pa.Array) -> bool:
-    """Return whether few strings of a sample are distinct, so that it is faster to hash each only once."""
     sample = column.slice(0, _SAMPLE_ROWS).dictionary_encode()
     return len(sample.dictionary) <= _SAMPLE_DISTINCT_MAX
 
 
 def hashes_of_keys(keys: Sequence[Any]) -> Hashes:
-    """Return the key hash of each key, or UsageError: NaN, a type no key has. Fast if all are of one type."""
+    """Return the :func:`key_hash` of each key, in order; UsageError for NaN and for types that no key has."""
     kinds = set(map(type, keys))
     if len(kinds) == 1:
         kind = kinds.pop()

@@ -55,7 +55,6 @@ class _OpenSocket:
         self._descriptor, self._inode = descriptor, os.fstat(descriptor).st_ino
 
     def fileno(self) -> int:
-        """Return the descriptor, or -1 once it is closed or another file's."""
         try:
             return self._descriptor if os.fstat(self._descriptor).st_ino == self._inode else -1
         except OSError:
@@ -63,7 +62,9 @@ class _OpenSocket:
 
 
 def hide_open_sockets() -> list[HasDescriptor]:
-    """Apply :func:`hide` to all sockets open now, while the caller keeps the result; none without /proc."""
+    """Apply :func:`hide` to all sockets open now, such as Spark's, while the caller keeps the result.
+    The result is empty where there is no /proc.
+    """
     found: list[HasDescriptor] = []
     with suppress(OSError):
         for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - numbers, no paths
@@ -96,7 +97,6 @@ def descriptors_closed() -> int:
 
 
 def _lead_nowhere() -> None:
-    """Point all hidden descriptors to /dev/null, in a forked child before anything else runs there."""
     resources = [resource for resource in _resources() if _descriptor(resource) >= 0]
     if not resources:
         return

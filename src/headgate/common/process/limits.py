@@ -87,6 +87,5 @@ def advice(problem: OSError) -> str | None:
 
 
 def _text(limit: tuple[int, int], other: tuple[int, int]) -> str:
-    """Return a limit as text: its soft value, or with the hard one where only that differs from `other`."""
     soft, hard = ("unlimited" if value < 0 or value >= 1 << 62 else str(value) for value in limit)
     return soft if limit[0] != other[0] or limit == other else f"{soft} (hard: {hard})"

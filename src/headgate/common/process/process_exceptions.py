@@ -62,12 +62,11 @@ def let_pass(error: BaseException) -> None:
 
 
 def note_signal(error: BaseException) -> None:
-    """Mark `error` as raised by a signal handler, for :func:`is_about_the_process`."""
+    """Mark `error`, which a signal handler raises, so that :func:`is_about_the_process` says True of it."""
     setattr(error, _BY_SIGNAL, True)
 
 
 def _is_ctrl_c(error: BaseException) -> bool:
-    """Return whether a KeyboardInterrupt, or one that led to it, came from a signal, not from ``raise``."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, KeyboardInterrupt) and not _is_raised_by_statement(seen.__traceback__):
@@ -77,7 +76,7 @@ def _is_ctrl_c(error: BaseException) -> bool:
 
 
 def _is_raised_by_statement(trace: TracebackType | None) -> bool:
-    """Return whether the innermost frame stands at a ``raise``: Python's handler of SIGINT has no frame."""
+    # Whether the innermost frame stands at a `raise`: Python's own handler of SIGINT has no frame.
     if trace is None:
         return False
     while trace.tb_next is not None:

@@ -34,7 +34,6 @@ def process_lives(pid: int) -> bool:
 
 
 def _is_zombie(pid: int) -> bool:
-    """Return whether the kernel calls the process ended; False where there is no /proc."""
     try:
         facts = read_bytes(f"/proc/{pid}/stat")
     except OSError:
@@ -44,7 +43,7 @@ def _is_zombie(pid: int) -> bool:
 
 
 def resident_bytes() -> int:
-    """Return the memory of this process that is in RAM; 0 where the system does not report it."""
+    """Return this process's memory in RAM (resident set), in bytes; 0 where the system does not report it."""
     try:
         return int(read_bytes("/proc/self/statm").split()[1]) * _PAGE
     except (OSError, IndexError, ValueError):

@@ -9,7 +9,9 @@ T = TypeVar("T")
 
 
 class SameInterpreter:
-    """Calls and unpickles user code that is not isolated, in the process's ordinary modules (a `UserCode`).
+    """Access to user code that is not isolated: its modules are those of the process (`ports.UserCode`).
+
+    `call` calls directly, `pickler` is cloudpickle (imported at its first use), all records may leave.
 
     Example:
         >>> SAME_INTERPRETER.load(SAME_INTERPRETER.pickler().dumps([1]))
@@ -19,17 +21,14 @@ class SameInterpreter:
     refuse_leaving = None
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call `function` directly and return its result, as its modules are found like any other."""
         return function(*args)
 
     def pickler(self) -> Any:
-        """Return the module `cloudpickle`, which is imported only when an object is first shipped."""
         import cloudpickle
 
         return cloudpickle
 
     def load(self, payload: bytes) -> Any:
-        """Return the object pickled in `payload`; its modules are found like any other."""
         return self.pickler().loads(payload)
 
 

@@ -16,15 +16,12 @@ class SystemClock:
     """The machine's clocks; implements `common.ports.Clock`."""
 
     def now_ms(self) -> int:
-        """Return wall-clock milliseconds since 1970."""
         return clock.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        """Return milliseconds that never go back."""
         return clock.monotonic_ns() // 1_000_000
 
     def precise_ms(self) -> float:
-        """Return the monotonic clock in milliseconds with a fraction."""
         return clock.monotonic_ns() / 1_000_000
 
 
@@ -32,11 +29,9 @@ class SystemRandomness:
     """The machine's randomness; implements `common.ports.Randomness`."""
 
     def token(self, size: int) -> bytes:
-        """Return `size` unpredictable bytes."""
         return system.urandom(size)
 
     def uniform(self, low: float, high: float) -> float:
-        """Return a random number between `low` and `high`."""
         return chance.uniform(low, high)
 
 
@@ -48,8 +43,10 @@ Work = tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]
 class BackgroundThread:
     """A thread that runs blocking work for a loop, one by one; implements `common.ports.Background`.
 
-    Files it makes get the permissions of the job whose thread began it. `call(work)` runs each piece of work,
-    as `common.ports.UserCode.call` does, so that user code finds its modules; None: it is called directly.
+    The thread, a daemon called `name`, begins at once. Files that the work makes get the permissions of the
+    job whose thread made this object. `call(work)` runs each piece of work, as `common.ports.UserCode.call`
+    does, so that user code finds its modules; None: it is called directly. What work raises, of any kind, is
+    given to `done`, which itself must not raise: that would end the thread.
     """
 
     def __init__(self, name: str, call: Callable[[Callable[[], T]], T] | None = None) -> None:
@@ -60,11 +57,10 @@ class BackgroundThread:
         self._thread.start()
 
     def submit(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
-        """Queue `work`; the thread calls `done(result, None)` or `done(None, error)`: it must not raise."""
         self._queue.put((work, done))
 
     def close(self) -> None:
-        """Wait until all submitted work is done, then end the thread."""
+        """Wait until all submitted work is done, then end the thread; what is submitted later never runs."""
         self._queue.put(None)
         self._thread.join()
 
@@ -98,11 +94,15 @@ class Mailbox:
         self._wake.set()
 
     def wake(self) -> None:
-        """End the loop's :meth:`wait` without a callback."""
+        """End the loop's :meth:`wait`, or its next one, without a callback; thread-safe."""
         self._wake.set()
 
     def drain(self) -> bool:
-        """Call all posted callbacks, and what these post meanwhile; return False when there were none."""
+        """Call all posted callbacks in order, and what these post meanwhile; return False if there were none.
+
+        For the loop's thread alone. What a callback raises comes out here; the callbacks after it stay
+        queued.
+        """
         called = False
         while True:
             try:

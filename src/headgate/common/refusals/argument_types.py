@@ -134,7 +134,6 @@ class _Names(dict[str, Any]):
         return os.PathLike if name == "Path" else _Unknown
 
     def kind(self, parameter: Parameter) -> Kind | None:
-        """Return the kind of values that a parameter accepts; None: any."""
         hint = parameter.annotation
         if hint is parameter.empty:
             return None

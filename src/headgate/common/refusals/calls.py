@@ -71,7 +71,10 @@ def with_checked_calls(thing: T) -> T:
 
 
 def check_calls_of(cls: type) -> None:
-    """Wrap methods of a class and its bases to check arguments; of abstract classes the constructor only."""
+    """Wrap the public methods of a class and its bases in Headgate, in place, to check their arguments.
+
+    Of abstract classes only constructors; exceptions, enums, structs, per-record classes stay as they are.
+    """
     for each in cls.__mro__:
         if each.__module__.startswith("headgate") and _CHECKED not in vars(each) and not _left_out(each):
             type.__setattr__(each, _CHECKED, True)
@@ -109,7 +112,6 @@ def _left_out(cls: type) -> bool:
 
 
 def _in_place(function: FunctionType) -> Any:
-    """Return a function with checked arguments, and put it into its module, where pickle looks it up."""
     if hasattr(function, _CHECKED) or not function.__module__.startswith("headgate"):
         return function
     wrapped = _wrapped(function, function.__name__, own=False)
@@ -136,7 +138,6 @@ def _wrapped(function: Callable[P, R], verb: str, *, own: bool) -> Callable[P, R
 
 
 def _is_all_ours(error: BaseException) -> bool:
-    """Return whether no code of the program or a package ran between the checked call and the error."""
     files = (frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__))
     return not any(is_users_file(file) and not is_standard_library(file) for file in files)
 
@@ -178,7 +179,6 @@ class _Checked(Generic[P, R]):
         return parameters_of(self._function)
 
     def _misfit(self, given: Sequence[object], named: Mapping[str, object]) -> PlanError | None:
-        """Return an error if the names or the number of arguments are wrong, else None."""
         import inspect
 
         try:

@@ -35,7 +35,6 @@ class Origin(IntEnum):
 
     @property
     def text(self) -> str:
-        """The layer in words, for messages."""
         return ("default", "Spark configuration", "program", "command line")[self]
 
 
@@ -67,12 +66,10 @@ class Config:
         return option.default if setting is None else setting.value
 
     def origin(self, option: ConfigOption[T]) -> Origin:
-        """Return the layer that the value of an option came from; DEFAULT if none sets it."""
         setting = self._settings.get(option.key)
         return Origin.DEFAULT if setting is None else setting.origin
 
     def is_set(self, option: ConfigOption[T]) -> bool:
-        """Return whether any layer sets the option, even to its default value."""
         return option.key in self._settings
 
     def texts(self) -> dict[str, str]:
@@ -82,12 +79,10 @@ class Config:
         }
 
     def __iter__(self) -> Iterator[tuple[ConfigOption[Any], Any, Origin]]:
-        """Yield every option there is with its value and origin."""
         for option in OPTIONS.values():
             yield option, self.get(option), self.origin(option)
 
     def __hash__(self) -> int:
-        """Return the same hash for equal settings, so that they can be keys of a dict."""
         return hash(tuple(self.texts().items()))
 
     @classmethod
@@ -96,7 +91,10 @@ class Config:
         return cls().with_program(texts)
 
     def with_spark(self, spark_conf: Mapping[str, str]) -> Config:
-        """Return the settings with Spark's ``spark.headgate.*`` added below other layers, or ConfigError."""
+        """Return settings with Spark's ``spark.headgate.*`` added, where program and command line set none.
+
+        Other keys are ignored. ConfigError: an option does not exist, or a value does not fit its kind.
+        """
         ours = {key: value for key, value in spark_conf.items() if key.startswith(_SPARK_PREFIX)}
         by_spark_key = {option.spark_key: option for option in OPTIONS.values()}
         for key in ours:
@@ -105,11 +103,16 @@ class Config:
         return self._layered({by_spark_key[key].key: value for key, value in ours.items()}, Origin.SPARK)
 
     def with_program(self, values: Mapping[str, object]) -> Config:
-        """Return the settings with `values` by key added where the command line sets none; or ConfigError."""
+        """Return settings with the program's `values` by key added, where the command line sets none.
+
+        Values may be text, as "30s". ConfigError: an option does not exist, or a value does not fit its kind.
+        """
         return self._layered(values, Origin.PROGRAM)
 
     def with_command_line(self, assignments: Iterable[str]) -> Config:
-        """Return the settings with ``key=value`` texts of ``-D`` added (the last wins), or ConfigError."""
+        """Return settings with ``key=value`` texts of ``-D`` added, which win over all other layers.
+        Of two for one key the last counts. ConfigError: no "=", no such option, or a value of another kind.
+        """
         example = "-D parallelism.default=2"
         return self._layered(assigned(assignments, example), Origin.COMMAND_LINE)
 
@@ -190,7 +193,6 @@ Contradiction: TypeAlias = tuple[ConfigOption[Any], ConfigOption[Any], str]
 
 
 def _contradictions(config: Config) -> Iterator[Contradiction]:
-    """Yield pairs of options that contradict each other, whichever layers set them."""
     get = config.get
     if get(o.EXPONENTIAL_INITIAL_BACKOFF) > get(o.EXPONENTIAL_MAX_BACKOFF):
         reason = "the first must not exceed the second"
@@ -256,10 +258,7 @@ _STRATEGIES: Final = frozenset(strategy.value for strategy in RestartStrategyTyp
 
 
 def _refuse_settings_of_other_strategies(config: Config) -> None:
-    """Raise ConfigError for a parameter of a restart strategy that is not in force: it would be ignored.
-
-    Parameters in Spark's configuration are accepted, as that serves many jobs.
-    """
+    # Parameters in Spark's configuration are accepted, as that serves many jobs.
     strategy = effective_restart_strategy(config)
     for option in OPTIONS.values():
         owner = option.key.removeprefix("restart-strategy.").partition(".")[0]

@@ -33,10 +33,10 @@ class OptionKind(Protocol[T_co]):
 
     @property
     def expected(self) -> str:
-        """What a valid value looks like, to follow the word "expected" in a message."""
+        """What a valid value looks like, as words that can follow "expected" in a message."""
 
     def parse(self, value: object) -> T_co:
-        """Return the value that a text or Python object stands for; ValueError if it does not fit."""
+        """Return the value that a text or Python object stands for; ValueError says what is expected."""
 
     def format(self, value: Any) -> str:
         """Return the text of a valid value, which :meth:`parse` reads back to the same value."""
@@ -56,29 +56,26 @@ def _refusing(kind: OptionKind[T]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Text:
-    """The kind of options whose value is any text that is not empty."""
+    """The kind of options whose value is any text that is not blank; blanks around it are cut off."""
 
     expected: str = "text that is not empty"
 
     def parse(self, value: object) -> str:
-        """Return the text without the blanks around it; ValueError if it is blank or no text."""
         if not isinstance(value, str) or not value.strip():
             raise _refuse(self)
         return value.strip()
 
     def format(self, value: str) -> str:
-        """Return the text itself."""
         return value
 
 
 @dataclass(frozen=True)
 class Boolean:
-    """The kind of options that are true or false."""
+    """The kind of options that are true or false; as text true, yes, on, 1 or false, no, off, 0."""
 
     expected: str = "true or false"
 
     def parse(self, value: object) -> bool:
-        """Return a bool, or that of a word (true, yes, on, 1; false, no, off, 0); ValueError otherwise."""
         if isinstance(value, bool):
             return value
         word = value.strip().lower() if isinstance(value, str) else ""
@@ -87,24 +84,24 @@ class Boolean:
         return word in _TRUE
 
     def format(self, value: bool) -> str:
-        """Return ``true`` or ``false``."""
         return "true" if value else "false"
 
 
 @dataclass(frozen=True)
 class Integer:
-    """The kind of options whose value is a whole number from `low` to `high` (None: unbounded), inclusive."""
+    """The kind of options whose value is a whole number from `low` to `high` (None: unbounded), inclusive.
+
+    Values are read from an int or a text such as "12"; a bool and a float are refused.
+    """
 
     low: int
     high: int | None = None
 
     @property
     def expected(self) -> str:
-        """The valid values in words, with their bounds, for messages."""
         return f"a whole number {_bounds(self.low, self.high)}"
 
     def parse(self, value: object) -> int:
-        """Return an int, or that of a text such as "12"; ValueError out of bounds and for all else."""
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise _refuse(self)
         with _refusing(self):
@@ -114,24 +111,24 @@ class Integer:
         return number
 
     def format(self, value: int) -> str:
-        """Return decimal digits."""
         return str(value)
 
 
 @dataclass(frozen=True)
 class Number:
-    """The kind of options whose value is a finite number from `low` to `high` (None: any), inclusive."""
+    """The kind of options whose value is a finite number from `low` to `high` (None: unbounded), inclusive.
+
+    Values are read from an int, a float or a text; a bool is refused. The value is a float.
+    """
 
     low: float
     high: float | None = None
 
     @property
     def expected(self) -> str:
-        """The valid values in words, with their bounds, for messages."""
         return f"a number {_bounds(self.low, self.high)}"
 
     def parse(self, value: object) -> float:
-        """Return a number, or that of a text, as float; ValueError out of bounds, for bool and all else."""
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise _refuse(self)
         with _refusing(self):
@@ -141,7 +138,6 @@ class Number:
         return number
 
     def format(self, value: float) -> str:
-        """Return the shortest digits that read back equal."""
         return repr(value)
 
 
@@ -151,18 +147,20 @@ def _bounds(low: float, high: float | None) -> str:
 
 @dataclass(frozen=True)
 class Duration:
-    """The kind of options whose value is a span of time, kept as whole milliseconds, at least `low_ms`."""
+    """The kind of options whose value is a span of time, kept as whole milliseconds, at least `low_ms`.
+
+    Values are read from a `timedelta`, a number of milliseconds, or a text with a unit such as "10min". They
+    are written in the largest unit that leaves a whole number.
+    """
 
     low_ms: int = 0
 
     @property
     def expected(self) -> str:
-        """Examples of valid values, and the bound when there is one, for messages."""
         least = f" of at least {format_ms(self.low_ms)}" if self.low_ms else ""
         return f"a duration{least} such as '500ms', '1s', '10min', '2h' or '7d'"
 
     def parse(self, value: object) -> int:
-        """Return a timedelta, number of ms or text as whole ms; ValueError for others and below `low_ms`."""
         if isinstance(value, timedelta):
             value = value / timedelta(milliseconds=1)
         negative = isinstance(value, int | float) and not isinstance(value, bool) and value < 0
@@ -177,23 +175,24 @@ class Duration:
         return span_ms
 
     def format(self, value: int) -> str:
-        """Return that many milliseconds in the largest unit that leaves a whole number, such as ``5min``."""
         return format_ms(value)
 
 
 @dataclass(frozen=True)
 class MemorySize:
-    """The kind of options whose value is a number of bytes, `low_bytes` or more; units are powers of 1024."""
+    """The kind of options whose value is a whole number of bytes, at least `low_bytes`.
+
+    Values are read from an int (bytes) or a text with a unit, such as "64kb" or "1g"; units are powers of
+    1024. They are written in the largest unit that leaves a whole number.
+    """
 
     low_bytes: int = 1
 
     @property
     def expected(self) -> str:
-        """Examples of valid values, and the bound, for messages."""
         return f"a size of at least {self.format(self.low_bytes)} such as '64kb', '32mb' or '1gb'"
 
     def parse(self, value: object) -> int:
-        """Return an int, or the bytes of a text with unit, ``64kb``; ValueError for others and too few."""
         size = value if isinstance(value, int) and not isinstance(value, bool) else -1
         if isinstance(value, str) and (match := _MEMORY_PATTERN.fullmatch(value.strip())):
             size = int(match[1]) * _MEMORY_UNITS[(match[2] or match[3]).lower()]
@@ -202,7 +201,6 @@ class MemorySize:
         return size
 
     def format(self, value: int) -> str:
-        """Return the size in the largest unit that divides it, such as ``64kb``."""
         for unit in ("t", "g", "m", "k"):
             if value and value % _MEMORY_UNITS[unit] == 0:
                 return f"{value // _MEMORY_UNITS[unit]}{unit}b"
@@ -211,25 +209,25 @@ class MemorySize:
 
 @dataclass(frozen=True)
 class Choice(Generic[E]):
-    """The kind of options whose value is one of the members of the enumeration `names`."""
+    """The kind of options whose value is one of the members of the enumeration `names`.
+
+    Values are read from a member, or from a member's value as text, in any case and with ``_`` or ``-``.
+    """
 
     names: type[E]
 
     @property
     def expected(self) -> str:
-        """The names to choose from, for messages."""
         *most, last = [member.value for member in self.names]
         return f"{', '.join(most)} or {last}"
 
     def parse(self, value: object) -> E:
-        """Return the member that `value` is, or spells in any case with ``_`` for ``-``; else ValueError."""
         for member in self.names:
             if value is member or (isinstance(value, str) and _plain(member.value) == _plain(value)):
                 return member
         raise _refuse(self)
 
     def format(self, value: E) -> str:
-        """Return the member's value, by which the list of options calls it."""
         return str(value.value)
 
 
@@ -239,18 +237,16 @@ def _plain(name: str) -> str:
 
 @dataclass(frozen=True)
 class OptionalKind(Generic[T]):
-    """The kind of options that may be None, written as `word`; any other value is of the kind `inner`."""
+    """The kind of options that may be None, written as `word`; other values are of the kind `inner`."""
 
     inner: OptionKind[T]
     word: str = "none"
 
     @property
     def expected(self) -> str:
-        """What the inner kind expects, or the word for no value."""
         return f"{self.inner.expected}, or {self.word}"
 
     def parse(self, value: object) -> T | None:
-        """Return None for None or `word`, else the value that the kind `inner` reads, or its ValueError."""
         if value is None or (isinstance(value, str) and value.strip().lower() == self.word):
             return None
         try:
@@ -259,13 +255,16 @@ class OptionalKind(Generic[T]):
             raise ValueError(f"{error}, or {self.word}") from None
 
     def format(self, value: T | None) -> str:
-        """Return `word` for None, else the text that the inner kind writes."""
         return self.word if value is None else self.inner.format(value)
 
 
 @dataclass(frozen=True)
 class ConfigOption(Generic[T]):
-    """The definition of an option: its key, kind of values, default, and the sentence that explains it."""
+    """The definition of an option, as a program or the command line can set it.
+
+    `key` is the dotted name, Flink's where Flink has the option; `default` its value where no layer sets it;
+    `since` the first version of Headgate that had it.
+    """
 
     key: str  # its dotted name, the field's own where the field has one
     kind: OptionKind[T]
@@ -292,15 +291,15 @@ def flag(key: str, default: bool, description: str) -> ConfigOption[bool]:
 
 
 def choice(key: str, default: E, description: str) -> ConfigOption[E]:
-    """Return an option whose value is a member of the enumeration that `default` is a member of."""
+    """Return the definition of an option whose value is a member of the enumeration that `default` is of."""
     return ConfigOption(key, Choice(type(default)), default, description)
 
 
 def optional_text(key: str, description: str) -> ConfigOption[str | None]:
-    """Return an option whose value is text or, by default, None; None is written as "none"."""
+    """Return the definition of an option that is text or, by default, None, which is written as "none"."""
     return ConfigOption(key, OptionalKind(Text()), None, description)
 
 
 def optional_boolean(key: str, description: str, word: str = "unset") -> ConfigOption[bool | None]:
-    """Return an option that is true, false or, by default, None, for which `word` stands in texts."""
+    """Return the definition of an option that is true, false or, by default, None, written as `word`."""
     return ConfigOption(key, OptionalKind(Boolean(), word), None, description)

@@ -90,18 +90,19 @@ class TextList:
         return pattern_list(value if isinstance(value, str) else texts)
 
     def format(self, value: tuple[str, ...]) -> str:
-        """Return the list as one text, with semicolons in between."""
         return ";".join(value)
 
 
 @dataclass(frozen=True)
 class IsolationKind:
-    """The kind of options that are ``auto``, true or false; values are members of `Isolation`."""
+    """The kind of options that are ``auto``, true or false; values are members of `Isolation`.
+
+    Values are read from a member, from ``auto`` as text, or from what :class:`Boolean` reads.
+    """
 
     expected: str = "auto, true or false"
 
     def parse(self, value: object) -> Isolation:
-        """Return the member of `Isolation` that a word or a bool stands for; ValueError for all else."""
         if isinstance(value, Isolation):
             return value
         if isinstance(value, str) and value.strip().lower() == Isolation.AUTO.value:
@@ -112,7 +113,6 @@ class IsolationKind:
             raise ValueError(f"expected {self.expected}") from None
 
     def format(self, value: Isolation) -> str:
-        """Return ``auto``, ``true`` or ``false``."""
         return value.value
 
 

@@ -67,7 +67,7 @@ class TypedRows:
         self.schema, self._shown, self._required, self._verb = schema, dict(shown), required, verb
 
     def batch_of(self, records: list[T] | pa.RecordBatch) -> pa.RecordBatch:
-        """Return records as one batch of the schema; UsageError: a value, null or column misfits."""
+        """Return records as one batch, missing fields null; UsageError: a value, null or column misfits."""
         import pyarrow as pa
 
         if isinstance(records, pa.RecordBatch):
@@ -189,7 +189,6 @@ def check_values(values: Sequence[T], kind: pa.DataType) -> None:
 
 
 def _plain_kinds(kind: pa.DataType) -> tuple[tuple[type, ...], tuple[type, ...], str]:
-    """Return Python types that fit a type without parts, subclasses that do not, and a name for messages."""
     from pyarrow import types as t
 
     table: list[tuple[Callable[[pa.DataType], bool], tuple[type, ...], tuple[type, ...], str]] = [

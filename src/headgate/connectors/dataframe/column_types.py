@@ -85,7 +85,6 @@ def _nullable(kind: pa.DataType) -> pa.DataType:
 
 
 def _misfits(kind: DataType, path: str) -> Iterator[tuple[str, str, str]]:
-    """Yield path, problem and advice for each part of a column type that a dataflow would change."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(kind, StructType):

@@ -87,7 +87,7 @@ class DataFrameSink(Sink, DataFrameConnector):
         return "DataFrame"
 
     def _columns_found(self) -> StructType:
-        """Return the columns of all written files from their footers; Spark would run a job to find them."""
+        # Read from the files' footers, because Spark would run a job to find them.
         import pyarrow as pa
         import pyarrow.parquet as pq
         from pyspark.sql.pandas.types import from_arrow_schema
@@ -114,7 +114,7 @@ class DataFrameSink(Sink, DataFrameConnector):
 
 
 class ForwardingWriter(SinkWriter[T, C]):
-    """Sink writer that passes records, commits and `close` to an inner one; base of writers that do more."""
+    """Writer that passes records, commits and `close` to an `inner` one; base of writers that add to that."""
 
     accepts_columns = True
 
@@ -139,7 +139,7 @@ class ForwardingWriter(SinkWriter[T, C]):
 
 
 class TypedWriter(ForwardingWriter[T, C]):
-    """Sink writer that converts records to Arrow batches of a schema and passes them to an inner writer."""
+    """Writer that converts records by `rows` to Arrow batches of a schema, and passes those to `inner`."""
 
     def __init__(self, inner: SinkWriter[T, C], rows: TypedRows) -> None:
         super().__init__(inner)

@@ -158,11 +158,10 @@ class Staged(NamedTuple):
         return cls(str(folder), tuple(map(StagedFile._make, position["files"])))
 
     def position(self) -> StagedPosition:
-        """Return the folder and files as plain values for a checkpoint."""
         return {"folder": self.folder, "files": [list(file) for file in self.files]}
 
     def require(self) -> None:
-        """Raise UsageError if rows that a restored job still has to read are no longer staged."""
+        """Raise UsageError if files that a restored job still has to read are no longer in the folder."""
         staged = ((file.path, inside(self.folder, file.path, "a file of staged rows")) for file in self.files)
         missing = [name for name, path in staged if not path.is_file()]
         if missing or not Path(self.folder).is_dir():

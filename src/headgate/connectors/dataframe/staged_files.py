@@ -67,7 +67,8 @@ def stage(
     partition, each partition's rows in order; partitions without rows have no file. The driver and all
     executors share the folder. A partition with more rows, or more bytes in Arrow's memory, than a file may
     have becomes several files; only one batch with too many bytes is not split. Rows that would be staged
-    anew after a power failure need not be `durable`.
+    anew after a power failure need not be `durable`. What the Spark job raises is raised here; files that
+    were written until then stay in the folder, which is made if it is not there.
     """
     make_folder(folder)
     columns = arrow_schema(frame.schema).serialize().to_pybytes()
@@ -86,13 +87,9 @@ def _plainly_named(frame: DataFrame) -> DataFrame:
 
 
 def read(folder: str, staged: StagedFile, from_row: int = 0) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a staged file from row number `from_row` on, in their order.
-
-    A file that is missing or not byte for byte what was written raises StorageError before anything is
-    decoded.
-
-    Yields:
-        Record batches with at least one row.
+    """Yield the rows of a staged file from row `from_row` (from 0) on, in order; no batch is empty.
+    `folder` is the staging folder that has the file. StorageError, before anything is decoded, if the file is
+    missing or not byte for byte what was written; after the last row if their number is wrong.
     """
     import pyarrow as pa
 
@@ -113,12 +110,14 @@ def read(folder: str, staged: StagedFile, from_row: int = 0) -> Iterator[pa.Reco
 
 
 def staged_folder(stored: Plain) -> Path:
-    """Return `stored`, a split's staging folder, as a path; StrayPathError if it is in no staging area."""
+    """Return `stored`, the folder that a split names, as a path; StrayPathError: in no staging area."""
     return made_folder(stored, STAGING, _BELOW, "a folder of staged rows")
 
 
 def complete_staging(stored: Plain) -> Path:
-    """Return `stored`, the folder of a source's staged rows, as a path; StrayPathError for other paths."""
+    """Return `stored`, which a snapshot names as the folder of a source's staged rows, as a path.
+    StrayPathError for a path that :func:`stage` makes for no source, so that nothing else is opened.
+    """
     return made_folder(stored, STAGING, _TOKEN, "a folder of staged rows")
 
 
@@ -155,9 +154,7 @@ class Target(NamedTuple):
 def _writing_function(
     target: Target, paths: tuple[str, ...]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function for `mapInArrow` that stages a partition's rows in a Spark task.
-    It is pickled by value, and adds the driver's import `paths` to the task's before it imports this module.
-    """
+    # Pickled by value; it adds the driver's import paths before it imports this module.
     values = tuple(target)  # their class is importable only with that path
 
     def headgate_feeder(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -172,7 +169,10 @@ def _writing_function(
 
 
 def write_attempt(batches: Iterator[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
-    """Write the rows of one attempt of a Spark task; yield one result row for each complete staged file."""
+    """Write the rows of one attempt of a Spark task as staged files; called in the task, by `mapInArrow`.
+    Yields a batch with one row, the fields of a :class:`StagedFile`, after each complete file. An attempt
+    that fails leaves files that no result names. The folder must exist.
+    """
     import pyarrow as pa
     from pyspark import TaskContext
 
@@ -192,7 +192,7 @@ def write_attempt(batches: Iterator[pa.RecordBatch], target: Target) -> Iterator
 def _in_parts(
     batches: Iterator[pa.RecordBatch], limits: tuple[int, int]
 ) -> Iterator[Iterator[pa.RecordBatch]]:
-    """Group batches into runs that fit into a file of `limits` (rows, bytes); use each up before the next."""
+    # Each run of batches fits into a file, and must be used up before the next.
     max_rows, max_bytes = limits
     queue = (
         batch.slice(start, max_rows) for batch in batches for start in range(0, batch.num_rows, max_rows)
@@ -216,7 +216,6 @@ def _in_parts(
 def _write_file(
     path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch], durable: bool
 ) -> tuple[int, int, int]:
-    """Write one staged file, which gets its name when it is complete; return its rows, bytes and CRC-32."""
     import pyarrow as pa
 
     rows = 0

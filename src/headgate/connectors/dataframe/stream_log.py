@@ -85,7 +85,7 @@ def damage(log: Plain | Mapping[str | bytes, Plain]) -> str | None:
 
 
 def _unpacked_size(data: bytes) -> int | None:
-    """Return an entry's size, unpacked piece by piece; None if it is incomplete or larger than allowed."""
+    # It is unpacked piece by piece, since nobody vouches for its size.
     unpacker = zlib.decompressobj()
     size = 0
     while True:
@@ -99,7 +99,7 @@ def _unpacked_size(data: bytes) -> int | None:
 
 
 def lay_out(folder: Path, log: Mapping[str, bytes]) -> None:
-    """Write a copied log's files into a query's fresh folder; the caller has checked it by :func:`damage`."""
+    """Write a copied log's files into a query's fresh folder; the caller has checked `log` by `damage`."""
     for name, data in log.items():
         target = inside(folder, name, "an entry of a Spark log")
         make_folder(target.parent)
@@ -151,7 +151,7 @@ def missing_locally(uris: Iterable[str]) -> list[str]:
 
 
 def _source_entries(folder: Path) -> list[str]:
-    """Return names of the sources' log entries from the newest compacted one on, which holds all earlier."""
+    # The newest compacted entry holds all earlier ones.
     found = []
     for source in sorted((folder / _SOURCES).glob("*")):
         names = [path.name for path in source.iterdir() if path.is_file() and not path.name.startswith(".")]
@@ -162,7 +162,7 @@ def _source_entries(folder: Path) -> list[str]:
 
 
 def _number(name: str) -> int:
-    """Return the batch number in a log entry's name; for other names a very large one, so that they stay."""
+    # Other names get a very large number, so that they stay.
     text = name.removesuffix(_COMPACT)
     return int(text) if text.isascii() and text.isdigit() else 1 << 62
 

@@ -71,7 +71,9 @@ def trigger_of(text: str | None) -> Trigger:
 
 
 def check_stateless(frame: DataFrame) -> None:
-    """Raise UsageError for an operator known to keep state in Spark, which no checkpoint would hold."""
+    """Raise UsageError if a streaming DataFrame's plan has an operator known to keep state in Spark.
+    No checkpoint of the job would hold that state. Operators that are not listed here are let through.
+    """
     for node in _streaming_nodes(frame._jdf.queryExecution().analyzed()):
         name = str(node.nodeName())
         called = _STATEFUL.get(name)
@@ -109,7 +111,6 @@ def _can_be_read_again(leaf: JavaObject) -> bool:
 
 
 def _plain(options: JavaObject) -> dict[str, str]:
-    """Return a Scala map as a dict, with names and values in lower case."""
     found, entries = {}, options.iterator()
     while entries.hasNext():
         entry = entries.next()
@@ -118,7 +119,6 @@ def _plain(options: JavaObject) -> dict[str, str]:
 
 
 def _streaming_nodes(node: JavaObject) -> Iterator[JavaObject]:
-    """Yield the nodes of a Spark plan through which a stream goes, as py4j's objects."""
     if node.isStreaming():
         yield node
         children = node.children()

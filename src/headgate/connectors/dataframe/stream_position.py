@@ -31,12 +31,13 @@ class QueryEpoch:
 
     @classmethod
     def of_new_query(cls, begin: Position | None) -> QueryEpoch:
-        """Name a new query; return the epoch after which it resumes: of `begin`, or -1 of a new lineage."""
+        """Return the epoch after which a new query resumes, with a random name for that query.
+        It has the lineage and number of the last epoch in `begin`; where that is None a new lineage and -1.
+        """
         name = secrets.token_hex(6)
         return cls(name, name, -1) if begin is None else cls(begin.last.line, name, begin.last.epoch)
 
     def at(self, epoch: int) -> QueryEpoch:
-        """Return the epoch with this number of the same query."""
         return QueryEpoch(self.line, self.query, epoch)
 
 
@@ -48,7 +49,6 @@ class Position:
     log: Mapping[str, bytes]  # what Spark needs to resume after it, see :mod:`stream_log`
 
     def to_plain(self) -> Mapping[str, Plain]:
-        """Return the position as plain values, as a checkpoint stores them."""
         last: dict[str, Plain] = {"line": self.last.line, "query": self.last.query, "epoch": self.last.epoch}
         return {"kind": _KIND, "version": VERSION, **last, "log": dict(self.log)}
 

@@ -64,13 +64,11 @@ class StagedEpoch:
 
     @property
     def rows(self) -> int:
-        """Number of rows in the epoch's files."""
         return sum(file.rows for file in self.files)
 
 
 class StreamQuery:
     """A query that resumes after a position, in a folder of its own, and offers each epoch with staged rows.
-
     `read` has input and folders; `begin` is that position, None the beginning of the source. `ended` is True
     once its input came to its end in order and every epoch was acknowledged, or it was stopped without error.
     """
@@ -97,7 +95,7 @@ class StreamQuery:
         self._thread.start()
 
     def check(self) -> None:
-        """Raise the error with which the query failed, if it failed."""
+        """Raise the error with which the query failed, a HeadgateError, if it failed; else do nothing."""
         if self._failure is not None:
             raise self._failure
 
@@ -108,7 +106,6 @@ class StreamQuery:
 
     @property
     def failed(self) -> bool:
-        """Whether the query failed; :meth:`check` raises the reason."""
         return self._failure is not None
 
     @property
@@ -156,7 +153,10 @@ class StreamQuery:
     # -- in the query's own threads --------------------------------------------------------------
 
     def feed(self, frame: DataFrame, epoch: int) -> None:
-        """Stage `epoch`, offer it, wait till Spark may plan the next; skip one staged before."""
+        """Stage the rows of `epoch` and offer them; Spark calls it for each epoch, in the query's own thread.
+        Blocks until that epoch is acknowledged, or the one before it where one is staged ahead. An epoch that
+        was staged before is skipped; InternalError if Spark leaves one out.
+        """
         if epoch <= self._newest:
             return
         if epoch != self._newest + 1:
@@ -187,7 +187,7 @@ class StreamQuery:
         return StagedEpoch(epoch, files, str(folder), position, planned_ms, max(0, now_ms - planned_ms))
 
     def _await_acknowledgement(self, frame: DataFrame, epoch: int) -> None:
-        """Wait until an epoch is acknowledged, in the JVM, where Spark can interrupt it to stop the query."""
+        # It waits in the JVM, where Spark can interrupt it to stop the query.
         from py4j.protocol import Py4JJavaError
 
         spark = frame.sparkSession.sparkContext
@@ -235,7 +235,7 @@ class StreamQuery:
             self._remove_read()
 
     def _check_end(self) -> None:
-        """Raise OperatingError if the query ended before its input did and its job did not stop it."""
+        # A query may end by itself at the end of its input, or when its job stops it.
         planned = (self._folder / "offsets" / str(self._newest + 1)).exists()
         in_order = "availableNow" in self._read.trigger and not self._interrupted and not planned
         if not self._stopped.is_set() and not in_order:

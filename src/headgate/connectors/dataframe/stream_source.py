@@ -66,7 +66,9 @@ def spark_source(frame: DataFrame, name: str, trigger: str | None) -> Source:
 
 
 class StreamSource(Source[T, RowPosition, Mapping[str, Plain]], DataFrameConnector):
-    """Source of a streaming DataFrame, staged by a Structured Streaming query; see :func:`spark_source`."""
+    """Source of a streaming DataFrame, staged by a Structured Streaming query; see :func:`spark_source`.
+    The query, in the driver, goes on over a restart of the job if that resumes where the query is.
+    """
 
     produces_columns = True
     leaves_output = False
@@ -111,7 +113,6 @@ class StreamSource(Source[T, RowPosition, Mapping[str, Plain]], DataFrameConnect
         return StreamEnumerator(self._query_after(position, self._input), position, self)
 
     def _query_after(self, position: Position | None, read: StreamInput) -> StreamQuery:
-        """Acknowledge `position` if offered; return the running query if it goes on there, else a new one."""
         running = self._query
         if running is not None and position is not None and running.holds_offered(position):
             running.acknowledge(position.last.epoch)
@@ -200,7 +201,6 @@ class StreamEnumerator(SplitEnumerator[RowPosition, Mapping[str, Plain]]):
         return SourceReport(newest.number, newest.rows, _rate(newest), self._latency_ms, self._waiting())
 
     def _look(self) -> None:
-        """Admit the epoch that the query offers if none is being read; raise if the query failed."""
         self._query.check()
         offered = self._query.offered
         if offered is not None and self._epochs.phase is Phase.BETWEEN:

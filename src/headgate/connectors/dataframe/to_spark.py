@@ -66,7 +66,6 @@ class SparkSink(Sink[T, StagedRows], DataFrameConnector):
         self.stage_in(folder, SparkFrames(spark, struct))
 
     def stage_in(self, folder: str, frames: Frames) -> None:
-        """Set, and create, the folder for staged rows; `frames` opens the rows as DataFrames."""
         make_folder(folder)
         self._folder, self._frames = folder, frames
 

@@ -141,7 +141,6 @@ class SparkCommitter(SinkCommitter[StagedRows]):
         self._staging.remove(ready.values())
 
     def _not_written(self, context: SinkCommitterContext, origin: j.Origin, names: list[str]) -> list[str]:
-        """Return those of `names`, staged files, in no written epoch of this job's lineage or ancestors."""
         lineages = [context.lineage.id]
         if origin.job != context.job:
             lineages += [fork.job for fork in context.lineage.forks]
@@ -150,7 +149,7 @@ class SparkCommitter(SinkCommitter[StagedRows]):
         return names
 
     def _begin_epoch(self, origin: j.Origin, paths: dict[str, str]) -> j.Begun:
-        """Return the begun epoch if its files are among `paths`; else record the next one and return it."""
+        # The begun epoch is repeated if its files are among these; else the next one is recorded.
         context, names = self._begun(), sorted(paths)
         while True:
             state = self._require()

@@ -34,7 +34,7 @@ class Frames(Protocol):
     def opened(
         self, paths: Sequence[str], columns: Columns, epoch: SparkEpoch, writer: EpochWriter
     ) -> contextlib.AbstractContextManager[DataFrame]:
-        """Open files as DataFrame of `columns`, in order, for `writer` to write; FencedError: cancelled."""
+        """Provide files' rows as a DataFrame of `columns` while `writer` writes; FencedError if cancelled."""
 
     def cancel(self) -> None:
         """Cancel the running write; later ones raise FencedError. Called from another thread."""
@@ -78,7 +78,7 @@ class SparkFrames(Frames):
 
     @contextmanager
     def _job(self, group: str, epoch: SparkEpoch) -> Iterator[None]:
-        """Set the scheduler pool and job group for the block's Spark jobs, so that `cancel` reaches them."""
+        # The pool and group of the block's Spark jobs, so that `cancel` reaches them.
         context: Any = self._spark.sparkContext
         context.setLocalProperty("spark.scheduler.pool", POOL)
         context.setJobGroup(group, f"sink {epoch.sink}: epoch {epoch.epoch}", interruptOnCancel=True)

@@ -36,16 +36,17 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def epochs(self) -> range:
-        """Numbers of the epochs in this run; some may never have been used."""
         return range(self.first + self.shift, self.last + self.shift + 1)
 
     def holds(self, origin: Origin) -> bool:
-        """Return whether the rows with this origin belong to an epoch of this run."""
         same = (self.job, self.generation, self.attempt) == (origin.job, origin.generation, origin.attempt)
         return same and self.first <= origin.checkpoint <= self.last
 
     def parted(self, lineage: Lineage) -> tuple[Run | None, Run | None]:
-        """Return the part that a job with this lineage descends from, and the later part; None if empty."""
+        """Return the part of this run that a job with this lineage descends from, and the part after it.
+        The first part ends with the newest checkpoint that a snapshot among the lineage's forks continues. An
+        empty part is None.
+        """
         through = self.first - 1
         for fork in lineage.forks:
             if fork.job == self.job and (self.generation, self.attempt) <= (fork.generation, fork.attempt):
@@ -116,7 +117,6 @@ class State(msgspec.Struct, frozen=True, tag="line"):
     remembered: list[Begun] = []  # the latest epochs, with their files
 
     def is_owned(self, job: str, generation: int) -> bool:
-        """Return whether the journal's last owner is the driver of this generation of this job."""
         return self.jobs[-1:] == [job] and self.generation == generation
 
 

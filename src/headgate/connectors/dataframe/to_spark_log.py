@@ -54,7 +54,7 @@ class Log:
         raise StorageError(f"{str(self._folder)!r} changes all the time; is it on a disk that is in order?")
 
     def append(self, entry: Entry) -> bool:
-        """Append an entry; return False, appending none, if another's came first; StorageError: disk."""
+        """Append an entry; False if another driver did since the last refresh; StorageError if disks fail."""
         number = self._read_through + 1
         try:
             if not create_new(self._path(number), [encoded(entry)], folders=3):

@@ -60,7 +60,6 @@ class Staging:
 
     @property
     def known(self) -> bool:
-        """Whether this process knows the staging folder."""
         return self._folder is not None
 
     @property
@@ -71,29 +70,26 @@ class Staging:
         return self._folder
 
     def begin(self, context: SinkCommitterContext) -> None:
-        """Set the job and lineage on whose behalf rows are held, released and removed."""
         self._context = context
 
     def journal(self, lineage: str, uid: str) -> Path:
-        """Return the folder of the journal of a sink, given by its uid, in a lineage."""
         return Path(self.root, "journal", f"{quote(lineage, safe='')}+{quote(uid, safe='')}")
 
     def hold(self, committables: Sequence[StagedRows], savepoint: Fork) -> None:
-        """Keep the rows of a savepoint that is about to complete; see `SinkCommitter.hold`."""
         for root, ready in self._by_root(committables).items():
             self._files(root).hold(ready, savepoint)
 
     def release(self, committables: Sequence[StagedRows], savepoint: Fork) -> None:
-        """Stop keeping the rows of a savepoint that failed or was deleted; see `SinkCommitter.release`."""
         for root, ready in self._by_root(committables).items():
             self._files(root).release(ready, savepoint)
 
     def abandon(self, committed_through: Sequence[StagedRows]) -> None:
-        """Remove staged rows except `committed_through` and held ones; see `SinkCommitter.abandon`."""
         self._files(self.root).abandon(committed_through)
 
     def remove(self, committables: Iterable[StagedRows]) -> None:
-        """Remove files of rows, which the caller knows are written, except those that a savepoint holds."""
+        """Remove files of rows that the caller knows are written, except those that a savepoint holds.
+        Those that are gone already are skipped; OSError if a file cannot be removed.
+        """
         for ready in committables:
             path = _path(self.root, ready)
             if not any(path.parent.glob(f"{path.name}*.held")):
@@ -117,7 +113,9 @@ class Staging:
 
 
 def staged_parquet(root: str, schema: pa.Schema | None) -> Sink:
-    """Return a Parquet sink whose pending files are the staged rows; its `commit` is not to be called."""
+    """Return a Parquet sink in the staging folder `root`, whose pending files are the staged rows.
+    Its `commit` is not to be called. `schema` None: each writer takes that of its first batch.
+    """
     made = load(Kind.CONNECTOR, "parquet_sink")(root, schema=schema)
     made.format.verb = "to_spark"
     sink: Sink = made
@@ -125,7 +123,10 @@ def staged_parquet(root: str, schema: pa.Schema | None) -> Sink:
 
 
 def verified_paths(root: str, committables: Sequence[StagedRows], checkpoint: int) -> list[str]:
-    """Return the files' paths, size and CRC-32 checked; OperatingError, with `checkpoint`, for a bad one."""
+    """Return the paths of files of staged rows, each read to check its size and CRC-32, in order.
+    StorageError if one cannot be read. OperatingError if one is gone or damaged; its message names
+    `checkpoint`, the id of the first snapshot that has the rows.
+    """
     paths = []
     for ready in committables:
         path = _path(root, ready)
@@ -150,7 +151,7 @@ def verified_paths(root: str, committables: Sequence[StagedRows], checkpoint: in
 
 
 def _path(root: str, ready: StagedRows) -> Path:
-    """Return where a committable's rows are now: in `root`, or in the folder in which they were staged."""
+    # Where the rows are now: in this folder, or in the one in which they were staged.
     here = inside(root, ready["pending"], _ROWS, _PENDING)
     if here.exists() or ready["root"] == root:
         return here
@@ -158,7 +159,6 @@ def _path(root: str, ready: StagedRows) -> Path:
 
 
 def _elsewhere(root: str) -> Path:
-    """Return a staging folder that a snapshot names; StrayPathError if the path is no staging folder."""
     return made_folder(root, TO_SPARK, _ITSELF, "a folder of rows for Spark")
 
 

@@ -20,33 +20,40 @@ _OUTPUT_TARGET: Final = 256 * 1024
 
 
 class Entry(NamedTuple):
-    """Where to enter a file to read from an offset: at byte `member`, then skip `skip` uncompressed bytes."""
+    """Where to enter a file to read from an offset: at byte `member`, then drop `skip` uncompressed bytes."""
 
     member: int  # position in the file where the gzip member or zstd frame starts; 0 for plain files
     skip: int  # uncompressed bytes between that point and the offset
 
 
 class ByteStream(ABC):
-    """Reads the uncompressed bytes of a file, from a point on forwards; whoever opens it must close it."""
+    """Reads the uncompressed bytes of one input file forwards, from a point on; made by :func:`open_stream`.
+    The one who opens the stream owns it, and must close it. OSError where the file cannot be read.
+    """
 
     def __init__(self, file: BinaryIO, path: str) -> None:
         self._file, self._path = file, path
 
     @abstractmethod
     def read(self, size: int) -> bytes:
-        """Return about `size` uncompressed bytes or fewer, b"" only at the end; StorageError for bad data."""
+        """Return the next uncompressed bytes, about `size` or fewer; b"" only at the end of the file.
+        StorageError if a gzip member or zstd frame is damaged or cut off.
+        """
 
     @abstractmethod
     def locate(self, offset: int) -> Entry:
-        """Return the point at which to enter the file to read from the uncompressed `offset` on.
-        The offset must not be before one that was passed to :meth:`forget_before`.
+        """Return where a later reader enters the file to read from the uncompressed `offset` on.
+        That is the newest member start seen so far that is not after `offset`; byte 0 for a plain file. The
+        offset counts from the file's beginning, and must not be before one given to :meth:`forget_before`.
         """
 
     @abstractmethod
     def approach(self, skip: int, tail: int) -> int:
-        """Seek towards a position, before any read; return how many bytes are left up to it, at least `tail`.
-
-        It is `skip` bytes after the stream's entry point; the caller verifies the `tail` bytes before it.
+        """Move near a position in order to resume there; return how many bytes the caller must still read.
+        The position is `skip` uncompressed bytes after the stream's point of entry; called once, before any
+        read. A plain file is sought to `tail` bytes before the position (at most `skip`), which the caller
+        verifies, and `tail` is returned. A compressed file can only be decoded from the point of entry on:
+        `skip` is returned.
         """
 
     @abstractmethod
@@ -54,7 +61,6 @@ class ByteStream(ABC):
         """Drop the entry points that no offset from this one on needs; do not :meth:`locate` earlier ones."""
 
     def close(self) -> None:
-        """Close the underlying file."""
         self._file.close()
 
 
@@ -62,15 +68,12 @@ class PlainStream(ByteStream):
     """Stream over a file that is not compressed."""
 
     def read(self, size: int) -> bytes:
-        """Return up to `size` bytes of the file."""
         return self._file.read(size)
 
     def locate(self, offset: int) -> Entry:
-        """Return the beginning of the file as entry, because a plain file can be sought."""
         return Entry(0, offset)
 
     def approach(self, skip: int, tail: int) -> int:
-        """Seek to `tail` bytes before the offset `skip`, and return `tail`."""
         self._file.seek(skip - tail)
         return tail
 
@@ -116,7 +119,6 @@ class CompressedStream(ByteStream, Generic[D]):
         """Decode about `size` bytes; remove all that was fed from `_input`, even if it is `unused_data`."""
 
     def read(self, size: int) -> bytes:
-        """Return up to about `size` uncompressed bytes; StorageError if a member is damaged or cut off."""
         while True:
             ended = not self._input and not self._refill()
             decoder = self._decoder
@@ -140,18 +142,15 @@ class CompressedStream(ByteStream, Generic[D]):
                 return data
 
     def locate(self, offset: int) -> Entry:
-        """Return the last known member start at or before `offset`, else the file's, and bytes to skip."""
         for member, start in reversed(self._members):
             if start <= offset:
                 return Entry(member, offset - start)
         return Entry(0, offset)
 
     def approach(self, skip: int, tail: int) -> int:
-        """Return `skip`: compressed data cannot be sought, so all of it must be read."""
         return skip
 
     def forget_before(self, offset: int) -> None:
-        """Forget the starts of members that end at or before the offset, except the newest member's."""
         while len(self._members) > 1 and self._members[1][1] <= offset:
             del self._members[0]
 
@@ -161,7 +160,7 @@ class CompressedStream(ByteStream, Generic[D]):
         return bool(self._input)
 
     def _begin_member(self) -> D | None:
-        """Start decoding the next member; None if the input has only zero bytes, some tools' padding."""
+        # Some tools pad a file with zero bytes, which belong to no member.
         stripped = self._input.lstrip(b"\0")
         if not stripped:
             self._input = b""
@@ -210,7 +209,6 @@ class ZstdStream(CompressedStream["zstandard.ZstdDecompressionObj"]):
         return zstandard.ZstdDecompressor().decompressobj()
 
     def read(self, size: int) -> bytes:
-        """Return up to `size` bytes, of output left by the last call first; StorageError for a bad frame."""
         if not self._ready:
             self._ready = memoryview(super().read(size))
         data, self._ready = bytes(self._ready[:size]), self._ready[size:]
@@ -228,10 +226,12 @@ class ZstdStream(CompressedStream["zstandard.ZstdDecompressionObj"]):
 
 
 def open_stream(path: str, member: int = 0, offset: int = 0) -> ByteStream:
-    """Open a file to read its uncompressed bytes; its first bytes, not its name, tell the compression.
+    """Open a file to read its uncompressed bytes; its first four bytes, not its name, tell the compression.
 
-    `member`: byte position in the file of the gzip member or zstd frame to begin at. `offset`: how many
-    uncompressed bytes come before it in the file. A plain file ignores both. OSError if it cannot be opened.
+    Args:
+        path: the file; OSError if it cannot be opened.
+        member: byte of the file where a gzip member or zstd frame starts, to begin with; plain: ignored.
+        offset: how many uncompressed bytes come before `member` in the file; ignored for a plain file.
     """
     file = open(path, "rb")  # noqa: SIM115 - the stream owns it
     head = file.read(4)

@@ -36,8 +36,10 @@ SUCCESS: Final = "_SUCCESS"
 
 
 class FilesCommitter(SinkCommitter[Prepared]):
-    """Publishes pending files under their final names; `success_markers`: leave `_SUCCESS` at the end.
-    Names are relative to the output directory, which may be moved between a savepoint and its restore.
+    """Committer of a files sink, in the driver: renames pending files to their final names, durably.
+    All names are relative to the output directory `root`, which may be moved between a savepoint and its
+    restore. Which job may publish there is decided by the directory's :class:`OwnerLog`. `success_markers`:
+    leave an empty file `_SUCCESS` at the end of the job, and remove it when more is published.
     """
 
     tells_commits = True
@@ -100,7 +102,7 @@ class FilesCommitter(SinkCommitter[Prepared]):
             )
 
     def _first_lost(self, committables: Sequence[Prepared], own: bool) -> Prepared | None:
-        """Return the first whose file is missing or of another size; taken back files count unless `own`."""
+        # A file that was taken back (set aside) counts as present, unless the snapshot is this job's own.
         for ready in committables:
             final = self._final(ready)
             places = [final, self._pending(ready)]
@@ -178,7 +180,6 @@ class FilesCommitter(SinkCommitter[Prepared]):
     # -- publishing
 
     def _publish_all(self, committables: Sequence[Prepared]) -> list[Prepared]:
-        """Publish files durably; return the committables that were not published before."""
         if committables and self._success_markers:
             unlink(self._root / SUCCESS, missing_ok=True)
         renamed = [ready for ready in committables if self._publish(ready)]
@@ -189,11 +190,12 @@ class FilesCommitter(SinkCommitter[Prepared]):
         return renamed
 
     def _folders_above(self, paths: Iterable[Path]) -> set[Path]:
-        """Return the folders of files, up to the output directory: any of them may be new."""
         return {above for path in paths for above in path.parents if above.is_relative_to(self._root)}
 
     def _publish(self, ready: Prepared) -> bool:
-        """Check and rename a pending file; return False if published before. OperatingError: bad or lost."""
+        """Check a pending file's size and checksum and rename it; return False if it was published before.
+        OperatingError if the pending or published file is damaged, or neither of the two exists.
+        """
         pending, final = self._pending(ready), self._final(ready)
         expected = (ready["size"], ready["crc32"])
         if final.exists():
@@ -231,7 +233,7 @@ class FilesCommitter(SinkCommitter[Prepared]):
         remove(pending)
 
     def _remove_marks(self, renamed: Sequence[Prepared]) -> None:
-        """Remove the marks by which savepoints hold the files of `renamed`, which are published for good."""
+        # By these marks savepoints held the files, which are published for good now.
         published = {self._pending(ready) for ready in renamed}
         for folder in {pending.parent for pending in published}:
             for path in folder.glob("*"):
@@ -240,7 +242,6 @@ class FilesCommitter(SinkCommitter[Prepared]):
                     remove(path)
 
     def _undo(self, renamed: Iterable[Prepared]) -> None:
-        """Make files pending again that were just published, because another job took over the lineage."""
         undone = [(self._final(ready), self._pending(ready)) for ready in renamed]
         for final, pending in undone:
             # The job that takes output back may have been faster.
@@ -272,12 +273,12 @@ class FilesCommitter(SinkCommitter[Prepared]):
         return self._pending(ready).parent == self._root / self._own_folder()
 
     def _folders_of_ancestors(self, owners: OwnerLog) -> set[str]:
-        """Return the pending folders of the jobs that this one descends from; they publish nothing more."""
+        # The jobs that this one descends from publish nothing more.
         uid, own = self._begun().uid, self._own_folder()
         return {f"{PENDING}/{pending_folder(fork.job, uid)}" for fork in owners.ancestors} - {own}
 
     def _clear(self, folders: set[str], keep: set[Path]) -> None:
-        """Remove pending files, except those in `keep`, held by savepoints, or made by a later driver."""
+        # Files held by savepoints, and those that writers of a later driver have made, stay, too.
         own, generation = self._own_folder(), self._begun().generation
         for folder in sorted(folders):
             paths = self._pending_in(folder)
@@ -292,7 +293,6 @@ class FilesCommitter(SinkCommitter[Prepared]):
                     remove(path)
 
     def _pending_in(self, folder: str) -> list[Path]:
-        """Return the sorted files in a pending folder; none if it is absent, StorageError if unreadable."""
         place = unlinked(self._root, folder)
         try:
             return sorted(place.iterdir())

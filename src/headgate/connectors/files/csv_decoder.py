@@ -36,16 +36,21 @@ Rows = list[list[str]]
 
 
 class RowMaker(Protocol[R]):
-    """Makes records from rows of text fields; one implementation per kind of record."""
+    """Makes records from rows of text fields; one class per kind of record (dict, typed, columns)."""
 
     names: list[str] | None  # the fields of the schema, None without one
 
     def __call__(self, header: Sequence[str], rows: Rows) -> list[R] | pa.RecordBatch:
-        """Return one record for each row; ValueError if one of the rows does not fit the schema."""
+        """Return one record for each of `rows`, which all have as many fields as `header`, in its order.
+        ValueError if one of the rows does not fit the schema; it need not say which.
+        """
 
 
 class CsvDecoder(Generic[T]):
-    """Decodes a CSV file as `TextDecoder`, `saved` is a position's header; UsageError: fields lack names."""
+    """Decodes one CSV file, as the :class:`TextDecoder` of its cursor; `name` is the file's, for messages.
+    `saved` is the header in a restored position, since a reader that resumes does not read the first row
+    again; None at the file's beginning. UsageError if neither the file nor `make` has names of fields.
+    """
 
     def __init__(
         self,
@@ -67,7 +72,6 @@ class CsvDecoder(Generic[T]):
         self._header: list[str] = list(saved or make.names or [])
 
     def begin(self, data: bytes) -> int:
-        """Read the header from the file's first bytes; return its length, or 0. BadRecordError: unusable."""
         if not self._has_header or not data:
             return 0
         end = _first_border(data)
@@ -84,11 +88,10 @@ class CsvDecoder(Generic[T]):
         return end
 
     def saved(self) -> list[str]:
-        """Return the header for a checkpoint, so that a resuming reader need not read it from the file."""
         return list(self._header)
 
     def border(self, data: bytes) -> int:
-        """Return how many bytes from the front are complete records: up to a line feed outside quotes."""
+        # A line feed ends a record where the number of quotes before it is even.
         end = data.rfind(b"\n")
         quotes = data.count(b'"', 0, max(0, end))
         while end >= 0 and quotes % 2:
@@ -98,7 +101,6 @@ class CsvDecoder(Generic[T]):
         return end + 1
 
     def decode(self, data: bytes, first_line: int) -> Decoded[T]:
-        """Decode complete records, the first on line `first_line` (from 1). May raise BadRecordError."""
         if b'"' not in data:
             body = data[:-1] if data.endswith(b"\n") else data
             try:
@@ -138,7 +140,6 @@ class CsvDecoder(Generic[T]):
         return Decoded(kept, [end for i, (_, end, _) in enumerate(raws) if i not in lost], bad)
 
     def _fitting(self, rows: Rows) -> tuple[list[T] | pa.RecordBatch, list[tuple[int, str]]]:
-        """Return records of the rows that fit the schema, and the index and reason of each other row."""
         try:
             return self._make(self._header, rows), []
         except ValueError:
@@ -172,7 +173,7 @@ def _first_border(data: bytes) -> int:
 
 
 def _cut(data: bytes, first_line: int) -> list[tuple[int, int, bytes]]:
-    """Return (line, offset of the end, bytes) of each record in a block; empty lines are left out."""
+    # Line, offset of the end, and bytes of each record; empty lines are left out.
     records, start, line, end, quotes = [], 0, first_line, 0, 0
     for piece in io.BytesIO(data):
         end += len(piece)
@@ -193,12 +194,11 @@ class DictMaker:
     names: list[str] | None = None
 
     def __call__(self, header: Sequence[str], rows: Rows) -> list[dict[str, str]]:
-        """Return a dict of field name and text for each row."""
         return [dict(zip(header, row)) for row in rows]
 
 
 class TypedMaker:
-    """Makes records of a class, or typed dicts; msgspec converts the texts; UsageError: unusable `schema`."""
+    """Makes records of a class, or typed dicts, from texts; UsageError for a `schema` unfit for that."""
 
     names: list[str] | None
 
@@ -226,7 +226,7 @@ class TypedMaker:
         self._nullable = {name for name, hint in hints.items() if _allows_none(hint)}
 
     def __call__(self, header: Sequence[str], rows: Rows) -> Records:
-        """Return a typed record per row, "" as None if allowed; ValueError: a field is missing or misfits."""
+        # An empty field is None where its type allows None.
         records: list[dict[str, str | None]] = [dict(zip(header, row)) for row in rows]
         for name in self._nullable.intersection(header):
             for record in records:
@@ -257,7 +257,6 @@ class ArrowMaker:
         self.names = list(schema.names)
 
     def __call__(self, header: Sequence[str], rows: Rows) -> pa.RecordBatch:
-        """Return the rows as one batch of the schema; ValueError if a field is missing or misfits."""
         import pyarrow as pa
 
         columns = dict(zip(header, zip(*rows))) if rows else dict.fromkeys(header, ())

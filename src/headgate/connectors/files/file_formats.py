@@ -31,7 +31,8 @@ def json_source(
 
     Args:
         paths: a file, a directory (recursive; names beginning with ``_`` or ``.`` are skipped), a glob,
-            or a list of these. A file that is named twice is read once.
+            or a list of these. A file that is named twice is read once. The job's start fails (UsageError)
+            for a path without files, and for files that are unreadable or look like another format.
         schema: None for records as JSON has them (objects become dicts); a dataclass, TypedDict, NamedTuple,
             msgspec.Struct, attrs class or pydantic model for checked, typed records; a ``pyarrow.Schema`` for
             columnar batches. Fields that the schema does not have are ignored.
@@ -78,7 +79,6 @@ def parquet_source(paths: Paths, columns: Sequence[str] | None = None) -> Parque
 
 
 def is_arrow_schema(schema: Schema | None) -> TypeGuard[pa.Schema]:
-    """Return whether a schema is a ``pyarrow.Schema``, without an import of pyarrow."""
     kind = type(schema)
     return kind.__module__.partition(".")[0] == "pyarrow" and kind.__name__ == "Schema"
 

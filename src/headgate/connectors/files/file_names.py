@@ -67,6 +67,7 @@ def part_name(
     job: str, uid: str, subtask: int, generation: int, attempt: int, sequence: int, suffix: str
 ) -> str:
     """Return the name of a writer's file number `sequence`; no other writer, attempt, driver or job uses it.
+    `subtask` and `sequence` count from 0, `generation` (driver) and `attempt` (deployment) from 1.
 
     Example:
         >>> part_name("job", "out", 1, 3, 2, 0, ".jsonl")
@@ -96,7 +97,6 @@ class PartOrigin(NamedTuple):
 
 def origin_of(name: str) -> PartOrigin | None:
     """Return who wrote a published file, from its name; None if the name has no checkpoint.
-
     Files of such names, an older version's or not of Headgate, count as output of no job.
 
     Example:
@@ -124,7 +124,6 @@ def held_mark(pending: str, holder: str) -> str:
 
 def held_by(mark: str) -> str | None:
     """Return the name of the pending file that a mark file keeps; None if `mark` is not a mark's name.
-
     Marks without a hash of their savepoint are of an older version; releasing it does not remove them.
 
     Example:

@@ -44,7 +44,6 @@ class Layout:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns by whose values records go to folders, outermost first."""
         return (self.partition_by,) if isinstance(self.partition_by, str) else tuple(self.partition_by)
 
     def partitions(self) -> Partitions | None:

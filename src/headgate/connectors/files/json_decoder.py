@@ -29,11 +29,11 @@ _BORDERS = (b"}\n{", b"}\r\n{", b"]\n[")
 
 
 def one_record_per_line(data: bytes, records: int) -> bool:
-    """Return whether each line of a block, decoded as a whole to `records` records, surely is one record.
+    """Return whether each line of a block surely is one record; False also where that is not certain.
 
     JSON takes a line feed for white space, so a decoder also accepts records that span lines or share one. A
     line feed between a closing and an opening bracket, without a comma, can only be between two records; with
-    as many records as lines each line is one.
+    as many records as lines each line is one. `records` is the number that `data` gave, decoded as a whole.
     """
     body = data[:-1] if data.endswith(b"\n") else data
     inner = body.count(b"\n")
@@ -44,31 +44,32 @@ class LineParser(Protocol[R]):
     """Parses JSON lines into records of one kind, strictly one record per line."""
 
     def block(self, data: bytes) -> list[R] | pa.RecordBatch | None:
-        """Return the records of a block of lines; None if the lines must be parsed one by one."""
+        """Return the records of a block of complete lines; None if the lines must be parsed one by one.
+        That is so where a line is bad, or where it is not certain that each line is one record.
+        """
 
     def singly(self, lines: Sequence[bytes]) -> tuple[list[R] | pa.RecordBatch, list[tuple[int, str]]]:
-        """Return the good records of non-empty lines, and (line index, reason) for each bad line."""
+        """Return the good records of non-empty lines, and (index in `lines`, reason) of each bad line."""
 
 
 class JsonDecoder(Generic[T]):
-    """Decodes blocks of a JSON lines file for a `TextCursor`; implements its `TextDecoder`."""
+    """Decodes blocks of one JSON lines file for a `TextCursor`; implements its `TextDecoder`.
+    With `on_error` "fail" the first bad line raises BadRecordError; otherwise bad lines are returned.
+    """
 
     def __init__(self, name: str, parser: LineParser[T], on_error: OnError) -> None:
         self._name, self._parser, self._on_error = name, parser, on_error
 
     def begin(self, data: bytes) -> int:
-        """Return 0, because JSON lines have no header."""
         return 0
 
     def saved(self) -> None:
         """Return None: a position in JSON lines needs no header."""
 
     def border(self, data: bytes) -> int:
-        """Return how many bytes from the front are complete lines."""
         return data.rfind(b"\n") + 1
 
     def decode(self, data: bytes, first_line: int) -> Decoded[T]:
-        """Decode complete lines, the first is `first_line` (from 1); BadRecordError if `on_error` says so."""
         records = self._parser.block(data)
         if records is not None:
             return Decoded(records)
@@ -98,7 +99,6 @@ class ObjectParser(Generic[T]):
         self._decode, self._decode_lines = decoder.decode, decoder.decode_lines
 
     def block(self, data: bytes) -> list[T] | None:
-        """Return the objects of a block; None if a line is bad or may not hold exactly one record."""
         try:
             records = self._decode_lines(data)
         except _BAD:
@@ -108,7 +108,6 @@ class ObjectParser(Generic[T]):
         return records if self._finish is None else self._finish(records)
 
     def singly(self, lines: Sequence[bytes]) -> tuple[list[T], list[tuple[int, str]]]:
-        """Return the objects of the good lines, and (line index, reason) for each bad line."""
         good, bad = [], []
         for index, line in enumerate(lines):
             try:
@@ -121,7 +120,10 @@ class ObjectParser(Generic[T]):
 def object_decoder(
     schema: type[T] | None,
 ) -> tuple[msgspec.json.Decoder[Any], Callable[[Records], list[T]] | None]:
-    """Return a decoder for `schema` (None: any JSON), for a NamedTuple also its maker; UsageError: unfit."""
+    """Return a msgspec decoder of one JSON value for `schema`, and what to call on a list of its results.
+    `schema` None decodes any JSON. The second is None except for a NamedTuple class: its decoder makes
+    structs, which that function turns into NamedTuples. UsageError for a class that cannot be decoded.
+    """
     try:
         if schema is None:
             return msgspec.json.Decoder(), None
@@ -137,12 +139,11 @@ def object_decoder(
 
 
 def is_named_tuple(schema: type[T] | Mapping[str, T]) -> TypeGuard[type[NamedTuple]]:
-    """Return whether a schema is a NamedTuple class."""
     return isinstance(schema, type) and issubclass(schema, tuple) and hasattr(schema, "_fields")
 
 
 def struct_like(schema: type[NamedTuple]) -> type[msgspec.Struct]:
-    """Return a struct class with a NamedTuple's fields: msgspec reads NamedTuples from arrays only."""
+    """Return a struct class with a NamedTuple class's fields and defaults, read by msgspec by names."""
     hints = typing.get_type_hints(schema, include_extras=True)
     fields: list[Any] = [
         (name, hints.get(name, Any), schema._field_defaults[name])
@@ -154,7 +155,7 @@ def struct_like(schema: type[NamedTuple]) -> type[msgspec.Struct]:
 
 
 def named_tuple_maker(schema: type[NamedTuple]) -> Callable[[Records], Records]:
-    """Return a function that turns structs of :func:`struct_like` into the NamedTuples."""
+    """Return a function from a list of structs of :func:`struct_like` to a list of NamedTuples (`schema`)."""
     make, values = schema._make, msgspec.structs.astuple
     return lambda records: [make(values(record)) for record in records]
 
@@ -170,7 +171,6 @@ class ArrowParser:
         self._json = json
 
     def block(self, data: bytes) -> pa.RecordBatch | None:
-        """Return the batch of a block; None if a line is bad or may not hold exactly one record."""
         import pyarrow as pa
 
         # One block for all: a record that crosses Arrow's own blocks would be refused.
@@ -185,7 +185,6 @@ class ArrowParser:
         return batches[0] if batches else None
 
     def singly(self, lines: Sequence[bytes]) -> tuple[pa.RecordBatch, list[tuple[int, str]]]:
-        """Return a batch of the good lines, and (index, reason) of each bad one, found by halving them."""
         import pyarrow as pa
 
         batches: list[pa.RecordBatch] = []

@@ -40,7 +40,8 @@ _decoder: Final = json_decoder(_Entry)
 
 
 class OwnerLog:
-    """The ownership log of one sink in one output directory, as one job sees it.
+    """Ownership log of one sink in one output directory, as one job (`context`) sees it; in the driver only.
+    It keeps nothing: each question reads the entries again, as other jobs may add some; OSError if it cannot.
     The job's history is the output of the jobs it descends from, up to the snapshots that continued them.
     """
 
@@ -57,8 +58,9 @@ class OwnerLog:
         return bool(entries) and self._job_of(entries[-1]) == self._context.job
 
     def require(self) -> bool:
-        """Make this job the owner; return False if it already was.
-        FencedError if another job took over later, published outside this job's history, or took it back.
+        """Make this job the owner, before it publishes; return False if it already was the owner.
+        FencedError if another job of the lineage took over later, published what is not in this job's
+        history, or took back what is in it; then this job is not the owner.
         """
         first = False
         while not self.owned:
@@ -74,9 +76,7 @@ class OwnerLog:
         return first
 
     def _give_back(self, before: Sequence[Path]) -> None:
-        """Make the last job of the entries `before` the owner again, if none was added since.
-        Otherwise this job would be taken for the owner when it starts again.
-        """
+        # Otherwise this job would be taken for the owner when it starts again.
         if before:
             self._create(len(before) + 2, read_bytes(before[-1]))
 
@@ -91,7 +91,7 @@ class OwnerLog:
         return None if newer is None else self._fenced(newer)
 
     def seize(self) -> None:
-        """Make this job the owner, whatever other jobs of the lineage have published."""
+        """Make this job the owner, whatever other jobs of the lineage have published outside its history."""
         while not self.owned:
             self._append(len(self._jobs()) + 1)
 
@@ -116,7 +116,9 @@ class OwnerLog:
         return [path for path, is_history in self._files(self._root) if not is_history]
 
     def missing(self) -> list[Path]:
-        """Return the present paths of files of this job's history that were taken back (set aside)."""
+        """Return where files of this job's history are now that another job has taken back (set aside).
+        Such a file is below ``_taken_back/<job>/`` in the output directory; empty if there is none.
+        """
         return [
             path
             for folder in sorted((self._root / TAKEN_BACK).glob("*/"))
@@ -181,7 +183,6 @@ class OwnerLog:
             ) from problem
 
     def _append(self, number: int) -> bool:
-        """Create this job's entry with this number; return False if another job has created it."""
         context = self._context
         forks = [[fork.job, fork.generation, fork.attempt, fork.checkpoint] for fork in context.lineage.forks]
         body = {"job": context.job, "uid": context.uid, "lineage": context.lineage.id, "forks": forks}
@@ -198,7 +199,6 @@ class OwnerLog:
 
 
 def _files_in(folder: Path) -> Iterator[Path]:
-    """Yield what is in a folder, and in those of partitions below it, which have an `=` in their names."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if "=" in entry.name and entry.is_dir(follow_symlinks=False):

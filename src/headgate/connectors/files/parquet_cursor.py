@@ -29,7 +29,10 @@ class ParquetPosition(TypedDict):
 
 
 class ParquetCursor:
-    """An open Parquet file: `columns` (None: all) from `start` (None: 0) on; OperatingError: file changed."""
+    """An open Parquet file, as the `FileCursor` of a reader; its polls give record batches, no bad records.
+    It reads `columns` (None: all) from the position `start` on (None: the first row); OperatingError if the
+    file has changed since then, StorageError if it cannot be read as Parquet, now or at a later poll.
+    """
 
     def __init__(self, path: str, columns: Sequence[str] | None, start: ParquetPosition | None) -> None:
         import pyarrow.parquet as pq
@@ -52,7 +55,6 @@ class ParquetCursor:
         self._at = 0
 
     def poll(self, max_records: int) -> tuple[pa.RecordBatch, list[BadRecord]] | None:
-        """Return the next rows, with no bad records, None at the end; StorageError if they are unreadable."""
         try:
             if not self._fill():
                 return None
@@ -65,16 +67,13 @@ class ParquetCursor:
         return piece, []
 
     def position(self) -> ParquetPosition:
-        """Return the position right after the last row returned by :meth:`poll`."""
         return {"row_group": self._group, "row": self._row, "seal": self._seal}
 
     def close(self) -> None:
-        """Close the file."""
         self._batch = self._batches = None
         self._file.close()
 
     def _fill(self) -> bool:
-        """Make sure the current batch has rows left; return False at the end of the file."""
         while self._batch is None or self._at == self._batch.num_rows:
             if self._batches is None:
                 if self._group >= self._groups:
@@ -105,7 +104,6 @@ class ParquetCursor:
 
 
 def _seal(path: str) -> list[int]:
-    """Return a file's size and the CRC-32 of its last 64 KiB, where Parquet keeps its metadata."""
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _FOOTER_BYTES))
@@ -113,7 +111,9 @@ def _seal(path: str) -> list[int]:
 
 
 def schema_of_file(path: str, columns: Sequence[str] | None) -> pa.Schema:
-    """Return the schema of a Parquet file, of `columns` (None: all); UsageError: unreadable or lacks one."""
+    """Return a Parquet file's schema without metadata, reduced to `columns` in their order (None: all).
+    UsageError if the file cannot be read as Parquet, or lacks one of the columns.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 

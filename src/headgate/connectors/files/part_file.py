@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 class PartFile(io.RawIOBase):
-    """A new file that a sink writes from front to end; StorageError if it cannot be created or exists."""
+    """A pending file that a sink's writer makes, front to end; size and CRC-32 are of all bytes so far.
+    It ends by `make_durable` or `discard`. StorageError if it cannot be created, or exists already.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -36,24 +38,22 @@ class PartFile(io.RawIOBase):
 
     @property
     def size(self) -> int:
-        """Number of bytes written so far."""
         return self._measured.size
 
     @property
     def crc32(self) -> int:
-        """CRC-32 of the bytes written so far."""
         return self._measured.crc32
 
     def writable(self) -> bool:
-        """Return True: the file is always writable."""
         return True
 
     def tell(self) -> int:
-        """Return the number of bytes written so far."""
         return self.size
 
     def write(self, data: ReadableBuffer) -> int:
-        """Write all data, return its length; StorageError if that fails. After :meth:`discard` do nothing."""
+        """Write all of `data` and return its length; StorageError if that fails, for example on a full disk.
+        After :meth:`discard` nothing is written, and the length is returned all the same.
+        """
         if self._discarded:
             # A format's writer may want to end its file when it is collected as garbage.
             return memoryview(data).nbytes

@@ -24,18 +24,18 @@ ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
 
 
 class PartWriter(ABC):
-    """Encodes records into one open file of a sink."""
+    """Encodes records into one open file of a sink; made for each new file, used by one writer."""
 
     @abstractmethod
     def write(self, records: list[T] | pa.RecordBatch) -> None:
         """Encode a list of records or a record batch; UsageError if the format cannot hold a record."""
 
     def finish(self) -> None:  # noqa: B027 - optional hook
-        """Write buffered records and the file's end, such as Parquet's footer; write nothing afterwards."""
+        """Write buffered records and the file's end, such as Parquet's footer; the encoder's last call."""
 
 
 def _other(value: Any) -> Any:
-    """Convert a value unknown to msgspec, such as a model or a row, to a plain one, as its `enc_hook`."""
+    # msgspec calls this for values that it does not know.
     if is_model(type(value)):
         return value.model_dump(mode="json")
     as_dict = getattr(type(value), "as_dict", None)
@@ -45,7 +45,7 @@ def _other(value: Any) -> Any:
 
 
 class JsonPartWriter(PartWriter):
-    """Encodes each record as one line of JSON that ends with a line feed."""
+    """Encodes each record as one line of JSON, at once; nothing is buffered."""
 
     def __init__(self, file: PartFile) -> None:
         self._file = file
@@ -69,7 +69,7 @@ class JsonPartWriter(PartWriter):
 
 
 class Columns:
-    """The columns of the files of one writer: a given schema, or that of the first batch."""
+    """Columns of all files of one sink writer: a given schema, else that of the writer's first batch."""
 
     def __init__(self, schema: pa.Schema | None, verb: str = "write_parquet") -> None:
         self.schema, self._verb = schema, verb

@@ -57,7 +57,9 @@ class Partitions:
         self._names = list(names)
 
     def split(self, records: list[Plain] | pa.RecordBatch) -> Iterator[tuple[str, Records]]:
-        """Yield folder and records of each partition: folders by their first records, records in their order.
+        """Yield (folder, records) for each partition that occurs in a batch of records.
+        Folders come in the order of their first records, and look like `day=2024-05-06/country=FR`. The
+        records are dicts or, for a record batch, a batch, in their order and without the partition columns.
 
         Raises:
             UsageError: a record lacks a column, has only these columns, or a value that cannot name a folder.
@@ -90,7 +92,6 @@ class Partitions:
             yield folder, kept if len(grouped.folders) == 1 else kept.take(pa.array(places))
 
     def _column(self, rows: Rows, name: str) -> pa.Array:
-        """Return the values of a field; as text where they are of several types."""
         for row in rows:
             if name not in row:
                 raise UsageError(f"partition_by has {name!r}, and record {row!r:.200} has no such field")
@@ -112,7 +113,7 @@ class Partitions:
         )
 
     def _grouped(self, columns: list[pa.Array]) -> _Grouped:
-        """Group the rows by their folder; folders come in the order of their first rows."""
+        # Folders come in the order of their first rows.
         rows = len(columns[0])
         codes = np.zeros(rows, np.int64)
         names = np.full(rows, "", object)
@@ -130,7 +131,7 @@ class Partitions:
 
 
 def _kind_of(value: object) -> tuple[type, object]:
-    """Return a key, equal for values that Arrow puts into one type without changing their text."""
+    # Arrow puts values of equal keys into one type without changing their text.
     exponent = value.as_tuple().exponent if isinstance(value, Decimal) else None
     return type(value), exponent
 
@@ -146,7 +147,6 @@ def _array(name: str, values: list[Plain]) -> pa.Array:
 
 
 def _texts(name: str, column: pa.Array) -> pa.Array:
-    """Return a column as Spark's text, empty as null; UsageError: its type has none in names of folders."""
     kind = normal_type(column.type)
     if kind is None or pa.types.is_nested(kind) or pa.types.is_binary(kind):
         raise UsageError(

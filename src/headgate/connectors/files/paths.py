@@ -135,7 +135,7 @@ def _files_of(path: str) -> Iterator[str]:
 
 
 def _fixed_part(pattern: str) -> str:
-    """Return the directories before a glob's first wildcard; below them hidden names are skipped."""
+    # Below these directories hidden names are skipped.
     parts = Path(pattern).parts
     wild = next(i for i, part in enumerate(parts) if glob.has_magic(part))
     return str(Path(*parts[:wild]))

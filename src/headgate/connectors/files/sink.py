@@ -105,7 +105,7 @@ class FileFormat(Protocol):
     suffix: str  # of file names
 
     def opener(self) -> Callable[[PartFile], PartWriter]:
-        """Return the function that makes an encoder for each new file of one sink writer."""
+        """Return the function that makes an encoder for each new file of a sink writer, once per writer."""
 
 
 class JsonFormat:
@@ -114,7 +114,6 @@ class JsonFormat:
     name, suffix = "JSON", ".jsonl"
 
     def opener(self) -> Callable[[PartFile], PartWriter]:
-        """Return the class of the JSON lines encoder."""
         from headgate.connectors.files.part_writers import JsonPartWriter
 
         return JsonPartWriter
@@ -130,7 +129,6 @@ class ParquetFormat:
         self.schema, self.dictionary = schema, dictionary
 
     def opener(self) -> Callable[[PartFile], PartWriter]:
-        """Return a function that makes Parquet encoders, all with one schema."""
         from headgate.connectors.files.part_writers import Columns, ParquetPartWriter
 
         columns, dictionary = Columns(self.schema, self.verb), self.dictionary
@@ -206,7 +204,9 @@ class _Part(NamedTuple):
 
 
 class FilesWriter(SinkWriter[T, Prepared]):
-    """Writes one pending file at a time in each folder, opened with its first record, so none is empty."""
+    """Writes one pending file per folder at a time, each begun with its first record, so none is empty.
+    A file ends at `roll_bytes`, at a checkpoint, and where more folders are written to than may be open.
+    """
 
     accepts_columns = True
 

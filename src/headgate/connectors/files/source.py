@@ -114,7 +114,6 @@ class FilesSource(Source[T, P, list[str]]):
         self._tops = tops(self.paths)
 
     def check_meant(self, path: str) -> str:
-        """Return a path from a snapshot, if it is in this source's files and folders; else StrayPathError."""
         return check_meant(path, self._tops, self.describe())
 
     @override
@@ -129,7 +128,7 @@ class TextFilesSource(FilesSource[T, TextPosition]):
 
     @abstractmethod
     def new_decoder(self, path: str, saved: list[str] | None) -> TextDecoder[T]:
-        """Return a decoder for one file; `saved` is the header in the restored position, None without."""
+        """Return a decoder for the file `path`; `saved` is the header of a restored position, else None."""
 
     @override
     def open_cursor(self, path: str, position: TextPosition | None) -> FileCursor[T, TextPosition]:

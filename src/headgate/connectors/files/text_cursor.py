@@ -1,7 +1,4 @@
-"""Reader of one text file in blocks of complete records, with the exact position of each record.
-A block is decoded at once, for speed; the position in it is computed only for a snapshot. The decoder of the
-format knows which bytes make a record, and which value the record becomes.
-"""
+"""Reader of one text file in blocks of complete records; positions are computed for snapshots only."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ _SHOWN_MAX: Final = 120
 
 
 class TextPosition(TypedDict):
-    """Position in a text file: `skip` uncompressed bytes after the start of the gzip member or zstd frame."""
+    """Position right after a record: enter at byte `member`, drop `skip` uncompressed bytes, read on."""
 
     member: int  # byte of the file at which that starts; 0 for plain files
     skip: int  # uncompressed bytes from there to the position
@@ -44,13 +41,12 @@ class TextPosition(TypedDict):
 
 
 def check_on_error(on_error: str) -> None:
-    """Raise UsageError unless `on_error` is "fail", "skip" or "side-output"."""
     if on_error not in get_args(OnError):
         raise UsageError(f'on_error is {on_error!r}; expected "fail", "skip" or "side-output"')
 
 
 def bad_record_error(bad: BadRecord) -> BadRecordError:
-    """Return the error for a bad record: file, line, reason and the record's first characters."""
+    """Return (not raise) the error for a bad record: file, line, reason, and its first 120 bytes as text."""
     shown = bad.raw[:_SHOWN_MAX].decode("utf-8", "backslashreplace")
     more = "..." if len(bad.raw) > _SHOWN_MAX else ""
     return BadRecordError(
@@ -72,10 +68,10 @@ class Decoded(Generic[T]):
 
 
 class TextDecoder(Protocol[T]):
-    """Finds and decodes the records of one open text file; one implementation per format."""
+    """Finds and decodes the records of one open text file; one class per format, one object per open file."""
 
     def begin(self, data: bytes) -> int:
-        """Read the header from the file's first records; return its size, or 0; BadRecordError: unusable."""
+        """Read the header in the first records; return its bytes, 0: no header. BadRecordError: unusable."""
 
     def saved(self) -> list[str] | None:
         """Return the header's field names, for the position in a checkpoint; None if it has none."""
@@ -84,7 +80,9 @@ class TextDecoder(Protocol[T]):
         """Return how many bytes from the front are complete records; 0 if there are none."""
 
     def decode(self, data: bytes, first_line: int) -> Decoded[T]:
-        """Decode complete records, the first on line `first_line` (from 1). May raise BadRecordError."""
+        """Decode complete records, the first on line `first_line` (from 1); the last may lack its line feed.
+        With on_error="fail" BadRecordError for the first bad one; otherwise bad ones are in the result.
+        """
 
 
 class TextCursor(Generic[T]):
@@ -112,7 +110,11 @@ class TextCursor(Generic[T]):
             self._to_skip = stream.approach(start["skip"], start["tail"][0])
 
     def poll(self, max_records: int) -> tuple[list[T] | pa.RecordBatch, list[BadRecord]] | None:
-        """Take the next 0 to `max_records` records, and bad ones; None: the end. May raise BadRecordError."""
+        """Take the next 0 to `max_records` records, and bad ones between them; None at the end of the file.
+        There are none while it moves to a restored position, 8 MiB per call. BadRecordError if a record does
+        not decode and that is to fail, or is over 32 MiB; OperatingError if the bytes before the position
+        changed.
+        """
         if self._to_skip:
             self._skip()
             if self._to_skip:
@@ -152,11 +154,9 @@ class TextCursor(Generic[T]):
         }
 
     def close(self) -> None:
-        """Close the file."""
         self._stream.close()
 
     def _used(self) -> int:
-        """Return how many bytes of the present block are before the position."""
         if self._at == len(self._decoded.records):
             return len(self._data)
         if self._at == 0:
@@ -189,7 +189,6 @@ class TextCursor(Generic[T]):
         return True
 
     def _complete_records(self) -> bytes:
-        """Take the next complete records' bytes, all left at the file's end; BadRecordError: one too long."""
         pieces, size = [self._rest], len(self._rest)
         while not self._ended:
             piece = self._stream.read(BLOCK_BYTES)

@@ -45,10 +45,12 @@ class _Pending:
 
 
 class CheckpointBarrierTracker:
-    """Barrier handler that triggers a snapshot once a barrier came on all open channels, and blocks none.
+    """The barrier handler of at-least-once mode: triggers a snapshot once a barrier came on all open
+    channels.
 
-    A cancelled checkpoint is forgotten at once: its id is not above the newest id seen, which is enough to
-    ignore its later barriers.
+    It never blocks a channel: records behind a barrier are processed before the snapshot, and again after a
+    restore. One is made per input gate of `channels` channels. A cancelled checkpoint is forgotten at once:
+    its id is not above the newest id seen, which is enough to ignore its later barriers.
 
     Example:
         >>> tracker = CheckpointBarrierTracker(2)
@@ -67,32 +69,26 @@ class CheckpointBarrierTracker:
 
     @property
     def current(self) -> int:
-        """The greatest id of a checkpoint that was pending or cancelled here; 0 before the first."""
         return max(0, self._newest)
 
     @property
     def pending(self) -> bool:
-        """Whether some checkpoint still waits for barriers of open channels."""
         return bool(self._pending)
 
     @property
     def pending_ids(self) -> tuple[int, ...]:
-        """The ids of the checkpoints that still wait for barriers, ascending."""
         return tuple(self._pending)
 
     @property
     def blocked(self) -> Set[int]:
-        """The channels that must not be read now: always none, because at-least-once mode blocks nothing."""
         return frozenset()
 
     def announce(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
-        """Keep the age (ms since the trigger) of a checkpoint's first barrier, as it arrives; return []."""
         if self._is_new(barrier.checkpoint):
             self._start_delays_ms.setdefault(barrier.checkpoint, max(0.0, age_ms))
         return []
 
     def barrier(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
-        """Count a barrier; once all open channels have it, return its trigger, and drop older checkpoints."""
         if self._is_new(barrier.checkpoint):
             self.announce(channel, barrier, age_ms, now_ms)
             start_delay_ms = self._start_delays_ms[barrier.checkpoint]
@@ -107,7 +103,6 @@ class CheckpointBarrierTracker:
         return self._decide(now_ms)
 
     def cancel(self, checkpoint: int) -> list[Effect]:
-        """Abort `checkpoint` (unless it has ended), whose cancel marker was read, and older pending ones."""
         aborted = [pending for pending in self._pending if pending <= checkpoint]
         if self._is_new(checkpoint):
             aborted.append(checkpoint)
@@ -117,7 +112,6 @@ class CheckpointBarrierTracker:
         return [AbortSnapshot(each, ON_CANCELLATION_BARRIER) for each in aborted]
 
     def abort(self, checkpoint: int) -> None:
-        """Drop `checkpoint`, which the job master aborted, and ignore its late barriers; others go on."""
         self._pending.pop(checkpoint, None)
         if checkpoint > self._newest:
             # Not the newest seen: the barriers of an older one may still be on their way.
@@ -125,16 +119,13 @@ class CheckpointBarrierTracker:
             self._start_delays_ms.pop(checkpoint, None)
 
     def end_of_partition(self, channel: int, now_ms: float) -> list[Effect]:
-        """Mark `channel` as ended; return a TriggerSnapshot if a checkpoint waited only for it."""
         self._open.discard(channel)
         return self._decide(now_ms)
 
     def timeout(self, now_ms: float) -> list[Effect]:
-        """Return no effects: at-least-once mode has no timeouts."""
         return []
 
     def next_timeout(self) -> float | None:
-        """Return None: at-least-once mode has no timeouts."""
         return None
 
     def _is_new(self, checkpoint: int) -> bool:

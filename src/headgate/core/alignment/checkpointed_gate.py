@@ -97,7 +97,10 @@ class CheckpointedInputGate(Generic[E]):
         self._completed_by: int | None = None
 
     def put(self, channel: int, element: E) -> None:
-        """Queue an element; a batch or OTHER event ahead of its channel's barrier joins a running capture."""
+        """Queue an element that arrived on `channel`; no barrier takes effect before :meth:`announce` or
+        `poll`. While a capture runs, records and OTHER events that are ahead of their channel's barrier join
+        it.
+        """
         kind = self._kind_of(element)
         self._arrivals += 1
         self._queues.put(channel, _Arrival(self._arrivals, kind, element))
@@ -117,10 +120,9 @@ class CheckpointedInputGate(Generic[E]):
         return bool(self._unannounced)
 
     def announce(self, clocks: Clocks) -> list[Effect]:
-        """Pass the barriers that arrived, in order, and the time to the handler; return the effects.
-
-        Stops early, and stays urgent if more arrived, after a barrier that completed a checkpoint: the caller
-        must take what was captured for it, and its measurements, before another one begins.
+        """Pass the barriers that arrived, in order, and the time to the handler; return the effects. Stops
+        early, and stays urgent if more arrived, after a barrier that completed a checkpoint: the caller must
+        take what was captured for it, and its measurements, before another one begins.
         """
         effects: list[Effect] = []
         while self._unannounced:
@@ -131,7 +133,6 @@ class CheckpointedInputGate(Generic[E]):
 
     @property
     def available(self) -> bool:
-        """Whether :meth:`poll` without `only_control` would return an element."""
         return self._queues.available
 
     @property
@@ -141,10 +142,8 @@ class CheckpointedInputGate(Generic[E]):
 
     def poll(self, clocks: Clocks, only_control: bool = False) -> tuple[int, E, list[Effect]] | None:
         """Take the next element: return (channel, element, effects to perform), or None if none may be read.
-
-        Channels take turns. Barriers and other events are returned too, after the handler has seen them.
-
-        With `only_control` only a barrier or cancel marker that is the first of some channel is taken.
+        Channels take turns. Barriers and other events are returned too, after the handler has seen them. With
+        `only_control` only a barrier or cancel marker that is the first of some channel is taken.
         """
         if only_control and not self._controls:
             return None
@@ -171,11 +170,12 @@ class CheckpointedInputGate(Generic[E]):
         return channel, element, []
 
     def next_timeout(self) -> float | None:
-        """Return the monotonic ms after which :meth:`announce` is due if nothing arrives; None: never."""
         return self.handler.next_timeout()
 
     def abort(self, checkpoint: int) -> None:
-        """Abort `checkpoint` in this gate: unblock its channels, end its capture, drop what it captured."""
+        """Abort `checkpoint` in this gate, as the job master says: unblock its channels, ignore its late
+        barriers, and end its capture and drop what it captured, if it is the one captured.
+        """
         self.handler.abort(checkpoint)
         if self._capturing == checkpoint:
             self._drop_capture()
@@ -183,7 +183,6 @@ class CheckpointedInputGate(Generic[E]):
 
     @property
     def capturing(self) -> int | None:
-        """The checkpoint whose records in flight are being collected; None when there is none."""
         return self._capturing
 
     def take_captured(self) -> list[tuple[int, E]]:
@@ -204,7 +203,6 @@ class CheckpointedInputGate(Generic[E]):
         return late[0] if len(late) == 1 else None
 
     def queued(self, channel: int) -> int:
-        """Return the number of unread elements in the queue of `channel`."""
         return self._queues.queued(channel)
 
     def _announce_first(self, clocks: Clocks) -> list[Effect]:

@@ -78,10 +78,13 @@ class _Checkpoint:
 
 
 class SingleCheckpointBarrierHandler:
-    """Handler for exactly-once mode: one checkpoint at a time, aligned or unaligned as its barriers say.
+    """The barrier handler of exactly-once mode: one checkpoint at a time, aligned or unaligned as its
+    barriers say.
 
-    Only this class changes its fields. Subclasses decide which of a barrier's options they use. A repeated
-    barrier changes nothing, and the end of a partition counts as a barrier.
+    One is made per input gate of `channels` channels. Only this class changes its fields: `blocked` are the
+    channels that must not be read now, `phase` is the current checkpoint's. Subclasses decide which of a
+    barrier's options they use. A repeated barrier changes nothing, and the end of a partition counts as a
+    barrier.
 
     Records of channels in `forced` cannot be part of a checkpoint: no barrier overtakes there. A channel that
     carries a forced barrier is added; InternalError if the barrier's checkpoint overtakes already.
@@ -110,20 +113,16 @@ class SingleCheckpointBarrierHandler:
 
     @property
     def current(self) -> int:
-        """The id of the latest checkpoint that began or was cancelled here; 0 before the first."""
         return max(0, self._current)
 
     @property
     def pending(self) -> bool:
-        """Whether the current checkpoint still waits for barriers (aligning or capturing)."""
         return self.phase is not Phase.IDLE
 
     def announce(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
-        """Register a barrier that came `age_ms` after its trigger; one that may overtake takes effect now."""
         return self._arrive(channel, barrier, age_ms, now_ms)
 
     def barrier(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
-        """Block `channel`, or trigger if its barrier was the last or overtakes; abort older; [] if stale."""
         effects = self._arrive(channel, barrier, age_ms, now_ms)
         if self._is_stale(barrier.checkpoint):
             return effects
@@ -140,7 +139,6 @@ class SingleCheckpointBarrierHandler:
         return effects + self._decide(now_ms)
 
     def cancel(self, checkpoint: int) -> list[Effect]:
-        """Abort `checkpoint`, whose cancel marker was read, and end older ones; return [] if it has ended."""
         if self._is_stale(checkpoint):
             return []
         effects: list[Effect] = []
@@ -151,7 +149,6 @@ class SingleCheckpointBarrierHandler:
         return [*effects, AbortSnapshot(checkpoint, ON_CANCELLATION_BARRIER)]
 
     def abort(self, checkpoint: int) -> None:
-        """Drop `checkpoint`, which the job master aborted, and unblock its channels; older ones go on."""
         if checkpoint == self._current:
             self._end(checkpoint)
         elif checkpoint > self._current:
@@ -159,20 +156,15 @@ class SingleCheckpointBarrierHandler:
             self._given_up.add(checkpoint)
 
     def end_of_partition(self, channel: int, now_ms: float) -> list[Effect]:
-        """Mark `channel` as ended, unblock it; trigger or complete a checkpoint that waited only for it."""
         self._open.discard(channel)
         self.blocked.discard(channel)
         return self._decide(now_ms) if self.pending else []
 
     def timeout(self, now_ms: float) -> list[Effect]:
-        """Trigger the aligning checkpoint, as an unaligned one, if `now_ms` is past :meth:`next_timeout`."""
         return self._decide(now_ms) if self.phase is Phase.ALIGNING else []
 
     def next_timeout(self) -> float | None:
-        """Return the monotonic time after which :meth:`timeout` makes the pending checkpoint unaligned.
-
-        None also while a barrier is missing that nothing may overtake: until then a timeout has no effect.
-        """
+        # None also while a barrier is missing that nothing may overtake: until then a timeout has no effect.
         if self.phase is not Phase.ALIGNING or not self._may_trigger():
             return None
         return self._known[self._current].deadline_ms

@@ -50,7 +50,10 @@ Effect = TriggerSnapshot | CompleteCapture | AbortSnapshot
 
 
 class BarrierHandler(Protocol):
-    """Decides what the barriers of an input gate (channels from 0) cause: block, snapshot, abort."""
+    """Decides for one input gate what barriers cause: block, snapshot, abort. Used by its gate, in its loop.
+    Channels are numbered from 0. Effects are returned in the order in which the gate's subtask performs them.
+    A repeated barrier, and one of a checkpoint that has ended, changes nothing ([]).
+    """
 
     @property
     def current(self) -> int:
@@ -65,17 +68,14 @@ class BarrierHandler(Protocol):
         """The channels that must not be read now: their barrier was read, and others' are still missing."""
 
     def announce(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
-        """Register a barrier that arrived at the gate, perhaps behind records that were not read yet.
-
-        Called for every barrier, in order of arrival, before :meth:`barrier` is.
-
-        `age_ms` is the wall clock now less `barrier.trigger_ms`; `now_ms` is the monotonic clock.
+        """Register a barrier that arrived at the gate, perhaps behind records that were not read yet. Called
+        for every barrier, in order of arrival, before :meth:`barrier` is; one that may overtake takes effect
+        here. `age_ms` is the wall clock now less `barrier.trigger_ms`; `now_ms` is the monotonic clock.
         """
 
     def barrier(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
-        """Process a barrier that was read from `channel`: all records ahead of it were read before.
-
-        Called for every barrier, also for one that took effect when it was announced.
+        """Process a barrier that was read from `channel`: all records ahead of it were read before. Called
+        for every barrier, also for one that took effect when it was announced; times as there.
         """
 
     def cancel(self, checkpoint: int) -> list[Effect]:
@@ -91,7 +91,6 @@ class BarrierHandler(Protocol):
         """Switch an aligned checkpoint to unaligned if its :meth:`next_timeout` has passed at `now_ms`."""
 
     def next_timeout(self) -> float | None:
-        """Return the monotonic time (ms) after which :meth:`timeout` has something to do.
-
-        None while no checkpoint waits for a timeout.
+        """Return the monotonic time (ms) after which :meth:`timeout` has something to do; None: nothing
+        waits.
         """

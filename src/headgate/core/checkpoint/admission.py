@@ -18,7 +18,9 @@ from headgate.core.machine import Machine
 
 
 class Admission(Generic[S]):
-    """Refuses, queues and starts a job's requested checkpoints: not too many at a time, with pauses."""
+    """Refuses, queues and starts a job's requested checkpoints: not too many at a time, with pauses. It is a
+    part of the coordinator, whose other parts it shares: `ledger` (facts of all checkpoints), `mode`.
+    """
 
     def __init__(
         self,
@@ -38,19 +40,16 @@ class Admission(Generic[S]):
 
     @property
     def load(self) -> Load:
-        """Counts of pending checkpoints and deletions, whether one prepares, time of the last completion."""
         ledger = self._ledger
         return Load(len(ledger.pending), ledger.preparing, self._cleaning, self.last_completion_ms)
 
     def check_attempt(self, attempt: AttemptId, tasks: tuple[tuple[int, int], ...]) -> None:
-        """Raise InternalError unless `attempt` is newer than the present one and `tasks` is not empty."""
         if self._attempt is not None and attempt <= self._attempt:
             raise InternalError(self._mode.explain(f"cannot start attempt {attempt} after {self._attempt}"))
         if not tasks:
             raise InternalError(self._mode.explain(f"cannot start attempt {attempt} without tasks"))
 
     def open(self, attempt: AttemptId, tasks: tuple[tuple[int, int], ...], now_ms: int) -> None:
-        """Start to admit checkpoints for a new attempt, all of whose `tasks` run."""
         self._attempt, self._tasks = attempt, tasks
         self.last_completion_ms = None
         self.requests.open(now_ms)
@@ -66,7 +65,9 @@ class Admission(Generic[S]):
         return CheckpointFailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING
 
     def submit(self, request: Request, now_ms: int) -> list[Effect[S]]:
-        """Queue or refuse a request, and start each queued checkpoint that may start; return the effects."""
+        """Queue or refuse a request, and start each queued checkpoint that may start; return the effects.
+        They also answer requests that are refused or displaced. InternalError: the ticket is in use.
+        """
         tickets = self._ledger.tickets
         tickets.open(request)
         refusal = self.refusal_of(request.kind)
@@ -95,7 +96,9 @@ class Admission(Generic[S]):
         return effects
 
     def hooks_done(self, pending: PendingCheckpoint[S], hooks: Iterable[str] | None) -> list[Effect[S]]:
-        """Mark hooks (None: all; steps before a trigger) as ended; return [], after the last the trigger."""
+        """Mark hooks (steps before a trigger; None: all) of `pending` as ended; return the effects. They
+        trigger the tasks after the last hook; else, and for a hook that has ended, there is none.
+        """
         # Not any() of a generator: each must be marked off.
         done = [pending.hook_done(hook) for hook in (self._hooks if hooks is None else hooks)]
         return [_trigger(pending)] if any(done) else []
@@ -109,17 +112,14 @@ class Admission(Generic[S]):
         return min(times, default=None)
 
     def cleaning_started(self) -> None:
-        """Count a deletion of files that begins: too many at once keep checkpoints from starting."""
         self._cleaning += 1
 
     def cleaning_ended(self) -> None:
-        """Count a deletion of files as ended; raise InternalError if none was running."""
         if self._cleaning == 0:
             raise InternalError(self._mode.explain("got the end of a cleaning that never began"))
         self._cleaning -= 1
 
     def describe(self) -> tuple[Hashable, ...]:
-        """Return the complete state as plain values, for traces and for tests that search all states."""
         return (self._attempt, self.last_completion_ms, self._cleaning, self.requests.describe())
 
 

@@ -54,8 +54,7 @@ FIRST_ID: Final = CheckpointId(1)  # of a job that has no checkpoint yet
 
 
 class CheckpointCoordinator(Questions[S]):
-    """Decides when the checkpoints of one job start, complete, fail and are deleted.
-
+    """Decides when the checkpoints of one job start, complete, fail and are deleted; one per job master.
     `next_id` must be above every id the job ever used; `completed` are stored, ascending, and `unowned` the
     savepoints among them; `hooks` name steps before a trigger; `uniform(low, high)` is a random number.
     """
@@ -86,9 +85,10 @@ class CheckpointCoordinator(Questions[S]):
         now_ms: int,
         label: Callable[[tuple[int, int]], str] = str,
     ) -> None:
-        """Allow checkpoints to begin: all tasks of a new attempt run. InternalError while one is stored.
-
-        InternalError too without `tasks`, pairs (vertex, subtask), or an old `attempt`; `label` names a task.
+        """Allow checkpoints to begin, as all tasks of a new attempt run; legal first and after
+        :meth:`suspend`. `tasks` are the subtasks (vertex id, index) that must acknowledge each checkpoint;
+        `label` names one in texts for people. InternalError: a checkpoint is being stored, there are no
+        tasks, `attempt` is not newer than the last one started, or the coordinator was not suspended.
         """
         self._refuse_while_storing("start")
         ordered = tuple(sorted(set(tasks)))
@@ -103,7 +103,6 @@ class CheckpointCoordinator(Questions[S]):
         detail: str = "",
     ) -> list[Effect[S]]:
         """Abort pending checkpoints, refuse queued requests, start none until :meth:`start`: tasks will stop.
-
         A checkpoint that is being stored cannot be recalled; its `stored` or `store_failed` must still be
         reported, before the next `start` and before the restore point is chosen.
         """
@@ -152,7 +151,6 @@ class CheckpointCoordinator(Questions[S]):
         return self._then_admit(effects, now_ms)
 
     def cleaning_started(self) -> None:
-        """Count a deletion of files that begins; while too many run, no checkpoint starts."""
         self._admission.cleaning_started()
 
     def cleaning_ended(self, now_ms: int) -> list[Effect[S]]:
@@ -166,11 +164,9 @@ class CheckpointCoordinator(Questions[S]):
         self, checkpoint: CheckpointId, now_ms: int, hooks: Iterable[str] | None = None
     ) -> list[Effect[S]]:
         """Report that hooks of a checkpoint have ended; the effects trigger its tasks after the last one.
-
         Nothing happens for a checkpoint that has ended or timed out: a hook that ends late triggers no task,
-        and after the timeout the next :meth:`tick` aborts the checkpoint.
-
-        `hooks` are the ones that ran; None: all that RunHooks named.
+        and after the timeout the next :meth:`tick` aborts it. `hooks` are the ones that ran; None: all that
+        RunHooks named.
         """
         pending = self._ledger.pending.get(checkpoint)
         if pending is None or (pending.phase is Phase.PREPARING and now_ms >= pending.deadline_ms):
@@ -181,9 +177,9 @@ class CheckpointCoordinator(Questions[S]):
     def acknowledge(
         self, attempt: AttemptId, checkpoint: CheckpointId, snapshot: S, now_ms: int
     ) -> tuple[AckResult, list[Effect[S]]]:
-        """Record that a task wrote its snapshot; after the last task the effects store the checkpoint.
-
-        The effects discard the files of an UNKNOWN or DISCARDED acknowledgement.
+        """Record that the task of `snapshot` wrote it; after the last task the effects store the checkpoint.
+        The result says what becomes of the snapshot's files: the effects discard those of an UNKNOWN or
+        DISCARDED one.
         """
         if self._ledger.is_protected(checkpoint):
             # A repeated message about a checkpoint that is, or may be, complete: its files are in use.
@@ -205,7 +201,10 @@ class CheckpointCoordinator(Questions[S]):
         now_ms: int,
         detail: str = "",
     ) -> list[Effect[S]]:
-        """Abort `checkpoint`: `task` cannot take part. Repeats and unknown senders change nothing."""
+        """Abort `checkpoint`, as `task` (vertex id, index) cannot take part, for `reason`; `detail` is for
+        people. Ignored unless it was triggered at this task in `attempt` and waits for acknowledgements. Of
+        one that is unknown, not merely ended, the effects report the message (Unexpected).
+        """
         pending = self._ledger.pending.get(checkpoint)
         if pending is None:
             return self._ledger.unexpected(checkpoint, task)
@@ -220,10 +219,9 @@ class CheckpointCoordinator(Questions[S]):
     def abort(
         self, checkpoint: CheckpointId, reason: CheckpointFailureReason, now_ms: int, detail: str = ""
     ) -> list[Effect[S]]:
-        """Abort a pending checkpoint that the job master could not trigger, or no longer wants.
-
-        Nothing happens to one that has ended or is being stored. A pre-flight reason means that no task has
-        heard of it.
+        """Abort a pending checkpoint that the job master could not trigger, or no longer wants. Nothing
+        happens to one that has ended or is being stored. A pre-flight reason means that no task has heard of
+        it.
         """
         pending = self._ledger.pending.get(checkpoint)
         if pending is None or pending.phase is Phase.STORING:
@@ -233,7 +231,9 @@ class CheckpointCoordinator(Questions[S]):
     # -- answers of storage and committers -------------------------------------------------------
 
     def stored(self, checkpoint: CheckpointId, now_ms: int) -> list[Effect[S]]:
-        """Record that `checkpoint` was stored (else InternalError); effects commit it, unless a SAVEPOINT."""
+        """Record that metadata and log entry of `checkpoint` are written; effects commit it (a SAVEPOINT:
+        answer). While suspended recovery commits it later. InternalError: it was not being stored.
+        """
         halted = self.halted
         pending, effects = self._publishing.stored(checkpoint, halted)
         if pending.kind.is_logged:
@@ -247,9 +247,9 @@ class CheckpointCoordinator(Questions[S]):
     def store_failed(
         self, checkpoint: CheckpointId, detail: str, maybe_published: bool, now_ms: int
     ) -> list[Effect[S]]:
-        """Fail a checkpoint whose metadata or log entry could not be written.
-
-        With `maybe_published` the log entry may exist: no file is discarded. InternalError if not storing it.
+        """Fail a checkpoint whose metadata or log entry could not be written; it may fail the job. With
+        `maybe_published` the log entry may exist: no file is discarded. InternalError: it was not being
+        stored.
         """
         halted = self.halted
         pending, effects = self._publishing.store_failed(checkpoint, detail, maybe_published, halted)
@@ -260,16 +260,14 @@ class CheckpointCoordinator(Questions[S]):
         return self._then_admit(effects, now_ms)
 
     def committed(self, checkpoint: CheckpointId, now_ms: int) -> list[Effect[S]]:
-        """Record that all committables are published; effects notify tasks and delete old checkpoints.
-
-        A message from before a suspension changes nothing; InternalError if `checkpoint` was never stored.
+        """Record that all committables are published; effects notify tasks and delete old checkpoints. A
+        message from before a suspension changes nothing; InternalError if `checkpoint` was never stored.
         """
         return self._publishing.committed(checkpoint) + self._publish_next()
 
     def hold(self, checkpoint: CheckpointId | None) -> None:
-        """Keep the restored `checkpoint` while tasks read its records in flight; None: release it.
-
-        It is not retired meanwhile; checkpoints that became surplus are retired at the next completion.
+        """Keep the restored `checkpoint` while tasks read its records in flight; None: release it. It is not
+        retired meanwhile; checkpoints that became surplus are retired at the next completion.
         """
         self._ledger.retention.hold(checkpoint)
 
@@ -307,7 +305,7 @@ class CheckpointCoordinator(Questions[S]):
         *,
         heard: bool = False,
     ) -> list[Effect[S]]:
-        """Abort a checkpoint whose storing has not begun, and count the failure; it may fail the job."""
+        # Aborts a checkpoint whose storing has not begun, and counts the failure, which may fail the job.
         involved = heard or (pending.phase is not Phase.PREPARING and not reason.pre_flight)
         self._mode.note(f"failed {pending.checkpoint} {reason.name}")
         dropped = self._ledger.drop(pending, reason, detail)

@@ -84,7 +84,6 @@ class FailureBudget:
 
     @property
     def failures(self) -> int:
-        """How many failures were counted since the last completed checkpoint."""
         return len(self._counted) + self._unnamed
 
     def succeeded(self, checkpoint: CheckpointId) -> None:
@@ -93,14 +92,13 @@ class FailureBudget:
         self.clear()
 
     def clear(self) -> None:
-        """Set the count to zero, because the attempt stops or there were too many."""
         self._counted.clear()
         self._unnamed = 0
 
     def exceeded_by(self, checkpoint: CheckpointId | None, reason: CheckpointFailureReason) -> bool:
         """Count one failure, if `reason` is counted; return True, and clear the count, if there are too many.
-
-        A failure of a checkpoint that had no id yet (None) always counts.
+        A failure of a checkpoint that had no id yet (None) always counts; one of a checkpoint older than the
+        last completed one never does, nor a second one of the same id.
         """
         if not reason.counted:
             return False

@@ -31,7 +31,6 @@ class VertexFacts:
 
     @property
     def label(self) -> str:
-        """The uids of the chain's operators, joined by arrows."""
         return " -> ".join(self.uids)
 
 
@@ -57,7 +56,6 @@ class Topology:
         return next(found, VertexFacts(number, f"vertex {number}", (f"vertex {number}",), 0))
 
     def inputs(self, vertex: int) -> tuple[EdgeFacts, ...]:
-        """Return the exchanges that feed a vertex."""
         return tuple(edge for edge in self.edges if edge.target == vertex)
 
     def label(self, task: tuple[int, int]) -> str:
@@ -91,7 +89,6 @@ class SubtaskRecord:
 
     @property
     def task(self) -> tuple[int, int]:
-        """The subtask's identity as a pair (vertex, subtask)."""
         return self.vertex, self.subtask
 
 

@@ -46,12 +46,13 @@ class RecentCheckpoints:
             del self._ids[next(iter(self._ids))]
 
     def is_savepoint(self, checkpoint: CheckpointId) -> bool:
-        """Return whether `checkpoint` is remembered here as a savepoint."""
         return self._ids.get(checkpoint, False)
 
 
 class Ledger(Generic[S]):
-    """The facts of all checkpoints of a job, for the coordinator's parts; InternalError: `next_id` is old."""
+    """The facts of all checkpoints of a job, shared by the parts of its coordinator, which change them.
+    `next_id` must be above all ids of the job, else InternalError; `retention` has the completed ones.
+    """
 
     def __init__(self, next_id: CheckpointId, retention: Retention) -> None:
         if retention.latest is not None and next_id <= retention.latest:
@@ -68,7 +69,6 @@ class Ledger(Generic[S]):
 
     @property
     def storing(self) -> CheckpointId | None:
-        """The checkpoint whose metadata and log entry are being written now, or None; at most one."""
         for pending in self.pending.values():
             if pending.phase is Phase.STORING:
                 return pending.checkpoint
@@ -76,7 +76,6 @@ class Ledger(Generic[S]):
 
     @property
     def preparing(self) -> bool:
-        """Whether a pending checkpoint still runs its hooks, the steps before its trigger."""
         return any(pending.phase is Phase.PREPARING for pending in self.pending.values())
 
     def begin(
@@ -87,7 +86,9 @@ class Ledger(Generic[S]):
         deadline_ms: int,
         hooks: Iterable[str],
     ) -> PendingCheckpoint[S]:
-        """Add a pending checkpoint under the next id, and return it; `deadline_ms` is monotonic."""
+        """Add a pending checkpoint under the next id, and return it; it waits for `hooks`, then for `tasks`.
+        `deadline_ms` is the monotonic time after which the coordinator aborts it.
+        """
         checkpoint, self.next_id = self.next_id, CheckpointId(self.next_id + 1)
         pending = PendingCheckpoint[S](checkpoint, attempt, request, tasks, deadline_ms, hooks)
         self.pending[checkpoint] = pending
@@ -97,7 +98,9 @@ class Ledger(Generic[S]):
     def drop(
         self, pending: PendingCheckpoint[S], reason: CheckpointFailureReason, detail: str
     ) -> list[Effect[S]]:
-        """Abort a checkpoint (InternalError: storing began); effects notify tasks, delete files, answer."""
+        """Abort a pending checkpoint; effects notify tasks, delete its files and answer its request.
+        InternalError: it is being stored, or is a savepoint and `reason` says it was subsumed.
+        """
         pending.abort(reason)
         self.leave(pending)
         self.count_failure(pending.checkpoint, reason, detail)
@@ -107,12 +110,10 @@ class Ledger(Generic[S]):
         return [*effects, *self.tickets.fail(pending.request, reason, detail, pending.checkpoint)]
 
     def leave(self, pending: PendingCheckpoint[S]) -> None:
-        """Remove `pending` from the checkpoints in progress, and remember that it ended."""
         del self.pending[pending.checkpoint]
         self.recent.add(pending.checkpoint, savepoint=pending.kind.is_savepoint)
 
     def count_failure(self, checkpoint: CheckpointId, reason: CheckpointFailureReason, detail: str) -> None:
-        """Count a failed checkpoint, and keep its reason as text, for the statistics."""
         self.failed += 1
         self.last_failure = f"checkpoint {checkpoint}: {reason.text}" + (f" ({detail})" if detail else "")
 
@@ -130,12 +131,10 @@ class Ledger(Generic[S]):
         return [Discard((snapshot,), owner), *unexpected]
 
     def unexpected(self, checkpoint: CheckpointId, task: tuple[int, int]) -> list[Effect[S]]:
-        """Return an effect that reports a task's message about an unknown checkpoint; [] if it is known."""
         known = checkpoint in self.recent or self.is_protected(checkpoint)
         return [] if known else [Unexpected(checkpoint, task)]
 
     def describe(self) -> tuple[Hashable, ...]:
-        """Return all fields that decide on later effects, as plain values."""
         return (
             self.next_id,
             tuple(pending.describe() for pending in self.pending.values()),

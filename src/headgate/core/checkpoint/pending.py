@@ -73,7 +73,9 @@ MOVES: Final = {
 
 
 class PendingCheckpoint(Generic[S]):
-    """A checkpoint: `hooks` run, then `tasks` (vertex, subtask) acknowledge; callers check `deadline_ms`."""
+    """A checkpoint in progress: its `hooks` (steps before the trigger) run, then its `tasks` (vertex id,
+    subtask) acknowledge, then it is stored and committed. Callers check `deadline_ms` (monotonic).
+    """
 
     def __init__(
         self,
@@ -95,17 +97,14 @@ class PendingCheckpoint(Generic[S]):
 
     @property
     def kind(self) -> RequestKind:
-        """The kind of request that the checkpoint was begun for."""
         return self.request.kind
 
     @property
     def phase(self) -> Phase:
-        """The phase that the checkpoint is in."""
         return self._machine.state
 
     @property
     def hooks(self) -> tuple[str, ...]:
-        """Names of the hooks (steps before the trigger) that have not ended yet."""
         return tuple(self._hooks)
 
     @property
@@ -115,17 +114,14 @@ class PendingCheckpoint(Generic[S]):
 
     @property
     def can_be_subsumed(self) -> bool:
-        """Whether the completion of a newer checkpoint aborts this one: true for all but savepoints."""
         return not self.kind.is_savepoint
 
     @property
     def savepoint(self) -> CheckpointId | None:
-        """The checkpoint's id if it is a savepoint, which the user owns; else None."""
         return self.checkpoint if self.kind.is_savepoint else None
 
     @property
     def waiting_for(self) -> tuple[str, ...]:
-        """Texts that name the hooks, or else the tasks, that have not answered yet."""
         return tuple(f"hook {hook!r}" for hook in self._hooks) or tuple(map(str, self._waiting))
 
     def missing(self, label: Callable[[tuple[int, int]], str]) -> str:
@@ -136,15 +132,15 @@ class PendingCheckpoint(Generic[S]):
 
     @property
     def snapshots(self) -> tuple[S, ...]:
-        """The snapshots that tasks have acknowledged, ordered by (vertex, subtask)."""
         return tuple(self._acknowledged[task] for task in sorted(self._acknowledged))
 
     def takes_part(self, task: tuple[int, int]) -> bool:
-        """Return whether `task` was triggered for this checkpoint, and must acknowledge or has."""
         return self.phase is not Phase.PREPARING and (task in self._waiting or task in self._acknowledged)
 
     def hook_done(self, hook: str) -> bool:
-        """Mark `hook` as ended; return True if it was the last: trigger tasks now; False also if unknown."""
+        """Mark `hook` as ended; True: it was the last, and the tasks must be triggered now. False: others
+        still run, or it is unknown or has ended already.
+        """
         if self.phase is not Phase.PREPARING or hook not in self._hooks:
             return False
         del self._hooks[hook]
@@ -156,7 +152,9 @@ class PendingCheckpoint(Generic[S]):
         return True
 
     def acknowledge(self, snapshot: S) -> AckResult:
-        """Record a task's snapshot: SUCCESS, DUPLICATE or UNKNOWN (not triggered); the last makes it FULL."""
+        """Record a task's snapshot: SUCCESS, DUPLICATE (it did so before), or UNKNOWN (it was not triggered).
+        After the last task the phase is FULL, that is, the checkpoint can be stored.
+        """
         task = (snapshot.vertex, snapshot.subtask)
         if task in self._acknowledged:
             return AckResult.DUPLICATE
@@ -169,7 +167,9 @@ class PendingCheckpoint(Generic[S]):
         return AckResult.SUCCESS
 
     def move(self, step: Step, detail: str = "") -> None:
-        """Change the phase by `step`; an illegal move raises InternalError with the history."""
+        """Change the phase by `step`; `detail` goes into the history of moves that errors show.
+        InternalError: the table of moves does not allow it, or it is to be stored and a task is missing.
+        """
         if step is Step.FINALIZE and self._waiting:
             raise InternalError(
                 self._machine.explain(f"cannot be finalized: {', '.join(self.waiting_for)} are missing")
@@ -183,7 +183,6 @@ class PendingCheckpoint(Generic[S]):
         self._machine.move(Step.ABORT, reason.name)
 
     def describe(self) -> tuple[Hashable, ...]:
-        """Return the complete state as plain values, for traces and for tests that search all states."""
         asked = (self.checkpoint, self.attempt, self.kind.value, self.request.ticket, self.deadline_ms)
         answers = (tuple(self._hooks), tuple(self._waiting), tuple(sorted(self._acknowledged)))
         return (*asked, self.phase.value, *answers)

@@ -53,7 +53,6 @@ class Publishing(Generic[S]):
         self, checkpoint: CheckpointId, halted: CheckpointFailureReason | None
     ) -> tuple[PendingCheckpoint[S], list[Effect[S]]]:
         """Record that `checkpoint` is complete, in the log or a savepoint's folder; the effects commit it.
-
         Returns the checkpoint, too. A SAVEPOINT is not committed, but its request answered. If `halted`, the
         reason why no tasks run, recovery commits it. InternalError unless `checkpoint` was being stored.
         """
@@ -79,10 +78,9 @@ class Publishing(Generic[S]):
         maybe_published: bool,
         halted: CheckpointFailureReason | None,
     ) -> tuple[PendingCheckpoint[S], list[Effect[S]]]:
-        """Record that `checkpoint` could not be stored; effects notify, delete its files, and answer.
-
-        Returns the checkpoint, too. With `maybe_published` it may be complete all the same, and no file is
-        discarded. `halted`: why no tasks run to be notified, or None. InternalError unless it was storing.
+        """Record that `checkpoint` could not be stored; effects notify, delete its files, and answer. Returns
+        the checkpoint, too. With `maybe_published` it may be complete all the same, and no file is discarded.
+        `halted`: why no tasks run to be notified, or None. InternalError unless it was storing.
         """
         pending = self._take_storing(checkpoint)
         pending.move(Step.STORE_UNSURE if maybe_published else Step.STORE_FAILED, detail)
@@ -98,7 +96,9 @@ class Publishing(Generic[S]):
         return pending, [*effects, *answer]
 
     def committed(self, checkpoint: CheckpointId) -> list[Effect[S]]:
-        """Complete published `checkpoint`; [] for one from before a suspension. InternalError: not stored."""
+        """Complete `checkpoint`, whose output is published; effects notify tasks, answer, and retire old
+        ones. [] for one from before a suspension, which is complete. InternalError: it was never stored.
+        """
         pending, retention = self.committing, self._ledger.retention
         if pending is None or pending.checkpoint != checkpoint:
             if retention.latest is None or checkpoint > retention.latest:

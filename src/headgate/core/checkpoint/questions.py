@@ -28,7 +28,6 @@ class Questions(Generic[S]):
 
     @property
     def next_id(self) -> CheckpointId:
-        """The id that the next checkpoint will get."""
         return self._ledger.next_id
 
     @property
@@ -38,7 +37,6 @@ class Questions(Generic[S]):
 
     @property
     def completed(self) -> tuple[CheckpointId, ...]:
-        """Completed checkpoints not yet retired, oldest first."""
         return self._ledger.retention.completed
 
     @property
@@ -48,17 +46,17 @@ class Questions(Generic[S]):
 
     @property
     def stopping(self) -> bool:
-        """Whether the job is being stopped with a savepoint."""
         return self._admission.requests.stopping
 
     @property
     def tickets(self) -> frozenset[int]:
-        """Tickets (the numbers of requests) that have not been answered yet."""
         return self._ledger.tickets.waiting
 
     @property
     def halted(self) -> CheckpointFailureReason | None:
-        """Why no checkpoint starts or proceeds now; None while the tasks run."""
+        """Why no checkpoint starts or proceeds now, as the reason by which requests are refused; None while
+        the tasks of an attempt run.
+        """
         if self._mode.state is Mode.RUNNING:
             return None
         if self._mode.state is Mode.SHUTDOWN:

@@ -51,43 +51,38 @@ class RequestQueue:
 
     @property
     def savepoints(self) -> int:
-        """How many requests for savepoints wait."""
         return len(self._savepoints)
 
     @property
     def manual(self) -> int:
-        """How many requests for manual checkpoints wait."""
         return len(self._manual)
 
     def add(self, request: Request) -> Request | None:
-        """Queue `request`; if too many wait, drop and return the newest manual, or else savepoint, one."""
+        """Queue a request for a savepoint, a stop or a manual checkpoint; return the request that is dropped
+        for it. None: none is. If more than `capacity` wait it is the newest manual, else the newest
+        savepoint, perhaps `request` itself; the caller refuses it.
+        """
         (self._savepoints if request.kind.is_savepoint else self._manual).append(request)
         return None if len(self) <= self.capacity else (self._manual or self._savepoints).pop()
 
     def take_savepoint(self) -> Request:
-        """Remove and return the oldest request for a savepoint; IndexError if none waits."""
         return self._savepoints.popleft()
 
     def take_manual(self) -> Request:
-        """Remove and return the oldest request for a manual checkpoint; IndexError if none waits."""
         return self._manual.popleft()
 
     def drop_manual(self) -> list[Request]:
-        """Remove and return all requests for manual checkpoints, oldest first."""
         dropped, self._manual = self._manual, deque()
         return [*dropped]
 
     def drop_all(self) -> list[Request]:
-        """Remove and return all requests, in the order in which they would have been taken."""
         dropped, self._savepoints = self._savepoints, deque()
         return [*dropped, *self.drop_manual()]
 
     def tickets(self) -> set[int | None]:
-        """Return the tickets of all requests that wait; None stands for requests without one."""
         return {each.ticket for each in (*self._savepoints, *self._manual)}
 
     def describe(self) -> tuple[Hashable, ...]:
-        """Return the complete state as plain values, for traces and for tests that search all states."""
         return tuple((each.kind.value, each.ticket) for each in (*self._savepoints, *self._manual))
 
 
@@ -114,7 +109,6 @@ class Tickets:
 
     @property
     def waiting(self) -> frozenset[int]:
-        """The tickets that were not answered yet."""
         return frozenset(self._open)
 
     def open(self, request: Request) -> None:
@@ -135,7 +129,9 @@ class Tickets:
         return [RequestFulfilled(request.ticket, checkpoint)]
 
     def refuse(self, request: Request, reason: CheckpointFailureReason, detail: str = "") -> list[Answer]:
-        """Close the ticket, if any (InternalError: not open); return the answer that nothing is begun."""
+        """Close the ticket of a request that is refused before a checkpoint was begun; return its answer.
+        Without a ticket that is RequestDeclined, which only reports. InternalError: the ticket is not open.
+        """
         if request.ticket is None:
             return [RequestDeclined(request.kind, reason)]
         return list(self.fail(request, reason, detail, None))
@@ -143,7 +139,9 @@ class Tickets:
     def fail(
         self, request: Request, reason: CheckpointFailureReason, detail: str, checkpoint: CheckpointId | None
     ) -> list[RequestFailed]:
-        """Close the ticket (InternalError: not open); return that its checkpoint failed ([]: no ticket)."""
+        """Close the ticket of a request whose checkpoint failed; return its answer, with `checkpoint`, if
+        begun. [] if it has no ticket. InternalError: the ticket is not open.
+        """
         if request.ticket is None:
             return []
         self._close(request.ticket)

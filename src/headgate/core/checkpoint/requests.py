@@ -82,7 +82,6 @@ class Requests:
         return len(self._queue) + final + self._schedule.is_late
 
     def open(self, now_ms: int) -> None:
-        """Start the periodic schedule, because the tasks of an attempt are running."""
         self._schedule.arm(now_ms)
 
     def close(self) -> list[Request]:
@@ -93,7 +92,9 @@ class Requests:
         return self._queue.drop_all()
 
     def submit(self, request: Request, now_ms: int) -> tuple[Reason | None, list[tuple[Request, Reason]]]:
-        """Queue a request; return why it is refused (None: it is not), and each it displaced, with why."""
+        """Queue a request, or refuse it; return the reason if it is refused (else None), and the requests,
+        each with its reason, that were queued and are dropped because of it.
+        """
         if request.kind is RequestKind.FINAL:
             return None, self._submit_final(now_ms)
         if self._stopping:
@@ -109,7 +110,9 @@ class Requests:
         return None, left + (self._begin_stop() if request.kind is RequestKind.STOP else [])
 
     def choose(self, load: Load, now_ms: int) -> Request | None:
-        """Remove and return the request to start now; None if none may start."""
+        """Remove and return the request to start now (`now_ms`, monotonic), by its priority and the limits.
+        None if none may start; a periodic one that comes too soon is put off by that until its pause is over.
+        """
         self._schedule.pass_time(now_ms)
         kind = self._first(now_ms)
         if kind is None:
@@ -146,15 +149,12 @@ class Requests:
 
     @property
     def stopping(self) -> bool:
-        """Whether a stop with savepoint waits or is in progress, after which nothing is begun."""
         return self._stopping
 
     def tickets(self) -> set[int | None]:
-        """Return the tickets of the queued requests; None stands for requests without one."""
         return self._queue.tickets()
 
     def describe(self) -> tuple[Hashable, ...]:
-        """Return the complete state as plain values, for traces and for tests that search all states."""
         flags = (self._final_requested, self._final_at_ms, self._stopping)
         return (self._schedule.describe(), self._queue.describe(), *flags)
 

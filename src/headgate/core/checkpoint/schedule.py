@@ -6,7 +6,8 @@ from collections.abc import Callable, Hashable
 
 
 class PeriodicSchedule:
-    """Schedule of checkpoints every `period_ms` (None: none), at most one overdue; `uniform` picks the first.
+    """The schedule of a job's periodic checkpoints, one every `period_ms` (None: never), at most one overdue.
+    Times are monotonic ms. `uniform(low, high)` picks when the first is due.
 
     Example:
         >>> schedule = PeriodicSchedule(100, 20, max)
@@ -27,7 +28,6 @@ class PeriodicSchedule:
 
     @property
     def is_armed(self) -> bool:
-        """Whether periodic checkpoints are scheduled."""
         return self._due_ms is not None or self._late_ms is not None
 
     @property
@@ -47,11 +47,9 @@ class PeriodicSchedule:
             self._due_ms, self._late_ms = now_ms + round(delay), None
 
     def disarm(self) -> None:
-        """Trigger no more periodic checkpoints until :meth:`arm`."""
         self._due_ms = self._late_ms = None
 
     def request(self, now_ms: int) -> None:
-        """Make the next periodic checkpoint due now."""
         self._late_ms, self._due_ms = now_ms, None
 
     def pass_time(self, now_ms: int) -> None:
@@ -60,11 +58,12 @@ class PeriodicSchedule:
             self._late_ms, self._due_ms = self._due_ms, None
 
     def postpone(self, until_ms: int) -> None:
-        """Make the waiting checkpoint due at `until_ms`: it comes too soon after the last completion."""
+        """Make the checkpoint that waits due at `until_ms`, as it comes too soon after the last completion.
+        Until then the schedule says that none waits.
+        """
         self._late_ms, self._due_ms = None, until_ms
 
     def take(self, now_ms: int) -> None:
-        """Remove the waiting checkpoint, which starts now, and schedule the next one."""
         if self._late_ms is None or self._period_ms is None:
             return
         due_ms, self._late_ms = self._late_ms + self._period_ms, None
@@ -72,5 +71,4 @@ class PeriodicSchedule:
         self._due_ms = due_ms if due_ms > now_ms else now_ms + self._period_ms
 
     def describe(self) -> tuple[Hashable, ...]:
-        """Return the complete state as plain values, for traces and for tests that search all states."""
         return (self._due_ms, self._late_ms)

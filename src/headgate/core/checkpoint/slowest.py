@@ -151,7 +151,7 @@ def _senders(record: CheckpointRecord, edge: EdgeFacts, task: _Task) -> list[_Ta
 
 
 def _names(record: CheckpointRecord, task: _Task) -> list[str]:
-    """Return every name that `slowest_channel` may give to a channel from `task`: one per operator."""
+    # Every name that `slowest_channel` may give to a channel from `task`: one per operator.
     return [f"{uid}[{task[1]}]" for uid in record.topology.vertex(task[0]).uids]
 
 
@@ -182,7 +182,7 @@ def _pause_ms(seen: SubtaskRecord, following: SubtaskRecord | None) -> float:
 
 
 def _taken_ms(seen: SubtaskRecord) -> float:
-    """Return ms from the trigger to the subtask's snapshot: at its last barrier, or first if unaligned."""
+    # From the trigger to the subtask's snapshot, which is at its last barrier, or its first if unaligned.
     return seen.start_delay_ms + (0.0 if seen.unaligned else seen.alignment_ms)
 
 
@@ -202,7 +202,6 @@ def _hop(record: CheckpointRecord, seen: SubtaskRecord, before_ms: float, pause_
 
 
 def _last_hop(record: CheckpointRecord, seen: SubtaskRecord, before_ms: float) -> Hop:
-    """Return the last hop of the path, with the time until the job master had the acknowledgement."""
     ready_ms, writing_ms = _taken_ms(seen) + seen.sync_ms, seen.async_ms
     hop = _hop(record, seen, before_ms, seen.sync_ms)
     if seen.unaligned:
@@ -351,7 +350,7 @@ def _why_missing(record: CheckpointRecord, hops: tuple[Hop, ...]) -> str:
 
 
 def _must_have_passed_on(record: CheckpointRecord, hop: Hop) -> bool:
-    """Return whether a receiver of this subtask acknowledged, so that the subtask has sent its barrier on."""
+    # A receiver of this subtask has acknowledged, so the subtask has sent its barrier on.
     edges = [edge for edge in record.topology.edges if edge.source == hop.vertex]
     return any(
         seen.vertex == edge.target and (edge.partitioner != FORWARD or seen.subtask == hop.subtask)

@@ -45,7 +45,7 @@ class AdmitWorker(Effect):
 
 @dataclass(frozen=True, slots=True)
 class CloseLink(Effect):
-    """Close a connection that belongs to no worker of the present gang, or to a lost one."""
+    """Close a connection: of a lost worker, or of a process that is no worker of the present gang."""
 
     link: int
 
@@ -72,7 +72,6 @@ class BeginAttempt(Effect):
 
     @classmethod
     def of(cls, attempt: Attempt) -> BeginAttempt:
-        """Return the effect that begins `attempt`, whose gang of workers is complete."""
         return cls(attempt.number, attempt.gang, attempt.plan, attempt.point)
 
 
@@ -94,7 +93,7 @@ class LetLeave(Effect):
 
 @dataclass(frozen=True, slots=True)
 class EndAttempt(Effect):
-    """Close the enumerators of an attempt, which has ended."""
+    """Close the enumerators (source coordinators) of an attempt, which has ended."""
 
     attempt: int
 
@@ -264,7 +263,7 @@ class LeftBehind(Fact):
 
 @dataclass(frozen=True, slots=True)
 class LoopStands(Fact):
-    """A worker sends heartbeats, but its loop has stood still for `still_ms`."""
+    """A worker sends heartbeats, but its loop has stood still for `still_ms`, which has no other effect."""
 
     slot: int
     still_ms: int

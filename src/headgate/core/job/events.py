@@ -41,7 +41,7 @@ class Beat(Event):
 
 @dataclass(frozen=True, slots=True)
 class LinkLost(Event):
-    """The connection of a registered worker to the job master ended."""
+    """The control link of a registered worker ended: a living attempt fails within 2 s."""
 
     gang: int
     slot: int
@@ -57,7 +57,7 @@ class GangExited(Event):
 
 @dataclass(frozen=True, slots=True)
 class Deployed(Event):
-    """A worker reports that all its subtasks of an attempt run."""
+    """A worker reports that its subtasks of an attempt run; after the last worker checkpoints may begin."""
 
     attempt: int
     slot: int
@@ -65,7 +65,7 @@ class Deployed(Event):
 
 @dataclass(frozen=True, slots=True)
 class DataEnded(Event):
-    """A subtask, as (vertex, subtask), has processed all its input."""
+    """Subtask `task`, (vertex, subtask), has processed all input; after the last one RequestFinal follows."""
 
     attempt: int
     task: tuple[int, int]
@@ -82,7 +82,7 @@ class Idle(Event):
 
 @dataclass(frozen=True, slots=True)
 class AttemptFailed(Event):
-    """An attempt cannot go on because of `failure`."""
+    """An attempt cannot go on because of `failure`: the job restarts, reverts a rescale, or fails."""
 
     attempt: int
     failure: Failure
@@ -90,7 +90,7 @@ class AttemptFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class PeerLost(Event):
-    """A worker lost its connection to another worker, most likely because of some other failure."""
+    """A worker lost its link to another worker: a failure, unless its cause is reported within 500 ms."""
 
     attempt: int
     failure: Failure
@@ -110,7 +110,7 @@ class PointCommitted(Event):
 
 @dataclass(frozen=True, slots=True)
 class PointFailed(Event):
-    """The restore point could not be found or committed."""
+    """The restore point could not be found or committed: it is tried again later, or the job fails."""
 
     failure: Failure
 
@@ -124,7 +124,7 @@ class StorageChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointCommitted(Event):
-    """A checkpoint is complete and committed, so the job has made progress."""
+    """A checkpoint is complete and committed: equal failures are counted anew from it."""
 
     checkpoint: int
 
@@ -153,7 +153,7 @@ class Cancel(Event):
 
 @dataclass(frozen=True, slots=True)
 class StopAsked(Event):
-    """A requester asked that the job stops with a savepoint."""
+    """A requester asked to stop the job with a savepoint; until StopEnded no rescale is adopted."""
 
     ticket: int
 

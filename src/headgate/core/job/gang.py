@@ -19,14 +19,15 @@ from headgate.core.job.table import Phase, Row
 
 
 def submit(job: Job) -> e.SubmitGang:
-    """Replace the job's gang by a new one for the present plan, and return the effect that starts it."""
     job.gangs += 1
     job.gang = Gang(job.gangs, job.plan.slots)
     return e.SubmitGang(job.gangs, job.plan.slots)
 
 
 def register(job: Job, event: v.Registered, now_ms: int) -> e.AdmitWorker | e.CloseLink:
-    """Admit a worker to a free slot, if the gang lost none and is asked for nothing; else close its link."""
+    """Admit a worker that connected, if its slot is free, no worker of its gang was lost and the gang is
+    asked for nothing; heartbeats are due from then on. Else close its connection: it is an unknown worker.
+    """
     gang = job.gang
     fits = gang is not None and gang.number == event.gang and 0 <= event.slot < gang.slots
     free = gang is not None and event.slot not in gang.registered and not gang.lost
@@ -40,7 +41,7 @@ def register(job: Job, event: v.Registered, now_ms: int) -> e.AdmitWorker | e.Cl
 
 
 def lose(job: Job, slot: int) -> list[e.Effect]:
-    """Remove the registered worker of `slot` from the gang, and return the effect that closes its link."""
+    """Remove the registered worker of `slot` from the gang; return the effect that closes its link."""
     gang = job.gang
     assert gang is not None
     link = gang.registered.pop(slot)
@@ -50,20 +51,18 @@ def lose(job: Job, slot: int) -> list[e.Effect]:
 
 
 def is_member(job: Job, gang: int, slot: int) -> bool:
-    """Return whether `slot` of `gang` is a worker of the present gang that was not lost."""
     return job.gang is not None and job.gang.number == gang and slot in job.gang.registered
 
 
 def exited(job: Job) -> None:
-    """Forget the present gang and watch no worker: all have exited, or are taken for exited."""
     _forget_beats(job)
     job.gang = None
 
 
 def free(job: Job, now_ms: int, *, leave: bool = False) -> list[e.Effect]:
-    """Prepare the gang for the next attempt: workers that fit the plan drop the old attempt, else they end.
-
-    With `leave` workers of a gang of another size may exit by themselves; else they are cancelled.
+    """Prepare the gang for the next attempt: workers that fit the plan drop the old attempt in
+    `limits.redeploy_ms`; else the gang is cancelled, or with `leave` may exit in order if it is complete. []
+    if there is nothing to do: no gang, one that is idle or stopping, or one that ends already.
     """
     gang, attempt = job.gang, job.attempt
     if gang is None or gang.asked >= Asked.LEAVE:
@@ -77,7 +76,9 @@ def free(job: Job, now_ms: int, *, leave: bool = False) -> list[e.Effect]:
 
 
 def dismiss(job: Job, now_ms: int) -> list[e.Effect]:
-    """End the gang, which is not needed any more: let its workers exit, or cancel them if one is missing."""
+    """End the gang, which is not needed any more: ask its workers to exit in order, for which they have 10 s,
+    or cancel the gang if one is missing. [] if there is no gang, or it ends already.
+    """
     gang = job.gang
     if gang is None or gang.asked >= Asked.LEAVE:
         return []
@@ -85,7 +86,7 @@ def dismiss(job: Job, now_ms: int) -> list[e.Effect]:
 
 
 def cancel(job: Job, now_ms: int) -> list[e.Effect]:
-    """Unregister and cancel all worker processes of the gang, unless that was requested before."""
+    """Have the launcher kill all workers of the gang, and forget them; [] if that was requested before."""
     gang = job.gang
     if gang is None or gang.asked is Asked.DIE:
         return []
@@ -96,7 +97,7 @@ def cancel(job: Job, now_ms: int) -> list[e.Effect]:
 
 
 def overdue(job: Job, now_ms: int) -> list[e.Effect]:
-    """Cancel a gang that missed the deadline of its last request; take a cancelled one for exited."""
+    """Cancel a gang that missed the deadline of its last request; take one for exited that was to die."""
     gang = job.gang
     if gang is None or gang.due_ms is None or now_ms < gang.due_ms:
         return []
@@ -109,13 +110,12 @@ def overdue(job: Job, now_ms: int) -> list[e.Effect]:
 
 
 def rested(job: Job) -> None:
-    """Clear the gang's request to stop, because every worker has dropped the last attempt."""
     if job.gang is not None:
         job.gang.asked, job.gang.due_ms = Asked.NOTHING, None
 
 
 def beat(job: Job, event: v.Beat, now_ms: int) -> list[e.Effect]:
-    """Record a heartbeat; return the answer to it, or [] if its worker was given up or is of another gang."""
+    """Record a heartbeat; return the answer that renews the worker's lease, [] if the worker was given up."""
     if not is_member(job, event.gang, event.slot):
         return []
     if not job.monitor.beat(event.slot, event.progress, now_ms):

@@ -248,7 +248,6 @@ def _stop_ended(job: Job, event: v.StopEnded, _now_ms: int) -> Effects:
 
 
 def _settled(job: Job, effects: Effects) -> Effects:
-    """Append what follows once nothing is waited for (restoring, or the job's end); return `effects`."""
     if job.phase is Phase.QUIESCING and _is_quiet(job):
         job.take(Row.QUIET)
         job.work = Work.FIND

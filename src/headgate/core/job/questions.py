@@ -31,57 +31,53 @@ _OVER = {
 
 
 def word(phase: Phase, cause: Cause, ends: OutcomeKind | None) -> JobState:
-    """Return the public state of a job: `cause` is of its next attempt, `ends` how it ends (None: open)."""
+    """Return a job's public state; `cause` is why its next or present attempt begins, `ends` how it ends."""
     if ends is not None:
         return (_OVER if phase is Phase.OVER else _LEAVING)[ends]
     return _WORDS.get(phase) or _BETWEEN.get(cause, JobState.RECOVERING)
 
 
 class Questions:
-    """Base class of the job's state machine: the queries that read a job without a change."""
+    """Base class of the job's state machine: queries that change nothing, allowed between any two calls."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
 
     @property
     def phase(self) -> Phase:
-        """The phase of the job's life that it is in."""
         return self._job.phase
 
     @property
     def state(self) -> JobState:
-        """The public state of the job, which follows from phase, cause and outcome."""
         outcome = self._job.outcome
         return word(self._job.phase, self._job.cause, None if outcome is None else outcome.kind)
 
     @property
     def attempt(self) -> int:
-        """Number of the latest attempt; 0 before the first."""
         return self._job.attempts
 
     @property
     def restarts(self) -> int:
-        """How many attempts began because of a failure."""
         return self._job.restarts
 
     @property
     def plan(self) -> Plan:
-        """The plan that the present attempt runs, or the next one will."""
         return self._job.plan
 
     @property
     def point(self) -> PointId | None:
-        """The restore point from which the present attempt began, or the next one begins; None: no state."""
+        """The restore point of the present attempt or, between attempts, the next one; None: no state."""
         return self._job.point
 
     @property
     def outcome(self) -> Outcome | None:
-        """How the job ends; None while its end is not decided."""
         return self._job.outcome
 
     @property
     def goes_on(self) -> bool:
-        """Whether the job, whose end here is decided, goes on, or may go on, under another driver."""
+        """Whether the job's end here is decided, and another driver continues the job or may: after a
+        handover, a lost leadership, or, with high availability, any failure.
+        """
         outcome = self._job.outcome
         if outcome is None:
             return False
@@ -91,31 +87,31 @@ class Questions:
 
     @property
     def repeating(self) -> SameFailure | None:
-        """The last failure that occurred several times since the newest checkpoint; None: none did."""
+        """The newest failure that occurred at least three times since the last checkpoint; else None."""
         return self._job.same.repeating
 
     @property
     def stopping(self) -> bool:
-        """Whether a requester waits for the job to end with a savepoint."""
         return bool(self._job.stops)
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """Rows of the transition table (`table.py`) that the last event or tick took."""
+        """Rows of the transition table (`table.py`) that the last event or tick took, in order."""
         return tuple(self._job.taken)
 
     @property
     def trace(self) -> tuple[str, ...]:
-        """The last changes of phase as text, oldest first."""
         return self._job.life.history
 
     def hears(self, attempt: int) -> bool:
-        """Return whether messages of this attempt's subtasks count: it deploys or runs, and is the latest."""
+        """Return whether reports of attempt number `attempt` count: it is the latest, and deploys or runs."""
         living = self._job.phase in (Phase.DEPLOYING, Phase.RUNNING)
         return living and attempt == self._job.attempts
 
     def counts(self, attempt: int) -> bool:
-        """Return whether counters of this attempt are valid: it is the latest, its plan the present one."""
+        """Return whether counters of attempt number `attempt` are valid: it is the latest, ended or not, and
+        its plan is still the job's. Other counters must not be shown.
+        """
         latest = self._job.attempt
         return latest is not None and latest.number == attempt and latest.plan == self._job.plan
 
@@ -124,7 +120,9 @@ class Questions:
         return attempt == self._job.attempts and self._job.outcome is None
 
     def next_wakeup(self) -> int | None:
-        """Return when `tick` must be called at the latest (monotonic ms); None when nothing is due."""
+        """Return when `tick` must be called at the latest (monotonic ms), for heartbeats, deadlines, pauses
+        and suspected failures; None: only an event can bring something about.
+        """
         job = self._job
         times = [job.monitor.next_wakeup(), job.pause_until_ms]
         if job.attempt is not None and job.attempt.suspicion is not None:
@@ -136,13 +134,15 @@ class Questions:
         return min((time for time in times if time is not None), default=None)
 
     def validate(self) -> None:
-        """Raise InternalError if an invariant that holds between any two calls is violated."""
+        """Raise InternalError, with the last moves, if an invariant of `core/job/validate.py` is broken."""
         found = broken(self._job, self.next_wakeup())
         if found:
             raise InternalError(self._job.life.explain(f"broke: {'; '.join(found)}"))
 
     def describe(self, now_ms: int = 0) -> tuple[Hashable, ...]:
-        """Return all fields that decide on later effects, with deadlines relative to `now_ms`: for tests."""
+        """Return all fields that decide on later effects, as plain values that two states can be compared by;
+        times are relative to `now_ms`. For tests.
+        """
         job = self._job
 
         def left(due_ms: int | None) -> int | None:

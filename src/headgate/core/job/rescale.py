@@ -32,7 +32,9 @@ Reply: TypeAlias = v.PlanMade | v.SlotsCounted | v.Saved | v.Fits
 
 
 def asked(job: Job, event: v.RescaleAsked, _now_ms: int) -> Effects:
-    """Begin a rescale by making its plan; refuse it if one is pending, or none may begin in this phase."""
+    """Begin a rescale to `event.parallelism` by making its plan. Refuse it, by an Answer, if one is pending
+    or the job does not run; with `event.from_last` the job may also be starting, or between attempts.
+    """
     if job.rescale is not None:
         return _refuse(job, event.ticket, job.rescale.parallelism, e.Refusal.ONE_AT_A_TIME)
     if not _may_begin(job, event.from_last):
@@ -43,7 +45,6 @@ def asked(job: Job, event: v.RescaleAsked, _now_ms: int) -> Effects:
 
 
 def plan_made(job: Job, event: v.PlanMade, _now_ms: int) -> Effects:
-    """Count slots for a rescale's plan, which is made; answer if no plan is needed, or none is possible."""
     rescale = _at(job, event, Step.MAKING)
     if rescale is None:
         return []
@@ -59,7 +60,6 @@ def plan_made(job: Job, event: v.PlanMade, _now_ms: int) -> Effects:
 
 
 def slots_counted(job: Job, event: v.SlotsCounted, _now_ms: int) -> Effects:
-    """Take the checkpoint for a rescale, or check the last one, if there are enough slots; else refuse it."""
     rescale = _at(job, event, Step.COUNTING)
     if rescale is None:
         return []
@@ -73,7 +73,6 @@ def slots_counted(job: Job, event: v.SlotsCounted, _now_ms: int) -> Effects:
 
 
 def saved(job: Job, event: v.Saved, _now_ms: int) -> Effects:
-    """Check the rescale's plan against the new checkpoint, or the last if that will do; else refuse it."""
     rescale = _at(job, event, Step.SAVING)
     if rescale is None:
         return []
@@ -84,7 +83,9 @@ def saved(job: Job, event: v.Saved, _now_ms: int) -> Effects:
 
 
 def fits(job: Job, event: v.Fits, now_ms: int) -> Effects:
-    """Adopt a plan and end the attempt, if it fits the last checkpoint and no stop is pending; or refuse."""
+    """Adopt the rescale's plan and end the present attempt. Refuse it, by an Answer, if the plan does not fit
+    the last checkpoint, a stop is pending, or the job does not run any more and may not use that checkpoint.
+    """
     rescale = _at(job, event, Step.CHECKING)
     if rescale is None or rescale.plan is None:
         return []
@@ -106,13 +107,13 @@ def fits(job: Job, event: v.Fits, now_ms: int) -> Effects:
 
 
 def starting(job: Job, now_ms: int) -> None:
-    """Set, once, the deadline by which an adopted plan (if any) must run: its attempt is being started."""
+    """Set, once, the deadline by which an adopted plan must run (none: do nothing): its attempt begins."""
     if job.adopted and job.rescale is not None and job.rescale.due_ms is None:
         job.rescale.due_ms = now_ms + max(1, job.limits.rescale_ms)
 
 
 def running(job: Job) -> Effects:
-    """End an adopted rescale, all of whose subtasks run, and answer its requester; [] if there is none."""
+    """Answer the requester of a rescale whose plan runs now, and forget it; [] if none was adopted."""
     rescale = job.rescale
     if rescale is None or not job.adopted:
         return []
@@ -128,7 +129,6 @@ def _may_begin(job: Job, last_will_do: bool) -> bool:
 
 
 def _at(job: Job, reply: Reply, step: Step) -> Rescale | None:
-    """Return the pending rescale if it waits in `step` for this event, by its ticket; else None."""
     rescale = job.rescale
     if rescale is None or rescale.ticket != reply.ticket or rescale.step is not step:
         return None

@@ -44,7 +44,9 @@ Effects = list[e.Effect]
 
 
 def attempt_failed(job: Job, event: v.AttemptFailed, now_ms: int) -> Effects:
-    """Handle a failure of the latest attempt: restart or end the job; a late one is reported, or ends it."""
+    """Handle a reported failure of the latest attempt; others are ignored. A living attempt ends by
+    :func:`fail`; after its end the failure is reported, or ends the job if no restart helps.
+    """
     attempt = job.attempt
     if attempt is None or event.attempt != attempt.number:
         return []
@@ -60,7 +62,6 @@ def attempt_failed(job: Job, event: v.AttemptFailed, now_ms: int) -> Effects:
 
 
 def peer_lost(job: Job, event: v.PeerLost, now_ms: int) -> Effects:
-    """Suspect a failure (if none is) as a worker lost a peer's link; it counts in 500 ms if unexplained."""
     attempt = _living(job, event.attempt)
     if attempt is not None and attempt.suspicion is None:
         job.take(Row.SUSPECTED, str(event.failure.what))
@@ -69,7 +70,9 @@ def peer_lost(job: Job, event: v.PeerLost, now_ms: int) -> Effects:
 
 
 def link_lost(job: Job, event: v.LinkLost, now_ms: int) -> Effects:
-    """Handle the loss of a worker's link: at once if no attempt lives, else in 2 s unless the gang exits."""
+    """Handle the end of a registered worker's connection; others are ignored. Remove the worker; a living
+    attempt fails in 2 s, unless the gang's exit tells the reason before. Without one see :func:`worker_left`.
+    """
     if not gangs.is_member(job, event.gang, event.slot):
         return []
     loss = Failure(Loss(LossKind.LINK, event.gang, event.slot))
@@ -85,7 +88,6 @@ def link_lost(job: Job, event: v.LinkLost, now_ms: int) -> Effects:
 
 
 def lapsed(job: Job, slot: int, now_ms: int) -> Effects:
-    """Remove a worker found silent too long; fail the attempt if one lives, else call :func:`worker_left`."""
     assert job.gang is not None
     loss = Failure(Loss(LossKind.HEARTBEAT, job.gang.number, slot))
     if job.phase in LIVE:
@@ -94,7 +96,7 @@ def lapsed(job: Job, slot: int, now_ms: int) -> Effects:
 
 
 def worker_left(job: Job, slot: int, loss: Failure, now_ms: int) -> Effects:
-    """Handle the loss of a worker while no attempt runs; unless the gang was to leave, cancel the gang."""
+    """Remove a worker lost while no attempt lived, and cancel its gang unless that was to leave anyway."""
     assert job.gang is not None
     if job.phase in BETWEEN and job.gang.asked <= Asked.STOP:
         job.take(Row.SPOILED, f"slot {slot} was lost")
@@ -106,7 +108,6 @@ def worker_left(job: Job, slot: int, loss: Failure, now_ms: int) -> Effects:
 
 
 def gang_exited(job: Job, event: v.GangExited, now_ms: int) -> Effects:
-    """Forget the present gang, whose workers have all exited, and fail the attempt if one lives."""
     if job.gang is None or job.gang.number != event.gang:
         return []
     gangs.exited(job)
@@ -117,7 +118,6 @@ def gang_exited(job: Job, event: v.GangExited, now_ms: int) -> Effects:
 
 
 def idle(job: Job, event: v.Idle, now_ms: int) -> Effects:
-    """Record that a worker dropped the ended attempt; cancel the gang if user code left something there."""
     attempt, gang = job.attempt, job.gang
     if attempt is None or gang is None or event.attempt != attempt.number or job.phase not in BETWEEN:
         return []
@@ -137,7 +137,7 @@ def idle(job: Job, event: v.Idle, now_ms: int) -> Effects:
 
 
 def point_failed(job: Job, event: v.PointFailed, now_ms: int) -> Effects:
-    """Handle a restore point that could not be found or committed: try again later, or end the job."""
+    """Handle a restore point not found or committed: try again if the strategy allows, or end the job."""
     if job.work is None:
         return []
     job.work = None
@@ -161,7 +161,6 @@ def point_failed(job: Job, event: v.PointFailed, now_ms: int) -> Effects:
 
 
 def tick(job: Job, now_ms: int) -> Effects:
-    """Fail an attempt whose suspected failure nothing explained in time, or whose new plan is late."""
     attempt, rescale = job.attempt, job.rescale
     if attempt is not None and attempt.suspicion is not None and now_ms >= attempt.suspicion.due_ms:
         return fail(job, attempt.suspicion.failure, now_ms)
@@ -175,7 +174,9 @@ def tick(job: Job, now_ms: int) -> Effects:
 
 
 def fail(job: Job, failure: Failure, now_ms: int) -> Effects:
-    """End the living attempt because of `failure`: revert a rescale, restart, or end the job."""
+    """End the living attempt because of `failure`: revert an adopted rescale, which is no restart; else
+    restart, if a restart may help and the restart strategy allows one, or end the job as failed.
+    """
     attempt = job.attempt
     assert attempt is not None
     if job.adopted:
@@ -195,7 +196,6 @@ def fail(job: Job, failure: Failure, now_ms: int) -> Effects:
 
 
 def end_attempt(job: Job) -> Effects:
-    """End the living attempt; return the effects that suspend checkpoints, close enumerators; [] if none."""
     attempt = job.attempt
     if attempt is None or attempt.ended:
         return []
@@ -204,7 +204,7 @@ def end_attempt(job: Job) -> Effects:
 
 
 def leave(job: Job, outcome: Outcome, now_ms: int) -> Effects:
-    """Begin the job's end: end the attempt, dismiss workers, refuse a rescale, forget pending stops."""
+    """Begin the job's end: end the attempt, let workers exit, refuse a pending rescale, forget stops."""
     job.outcome = outcome
     job.pause_until_ms = None
     job.stops.clear()
@@ -227,7 +227,6 @@ def _revert(job: Job, attempt: Attempt, failure: Failure, now_ms: int) -> Effect
 
 
 def _plan_of_before(job: Job, failure: Failure) -> Effects:
-    """Go back to the plan from before a failed rescale; return effects to adopt it and answer; [] if none."""
     rescale = job.rescale
     if rescale is None or rescale.before is None:
         return []

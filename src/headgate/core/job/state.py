@@ -145,12 +145,11 @@ class Gang:
 
     @property
     def full(self) -> bool:
-        """Whether a worker is registered for every slot."""
         return len(self.registered) == self.slots
 
     @property
     def usable(self) -> bool:
-        """Whether another attempt can run in this gang: no worker is missing, none was told to exit."""
+        """Whether another attempt can run in this gang: no worker is missing, was lost or told to exit."""
         return self.full and not self.lost and self.asked <= Asked.STOP
 
 
@@ -227,17 +226,17 @@ class Job:
 
     @property
     def phase(self) -> Phase:
-        """The phase of the job's life that it is in."""
         return self.life.state
 
     def take(self, row: Row, detail: str = "") -> None:
-        """Record that `row` is taken, and change the phase by it; InternalError if it is illegal now."""
+        """Record that `row` of the table is taken, and change the phase by it; InternalError if it is illegal
+        in the present phase. `detail` is a text for the trace.
+        """
         self.life.move(row, detail)
         self.taken.append(row)
 
     @property
     def adopted(self) -> bool:
-        """Whether the plan of a rescale was adopted and does not run yet."""
         return self.rescale is not None and self.rescale.step is Step.ADOPTED
 
     @property

@@ -35,7 +35,10 @@ class SparkExecutor:
         self._listener = listener
 
     def execute(self, job: JobSpec) -> JobResult:
-        """Run a job on Spark until it ends; return its result, or raise its error (no slots: UsageError)."""
+        """Run a job on Spark, in this thread, until it ends; return its result, or raise its error.
+
+        UsageError before it begins: settings that exclude each other on Spark, or too few task slots.
+        """
         need = Need(job.plan.slots, job.config.get(o.RESERVED_SLOTS))
         connectors = connectors_of(job)
         check_restorable(job, connectors)
@@ -89,7 +92,6 @@ class SparkExecutor:
 
 
 def _ship(context: SparkContext, job: JobSpec) -> None:
-    """Ship Headgate and the program's modules to Spark's executors; isolated code travels by itself."""
     if job.user_code is None:
         ship(context)
         return
@@ -102,8 +104,7 @@ def _ship(context: SparkContext, job: JobSpec) -> None:
 def reachable(job: JobSpec, setting: Callable[[str], str | None]) -> tuple[JobSpec, str | None]:
     """Return the job, set to listen on an address that other machines reach, and the driver's host name.
 
-    Workers call the driver by that name; None: the user chose the address, or Spark knows no name. `setting`
-    returns the value of one of Spark's settings, or None.
+    The name is None where the user chose the address, or Spark knows none. `setting` looks up one of Spark's.
     """
     host = setting("spark.driver.host")
     if host is None or job.config.is_set(o.BIND_HOST):
@@ -114,7 +115,6 @@ def reachable(job: JobSpec, setting: Callable[[str], str | None]) -> tuple[JobSp
 
 
 def known_as(gang: GangContext, host: str | None) -> GangContext:
-    """Return the gang's context with `host` as the name by which workers call the driver; None: no change."""
     if host is None:
         return gang
     ends = [

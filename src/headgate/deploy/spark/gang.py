@@ -40,9 +40,10 @@ class _Running:
 class SparkGang:
     """Runs a job's gangs of workers as barrier stages of Spark; implements `common.ports.Gang`.
 
-    `context` has the spec of the workers and the callback for a gang's end; `hold` is the slots that the job
-    has taken, `code` an isolated program's code. `executors_come_s`: how long Spark may take to replace lost
-    executors; None in local mode, where workers are on the driver's machine.
+    `context` has the spec of the workers, and `exited`, which is called with a gang's number and why it ended
+    (None: in order). `name` is the job's; `hold` the task slots that the job has taken; `code` an isolated
+    program's code. `executors_come_s`: how many seconds Spark may take to replace lost executors; None in
+    local mode, where workers are on the driver's machine.
     """
 
     def __init__(
@@ -60,7 +61,6 @@ class SparkGang:
         self._running: dict[int, _Running] = {}
 
     def submit(self, gang: int, slots: int) -> None:
-        """Start `slots` workers as one barrier stage and return at once; `context.exited` reports its end."""
         worker = self._context.worker
         group = f"headgate-{worker.job}-{worker.generation}-{gang}"
         given_up = threading.Event()
@@ -76,7 +76,6 @@ class SparkGang:
         return self._hold.refusal(slots, task_slots(self._spark))
 
     def cancel(self, gang: int) -> None:
-        """Have Spark kill the Python workers of a gang, if it runs; they get no chance to clean up."""
         running = self._running.get(gang)
         if running is None or not running.thread.is_alive():
             return

@@ -36,7 +36,6 @@ def check_java(environment: Mapping[str, str] | None = None) -> None:
 
 
 def find_java(variables: Mapping[str, str]) -> Path | None:
-    """Return the `java` that Spark's scripts would run with these environment variables; None without one."""
     home = variables.get("JAVA_HOME")
     found = shutil.which(f"{home}/bin/java" if home else "java", path=variables.get("PATH"))
     return None if found is None else Path(found)

@@ -49,7 +49,6 @@ def _slot(text: str) -> str:
 
 
 def _python_error(text: str) -> str | None:
-    """Return the last line of the Python traceback in Spark's text; None if there is none."""
     found = _TRACEBACK.search(text)
     if found is None:
         return None

@@ -1,4 +1,5 @@
 """Finds or opens the Spark of a job: the program's, an active one, or one that is opened and ended here.
+
 Spark opened here is kept for the next job of the process, because opening takes seconds, and ended with the
 process: no JVM and no Python worker outlives the program. A gang needs the SparkContext only; the SQL session
 on top of it takes another two seconds and is made when a DataFrame is used.
@@ -63,7 +64,13 @@ _opening: Final = threading.Lock()  # held while Spark is opened: jobs may begin
 
 def acquire(given: SparkSession | None, name: str, config: Config, slots: int) -> SparkContext:
     """Return the Spark context for a job: `given`'s, else the active one, else a new one of `slots` slots.
-    Headgate's own is replaced if idle and too small. UsageError: unsuitable; OperatingError: no start.
+
+    Headgate's own, opened for an earlier job, is replaced if it is idle and has too few slots. `name` is a
+    new application's. Opening takes seconds; other callers wait meanwhile.
+
+    Raises:
+        UsageError: Spark cannot run gangs, is not what the job's `config` asks for, or there is no Java.
+        OperatingError: Spark did not start.
     """
     with _opening:
         found = _acquired(given, name, config, slots)
@@ -119,7 +126,6 @@ def sql_session(given: SparkSession | None) -> SparkSession:
 
 
 def master_of(context: SparkContext) -> str:
-    """Return the URL of a Spark context's master, such as ``local[4]``; empty if it has none."""
     return context.master or ""
 
 
@@ -130,7 +136,6 @@ def lend() -> None:
 
 
 def refuse_connect(given: SparkSession | None) -> None:
-    """Raise UsageError if the program's session or the environment asks for Spark Connect."""
     if given is not None and type(given).__module__.startswith("pyspark.sql.connect"):
         what = "the session given to the Environment is one of Spark Connect"
     elif given is None and (variable := next((v for v in _CONNECT if os.environ.get(v)), None)):
@@ -147,7 +152,6 @@ _CONNECT: Final = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
 
 
 def check_suitable(context: SparkContext) -> None:
-    """Raise UsageError for a Spark context that cannot run gangs (dynamic allocation, other Python, ...)."""
     from py4j.clientserver import ClientServer
 
     if context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
@@ -165,7 +169,6 @@ def check_suitable(context: SparkContext) -> None:
 
 
 def check_jvm_order(context: SparkContext, config: Config) -> None:
-    """Raise UsageError if the job wants child-first JVM classes and Spark was started without them."""
     if config.get(JVM_RESOLVE_ORDER) is not ResolveOrder.CHILD_FIRST:
         return
     lacking = [key for key in CHILD_FIRST if context.getConf().get(key, "false") != "true"]
@@ -177,7 +180,6 @@ def check_jvm_order(context: SparkContext, config: Config) -> None:
 
 
 def check_interpreter(workers: str) -> None:
-    """Raise UsageError unless the interpreter `workers` (name or path) of local workers is this program's."""
     found = shutil.which(workers)
     if found is not None and Path(found).absolute() == Path(sys.executable).absolute():
         return
@@ -194,7 +196,6 @@ def check_interpreter(workers: str) -> None:
 
 
 def _active() -> SparkContext | None:
-    """Return the Spark context that is open in this process, None without one."""
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context
@@ -202,7 +203,6 @@ def _active() -> SparkContext | None:
 
 
 def _outgrown(own: _Own, slots: int) -> bool:
-    """Return whether Spark opened here for an earlier job is too small, and may be replaced."""
     small = is_local(master_of(own.context)) and own.context.defaultParallelism < slots
     return small and not own.lent and not held(own.context.applicationId)
 
@@ -231,7 +231,6 @@ def _open(name: str, config: Config, slots: int) -> SparkContext:
 
 
 def _open_submitted() -> SparkContext:
-    """Open a context in the JVM that spark-submit has started, with the master and settings it was given."""
     from pyspark import SparkConf, SparkContext
 
     SparkContext._ensure_initialized()
@@ -255,7 +254,7 @@ def _explained(master: str) -> Iterator[None]:
 
 
 def _start_jvm(conf: SparkConf) -> None:
-    """Start Spark's JVM as PySpark does, but with its output forwarded to `sys.stderr`."""
+    # As PySpark does, but with its output forwarded to `sys.stderr`.
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
 
@@ -267,6 +266,7 @@ def _start_jvm(conf: SparkConf) -> None:
 @contextmanager
 def forwarded_output() -> Iterator[int]:
     """Yield a file descriptor for the output of Spark's JVM and Python workers, open until the block ends.
+
     Each line but `NOISE` goes to `sys.stderr`, so that a progress display can keep its line below it.
     """
     reading, writing = os.pipe()
@@ -304,7 +304,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _end() -> None:
-    """Stop Spark at exit; if this process has started its JVM, end that and wait until it has exited."""
+    # At exit. A JVM that this process has started must not outlive it.
     from pyspark import SparkContext
 
     own, gateway = _own, SparkContext._gateway

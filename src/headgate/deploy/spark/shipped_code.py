@@ -1,4 +1,5 @@
 """Collects the source files that executors on other machines need, and gives them to Spark as an archive.
+
 Headgate itself always goes along, so executors run the driver's own version. Of the program go the modules
 that it has imported and those beside its script. What is installed (site-packages, the standard library) does
 not: executors bring their own, and what Spark distributes already (`--py-files`, `addArtifact`) is there.
@@ -38,8 +39,9 @@ _added: Final[set[tuple[str, str]]] = set()
 
 def ship(context: SparkContext) -> None:
     """Ship Headgate and the program's modules by Spark to every executor, also to those that come later.
+
     All Python workers of the application have them in front of their import path from now on, so that tasks
-    which feed a gang find them, too. Raises UsageError if these files exceed 64 MiB.
+    which feed a gang find them, too. What is shipped already is not shipped again. UsageError: over 64 MiB.
     """
     from pyspark import SparkFiles
 
@@ -58,7 +60,6 @@ def ship(context: SparkContext) -> None:
 
 
 def installed_roots(more: Iterable[Path] = ()) -> tuple[Path, ...]:
-    """Return the folders of installed code and `more`, whose files are not shipped: executors have theirs."""
     paths = sysconfig.get_paths()
     roots = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")]
     # A virtual environment's standard library is that of the Python it was made with.
@@ -68,6 +69,7 @@ def installed_roots(more: Iterable[Path] = ()) -> tuple[Path, ...]:
 
 def collect(modules: Mapping[str, ModuleType], installed: Iterable[Path]) -> dict[str, Path]:
     """Return the files to ship, by name in the archive; UsageError if they exceed 64 MiB.
+
     These are Headgate's, those of `modules` outside of `installed`, and those beside the program's script.
     """
     installed = tuple(installed)
@@ -91,7 +93,6 @@ def collect(modules: Mapping[str, ModuleType], installed: Iterable[Path]) -> dic
 
 
 def fingerprint(files: Mapping[str, Path]) -> str:
-    """Return a hash of files' names and contents as 12 hexadecimal digits; `files` maps name to file."""
     digest = sha256()
     for name in sorted(files):
         digest.update(f"{name}\0{files[name].stat().st_size}\0".encode())
@@ -107,7 +108,6 @@ def _pack(files: Mapping[str, Path], target: Path) -> Path:
 
 
 def _tops(modules: Mapping[str, ModuleType], installed: tuple[Path, ...]) -> set[Path]:
-    """Return the top-level modules and packages that the program has loaded and that are not installed."""
     found = {_HEADGATE}
     for name, module in list(modules.items()):
         if "." not in name and name != "__main__":
@@ -128,7 +128,6 @@ def _is_installed(path: Path, installed: tuple[Path, ...]) -> bool:
 
 
 def _below(package: Path) -> Iterator[tuple[str, Path]]:
-    """Yield (name in the archive, file) for a package's files, also of data, but no hidden ones or caches."""
     for path in package.rglob("*"):
         parts = path.relative_to(package.parent).parts
         hidden = any(part.startswith(".") or part in _LEFT_OUT for part in parts)

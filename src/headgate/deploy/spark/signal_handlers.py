@@ -66,7 +66,6 @@ def deferring_interrupts() -> Iterator[None]:
 
 @contextmanager
 def _handling(interrupt: Handler, terminate: Handler) -> Iterator[None]:
-    """Install handlers of SIGINT and SIGTERM in the main thread, unless the program has its own."""
     before: dict[signal.Signals, Handler] = {}
     if threading.current_thread() is threading.main_thread():
         if _is_default(signal.getsignal(signal.SIGINT)):

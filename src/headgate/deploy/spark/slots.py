@@ -35,7 +35,6 @@ class Need:
 
     @property
     def total(self) -> int:
-        """All slots that the job takes."""
         return self.gang + self.reserved
 
 
@@ -58,7 +57,6 @@ def wait_for_slots(context: SparkContext, need: Need, come_within_s: float) -> i
 
 
 def held(application: str) -> int:
-    """Return how many slots this process's jobs take for workers in the Spark application with this id."""
     with _lock:
         return _held[application]
 
@@ -121,7 +119,9 @@ def await_return(
 
 @contextmanager
 def holding(application: str, need: Need, available: int, master: str) -> Iterator[Hold]:
-    """Take a gang's slots in the block; UsageError if other jobs leave too few of the `available` ones."""
+    """Take a gang's slots of the application, as this process counts them, in the block; yield the hold.
+    UsageError if other jobs of this process leave too few of the `available` ones; `master` is for messages.
+    """
     with _lock:
         taken = _held[application]
         if available - taken < need.total:

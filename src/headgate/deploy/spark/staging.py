@@ -49,7 +49,7 @@ def connectors_of(job: JobSpec) -> dict[str, DataFrameConnector]:
 
 
 def check_restorable(job: JobSpec, connectors: Mapping[str, DataFrameConnector]) -> None:
-    """Raise UsageError if the snapshot to restore needs staged rows that are gone; unchecked with HA."""
+    """Raise UsageError if the snapshot to restore, where it is known yet, needs staged rows that are gone."""
     led = job.config.get(o.HIGH_AVAILABILITY) is not o.HighAvailabilityType.NONE
     if job.restore_from is None or led or job.config.get(o.FALLBACK_TO_OLDER):
         return  # which snapshot it will be is not known yet; it is looked at when it is
@@ -60,7 +60,6 @@ def check_restorable(job: JobSpec, connectors: Mapping[str, DataFrameConnector])
 
 
 def check_positions(checkpoint: CheckpointMetadata, sources: Mapping[str, DataFrameSource]) -> None:
-    """Raise UsageError if rows that the snapshot has not read yet are no longer in their staging folder."""
     for uid in sources:
         position = checkpoint.enumerators.get(uid)
         all_read = len(checkpoint.finished.get(uid, ())) >= checkpoint.parallelism.get(uid, 1)
@@ -69,7 +68,6 @@ def check_positions(checkpoint: CheckpointMetadata, sources: Mapping[str, DataFr
 
 
 def sources_of(connectors: Mapping[str, DataFrameConnector]) -> dict[str, DataFrameSource]:
-    """Return only the connectors that are DataFrame sources, by uid."""
     return {uid: part for uid, part in connectors.items() if isinstance(part, DataFrameSource)}
 
 
@@ -84,13 +82,16 @@ class Inputs:
         self._control: JobControl | None = None
 
     def begins(self, control: JobControl) -> None:
-        """Keep the job's control, to ask for its status in :meth:`put_away`; call the program's `begins`."""
         self._control = control
         if self._job.begins is not None:
             self._job.begins(control)
 
     def make_ready(self, job_id: str, restored: RestorePoint | None) -> None:
-        """Stage the inputs that snapshot `restored` lacks, before workers run; UsageError: rows are gone."""
+        """Stage the rows of the input DataFrames, before workers run; called once this driver leads the job.
+
+        Inputs that the snapshot `restored` has staged already stay; None: all are staged. UsageError: rows
+        that the snapshot has still to read are gone.
+        """
         self._folder, self._restored = self._root / FOLDER / quote(job_id, safe=""), restored
         known: Collection[str] = ()
         if restored is not None:
@@ -120,7 +121,6 @@ class Inputs:
             _remove_if_empty(self._folder.parent)
 
     def _still_needed(self, status: JobStatus, error: BaseException | None) -> bool:
-        """Return whether a snapshot is left that may be restored, and may have staged rows still to read."""
         settings = job_settings(self._job.config)
         if status.savepoint is not None or status.savepoints_completed:
             return True
@@ -133,14 +133,12 @@ class Inputs:
         return bool(any_left) and end not in settings.checkpoints.retention
 
     def _continues_elsewhere(self, status: JobStatus, error: BaseException | None) -> bool:
-        """Return whether another driver runs this job now, or may run it later."""
         if isinstance(error, FencedError) or (isinstance(error, TerminatedError) and error.goes_on):
             return True
         led = self._job.config.get(o.HIGH_AVAILABILITY) is not o.HighAvailabilityType.NONE
         return led and status.state != JobEnd.CANCELLED.value
 
     def _owned(self) -> list[Path]:
-        """Return folders that another job staged, for a snapshot that this job has claimed."""
         if self._restored is None or not self._restored.claimed:
             return []
         positions = [self._restored.checkpoint.enumerators.get(uid) for uid in self._sources]
@@ -156,7 +154,10 @@ class Inputs:
 def staged(
     job: JobSpec, connectors: Mapping[str, DataFrameConnector], local: bool
 ) -> Iterator[Inputs | None]:
-    """Prepare folders of output, yield the object that stages inputs (None: no DataFrames), and clean up."""
+    """Prepare folders of output, yield the object that stages inputs (None: no DataFrames), and clean up.
+
+    `local`: Spark is on this machine, so a temporary folder will do; else UsageError if none is shared.
+    """
     if not connectors:
         yield None
         return
@@ -173,7 +174,6 @@ def staged(
 
 @contextmanager
 def outputs_ready(job: JobSpec, outputs: list[DataFrameConnector], root: Path) -> Iterator[None]:
-    """Make folders for DataFrames that the program gets; removed at process end, or if the block raises."""
     if not outputs:
         yield
         return

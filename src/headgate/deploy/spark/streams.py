@@ -29,7 +29,6 @@ EPOCHS: Final = ".epochs"
 
 
 def streams_of(connectors: Mapping[str, DataFrameConnector]) -> dict[str, StreamSource]:
-    """Return only the connectors that are streaming DataFrame sources, by uid."""
     return {uid: part for uid, part in connectors.items() if isinstance(part, StreamSource)}
 
 
@@ -90,7 +89,7 @@ class Streams:
 def streams_ready(
     job: JobSpec, connectors: Mapping[str, DataFrameConnector], local: bool
 ) -> Iterator[Streams | None]:
-    """Yield what prepares streaming sources (None: no such), then clean up; `local`: Spark on one machine."""
+    """Yield the `Streams` to make ready (None: no streaming sources); put them away after the block."""
     sources = streams_of(connectors)
     if not sources:
         yield None

@@ -1,7 +1,6 @@
 """The election of a job's leader: whether this driver has won, whether it still leads, and who leads instead.
 
-`ha/files` and `ha/zookeeper` have implementations. How long their answers may be believed is decided by
-`core.leadership`, and when to ask by `ha.leading`. An election blocks for its disk or server only.
+Implemented in `ha/files` and `ha/zookeeper`; `core.leadership` decides how long an answer may be believed.
 """
 
 from __future__ import annotations
@@ -44,13 +43,15 @@ class Election(Protocol):
         """Whether a driver whose lease has expired may win again while no other one has: :meth:`regain`."""
 
     def campaign(self) -> Candidacy:
-        """Try once to win the election; return whether it is won, who leads, or that the job has ended."""
+        """Try once to win; return whether this driver has won, who leads, or that the job has ended."""
 
     def regain(self) -> Candidacy:
         """Try at once to win again after the lease has expired; LostLeadershipError if another driver won."""
 
     def renew(self) -> None:
-        """Prove that this driver leads, for a new lease; LostLeadershipError: it does not; other: unknown."""
+        """Prove that this driver leads, for a new lease. LostLeadershipError if it does not lead; any other
+        StorageError if that is unknown: the present lease goes on.
+        """
 
     def end(self) -> None:
         """Record that the job has ended, while this driver leads it: no other driver goes on with this run.
@@ -64,5 +65,4 @@ class Election(Protocol):
 
 
 def this_driver() -> str:
-    """Return the process id and host of this driver as text for people ("process 7 on host")."""
     return f"process {os.getpid()} on {socket.gethostname()}"

@@ -22,7 +22,7 @@ ENDED: Final = ".ended"  # ends the names of the files of leaders that have brou
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """What a job's leader wrote last; two reads that differ show that it was alive in between."""
+    """What a job's leader wrote last; two reads that differ show that the leader was alive in between."""
 
     who: str
     run: int  # how often the job had been brought to its end before
@@ -77,13 +77,15 @@ class FileElection:
         self._unfinished: tuple[int, list[str]] = 0, []
 
     def leader(self) -> Sign | None:
-        """Return what the driver that won the newest term wrote last, alive or not; None if none ever won."""
+        """Return what the driver that won the newest term wrote last, whether that driver lives or not; None
+        if there was no term yet, or its files were removed meanwhile. StorageError: damage, or the disk
+        fails.
+        """
         term = max(self._terms(), default=0)
         beat = self._read(term) if term else None
         return None if beat is None else Sign(beat.who, beat.run, beat.released, term, beat.count)
 
     def campaign(self) -> Candidacy:
-        """Try to win the next term if nobody renews the last; return: won, who leads, or the job's end."""
         looked_ms = self._clock.monotonic_ms()
         last = self._last()
         beat = self._read(last) if last else None
@@ -111,7 +113,6 @@ class FileElection:
         return self._try_to_win(last + 1, looked_ms)
 
     def _last(self) -> int:
-        """Return the newest term's number, 0 if there was none; StorageError if one seen before is gone."""
         last = max(self._terms(), default=0)
         if last < self._highest:
             raise StorageError(
@@ -121,14 +122,12 @@ class FileElection:
         return last
 
     def renew(self) -> None:
-        """Prove leadership: rewrite the beat; LostLeadershipError: another has a later term; else unknown."""
         self._write_beat()
         self._remove_unfinished()
         if self._last_if_own() != self._term:
             raise StorageError(f"{self._disk.describe(self._name(self._term))} was followed by a late write")
 
     def _last_if_own(self) -> int:
-        """Return the newest term if this driver has won it, or tried to; else raise LostLeadershipError."""
         last = self._last()
         if last == self._term:
             return last
@@ -140,17 +139,16 @@ class FileElection:
         )
 
     def end(self) -> None:
-        """Write the file that records the job's end in this term; in a later term it does not count."""
+        # In a later term the file does not count.
         self._disk.create_if_absent(self._name(self._term) + ENDED, self._beat.token.encode())
 
     def resign(self) -> None:
-        """Write a last beat, which releases the term to other drivers."""
         if self._term:
             self._beat = msgspec.structs.replace(self._beat, released=True)
             self._write_beat()
 
     def _release_for_next(self, term: int, beat: _Beat | None) -> None:
-        """Release the term of a driver that died after the job's end: what starts now is another run."""
+        # Its driver died after the job's end, and what starts now is another run.
         if beat is not None and not beat.released:
             released = msgspec.structs.replace(beat, released=True)
             self._disk.create(self._name(term) + BEAT, [_encoder.encode(released)])
@@ -162,7 +160,6 @@ class FileElection:
             return None
 
     def _lapsed(self, term: int, beat: _Beat | None, looked_ms: int) -> bool:
-        """Note the beat; return whether it releases the last term, or was seen here unchanged for a lease."""
         if beat is not None and beat.released:
             return True
         self._watched_a_leader = True
@@ -191,7 +188,6 @@ class FileElection:
         self._disk.create(self._name(self._term) + BEAT, [_encoder.encode(self._beat)])
 
     def _read(self, term: int) -> _Beat | None:
-        """Return what a term's leader wrote last, its beat; None when the term was cleaned up meanwhile."""
         for name in (self._name(term) + BEAT, self._name(term)):
             try:
                 return _beats.decode(self._disk.read(name))
@@ -209,7 +205,6 @@ class FileElection:
         return [int(name) for name in names if len(name) == 19 and name.isascii() and name.isdigit()]
 
     def _clean_up(self) -> None:
-        """Delete the files of earlier terms, as far as possible; list unfinished ones, to delete later."""
         own = self._name(self._term)
         with suppress(StorageError):
             for name in self._disk.list(self._folder):
@@ -220,7 +215,7 @@ class FileElection:
                 self._unfinished = self._clock.monotonic_ms(), found
 
     def _remove_unfinished(self) -> None:
-        """Delete files that were unfinished when this term began and still are a lease later: orphans."""
+        # Unfinished when this term began, and still so a lease later: nobody writes these files any more.
         since_ms, names = self._unfinished
         if names and self._clock.monotonic_ms() - since_ms >= self.lease_ms:
             self._unfinished = since_ms, []

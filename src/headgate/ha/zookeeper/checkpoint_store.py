@@ -66,7 +66,12 @@ _claimants: Final = msgpack_decoder(_Claimant)
 
 
 class ZooKeeperCheckpointStore:
-    """One job's store of completed checkpoints at node `root`; not thread-safe. Old permit: FencedError."""
+    """One job's store of completed checkpoints below the ZooKeeper node `root`; not thread-safe.
+
+    It implements `CompletedCheckpointStore`. Every change by a permit that is not the last one given raises
+    FencedError; a ZooKeeper that does not answer in time raises StorageError, and UnsureWriteError where the
+    change may have happened.
+    """
 
     def __init__(self, nodes: ZNodes, root: str, token: Callable[[int], bytes] = secrets.token_bytes) -> None:
         self._nodes, self._root, self._token = nodes, root, token
@@ -76,12 +81,10 @@ class ZooKeeperCheckpointStore:
         self._newest = self._counter = 0
 
     def generation(self) -> int:
-        """Return the generation of the last claim by any job master; 0 if the job was never claimed here."""
         node = self._nodes.read(self._generation)
         return 0 if node is None else self._claimant(node.data).generation
 
     def claim(self) -> CommitPermit:
-        """Take the job over: end all older permits, return one of a new generation; StorageError: failed."""
         self._owned = self._unsure = None
         for folder in ("owner", "checkpoints"):
             self._nodes.ensure(f"{self._root}/{folder}")
@@ -98,13 +101,11 @@ class ZooKeeperCheckpointStore:
         )
 
     def check(self, permit: CommitPermit) -> None:
-        """Raise FencedError if another job master has claimed the job since `permit` was given."""
         self._resolve(permit)
         # A read could come from a server that lags; a write cannot.
         self._change(permit, [])
 
     def first_checkpoint_id(self, at_least: CheckpointId) -> CheckpointId:
-        """Return an id, `at_least` or above, that no job master can have used; FencedError: not claimed."""
         if self._owned is None:
             raise FencedError(f"{self._where()} gives ids to its last claimant only; claim it first")
         permit = self._owned.permit
@@ -115,7 +116,6 @@ class ZooKeeperCheckpointStore:
         return CheckpointId(first)
 
     def reserve_ids(self, permit: CommitPermit, end: CheckpointId) -> None:
-        """Mark the ids below `end` as used, so that no later claimant is given one. FencedError: replaced."""
         self._resolve(permit)
         self._require(permit)
         if end > self._counter:
@@ -140,7 +140,6 @@ class ZooKeeperCheckpointStore:
         self._owned = self._unsure = None
 
     def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
-        """Complete a checkpoint by an entry on its durable `metadata` file. UnsureWriteError: maybe done."""
         self._resolve(permit)
         self._require(permit)
         if checkpoint <= self._newest:
@@ -164,7 +163,6 @@ class ZooKeeperCheckpointStore:
         self._newest, self._counter = checkpoint, counter
 
     def completed(self) -> list[Completed]:
-        """Return the completed checkpoints, read afresh, ordered by id; StorageError: they cannot be read."""
         if self._owned is not None:
             with suppress(FencedError):  # a replaced job master may still read
                 self._resolve(self._owned.permit)
@@ -176,12 +174,10 @@ class ZooKeeperCheckpointStore:
         raise StorageError(f"{self._where()} changed during each of {ATTEMPTS_MAX} attempts to read it")
 
     def latest(self) -> Completed | None:
-        """Return the completed checkpoint with the greatest id, read afresh; None if there is none."""
         completed = self.completed()
         return completed[-1] if completed else None
 
     def trim(self, permit: CommitPermit, oldest: CheckpointId) -> None:
-        """Delete all entries before that of `oldest`, if it has one; StorageError while one is being read."""
         self.check(permit)
         handles = self._handles()
         if oldest in handles:
@@ -189,7 +185,10 @@ class ZooKeeperCheckpointStore:
 
     @contextmanager
     def reading(self, checkpoint: CheckpointId) -> Iterator[None]:
-        """Keep a checkpoint from being trimmed in the block, while the session lasts. StorageError: gone."""
+        """Keep the entry of a completed checkpoint from being trimmed while the block reads its files, as
+        long as the ZooKeeper session lasts. StorageError if the entry is gone. For readers in any process,
+        without a claim.
+        """
         lock = f"{self._handle(checkpoint)}/{READER_LOCK}{self._token(8).hex()}"
         try:
             self._nodes.change([Create(lock, ephemeral=True)])
@@ -204,7 +203,6 @@ class ZooKeeperCheckpointStore:
                 self._nodes.change([Delete(lock)])
 
     def _try_to_claim(self) -> _Owned | None:
-        """Try to claim the job once; return None when another job master claimed in the same moment."""
         node, token = self._nodes.read(self._generation), self._token(16).hex()
         generation, changes = 1, list[Change]()
         if node is not None:
@@ -257,7 +255,10 @@ class ZooKeeperCheckpointStore:
         raise StorageError(f"{self._where()} was not changed in {ATTEMPTS_MAX} attempts; try again")
 
     def _resolve(self, permit: CommitPermit) -> None:
-        """Settle for good whether an entry whose write got no answer exists; UnsureWriteError: unknown."""
+        """Settle for good whether an entry whose write got no answer exists, if there is one.
+        UnsureWriteError if that is still unknown, FencedError if another job master has claimed the job
+        meanwhile.
+        """
         unsure = self._unsure
         if unsure is None or self._owned is None or permit is not self._owned.permit:
             return
@@ -284,7 +285,6 @@ class ZooKeeperCheckpointStore:
         self._unsure = None
 
     def _resolved_at_once(self, permit: CommitPermit, cause: UnsureWriteError) -> bool:
-        """Return whether an entry whose write got no answer exists; UnsureWriteError if still unknown."""
         unsure = self._unsure
         try:
             self._resolve(permit)
@@ -295,7 +295,6 @@ class ZooKeeperCheckpointStore:
         return unsure is not None and self._newest == unsure.checkpoint
 
     def _remove(self, permit: CommitPermit, checkpoints: Sequence[int]) -> None:
-        """Remove entries of checkpoints, oldest first, with job masters' locks. StorageError: one is read."""
         for batch in _batches(checkpoints):
             for _ in range(ATTEMPTS_MAX):
                 try:
@@ -325,7 +324,6 @@ class ZooKeeperCheckpointStore:
         return [SetData(self._ids, data)]
 
     def _version(self, permit: CommitPermit) -> int:
-        """Return the version of this process's owner node; FencedError when the node was removed."""
         owned = self._require(permit)
         node = self._nodes.read(owned.node)
         if node is None:
@@ -344,7 +342,6 @@ class ZooKeeperCheckpointStore:
         return self._owned
 
     def _handles(self) -> list[int]:
-        """Return the ids of all entries, in ascending order; StorageError for a node with another name."""
         names = self._nodes.children(f"{self._root}/checkpoints")
         strange = [name for name in names if not (len(name) == 19 and name.isascii() and name.isdigit())]
         if strange:

@@ -28,10 +28,12 @@ class _Answer(Protocol[T_co]):
 
 
 class KazooNodes:
-    """A session with the ZooKeeper at `quorum` (host:port,...); reconnects, and replaces an expired session.
+    """A session with the ZooKeeper at `quorum` (host:port,...), as `ZNodes`; made and closed by the driver.
 
-    For `session_timeout_ms` the server is asked to keep the session alive in silence; `connection_timeout_ms`
-    is how long to wait for a first connection and each answer, then StorageError. ConfigError: bad `quorum`.
+    It reconnects by itself, and begins a new session when one has expired. The server is asked to keep the
+    session for `session_timeout_ms` without a sign of life; `session_ms` is what the server granted. To
+    connect at first, and to answer each request, ZooKeeper has `connection_timeout_ms`, then StorageError.
+    ConfigError for a `quorum` that cannot be read, or if the package kazoo is missing.
     """
 
     def __init__(self, quorum: str, session_timeout_ms: int, connection_timeout_ms: int) -> None:
@@ -71,12 +73,11 @@ class KazooNodes:
 
     @property
     def session(self) -> tuple[int, bytes] | None:
-        """Number and password of the client's session with ZooKeeper; None while not connected."""
+        """Id and password of the client's session with ZooKeeper; None while not connected."""
         client_id: tuple[int, bytes] | None = self._client.client_id
         return client_id
 
     def read(self, path: str) -> ZNode | None:
-        """Return a node's data and version; None when there is no such node."""
         try:
             data, stat = self._asked(lambda: self._client.get_async(path), f"read {path}")
         except self._errors.NoNodeError:
@@ -84,14 +85,12 @@ class KazooNodes:
         return ZNode(data, stat.version)
 
     def children(self, path: str) -> list[str]:
-        """Return the sorted names of a node's children; empty when there is no such node."""
         try:
             return sorted(self._asked(lambda: self._client.get_children_async(path), f"list {path}"))
         except self._errors.NoNodeError:
             return []
 
     def change(self, changes: Sequence[Change]) -> list[str]:
-        """Carry out all changes and return their paths, or none: RejectedError; UnsureWriteError: unknown."""
         request = self._client.transaction()
         for change in changes:
             if isinstance(change, Create):
@@ -114,12 +113,9 @@ class KazooNodes:
         ]
 
     def ensure(self, path: str) -> None:
-        """Create a node and its parents where they are missing."""
         self._asked(lambda: self._client.ensure_path_async(path), f"make {path}")
 
     def on_disconnect(self, listener: Callable[[], None]) -> None:
-        """Have `listener` called, from the client's thread, whenever the connection breaks."""
-
         def changed(state: str) -> None:
             if state != "CONNECTED":
                 listener()
@@ -127,11 +123,9 @@ class KazooNodes:
         self._client.add_listener(changed)
 
     def describe(self, path: str = "") -> str:
-        """Return the URI of a node, or of the ZooKeeper itself, for messages."""
         return f"zookeeper://{self._quorum}{path}"
 
     def close(self) -> None:
-        """End the session: its ephemeral nodes are removed now, or by its timeout where no server answers."""
         self._closed = True
 
         def end() -> None:
@@ -153,8 +147,7 @@ class KazooNodes:
             ) from error
 
     def _note_agreed_timeout(self) -> None:
-        """Have each handshake of the client set `session_ms` to the timeout that the server grants."""
-
+        # kazoo does not show the timeout that the server grants at each handshake.
         def listened_to(invoke: Callable[P, T]) -> Callable[P, T]:
             def invoked(*args: P.args, **named: P.kwargs) -> T:
                 answer = invoke(*args, **named)
@@ -169,7 +162,6 @@ class KazooNodes:
         connection._invoke = listened_to(connection._invoke)
 
     def _asked(self, ask: Callable[[], _Answer[T]], what: str) -> T:
-        """Repeat a request (`what`, for messages) until it is answered or time is up; pass NoNodeError on."""
         deadline = clock.monotonic() + self._timeout_s
         while True:
             try:

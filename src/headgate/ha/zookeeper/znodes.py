@@ -1,8 +1,7 @@
 """The interface to ZooKeeper: the few requests that stores and elections make to its tree of nodes.
 
-Every change is one transaction, carried out as a whole or not at all. Its error shows what a failed one may
-leave: an UnsureWriteError may have changed everything, and may even do so later; `RejectedError` and any
-other StorageError changed nothing.
+After an UnsureWriteError a change may have happened, or may happen even later; after any other error, such as
+`RejectedError`, nothing has changed.
 """
 
 from __future__ import annotations
@@ -76,16 +75,17 @@ class ZNodes(Protocol):
     """A client of a ZooKeeper; each call blocks at most for its time limit, then raises StorageError."""
 
     def read(self, path: str) -> ZNode | None:
-        """Return a node's data and version; None when there is no such node.
-
-        It may be older than what other clients see, but never older than what this client has changed.
+        """Return a node's data and version; None when there is no such node. They may be older than what
+        other clients see, but never older than what this client has changed.
         """
 
     def children(self, path: str) -> list[str]:
         """Return the sorted names of a node's children; empty when there is no such node."""
 
     def change(self, changes: Sequence[Change]) -> list[str]:
-        """Carry out all changes and return their paths, or none: RejectedError; UnsureWriteError: unknown."""
+        """Carry out all changes as one transaction; return their paths, with the number of a sequential node.
+        RejectedError: nothing was changed; UnsureWriteError: all may have happened, or may happen later.
+        """
 
     def ensure(self, path: str) -> None:
         """Create a node and its parents where they are missing."""

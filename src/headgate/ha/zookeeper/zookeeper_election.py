@@ -19,7 +19,9 @@ UNTOLD: Final = " untold"
 class ZooKeeperElection:
     """The election of a job's leader: the candidate whose ephemeral node has the smallest number leads.
 
-    A proof is a write to one's own node, because a read could come from a server that has lost its quorum.
+    Each driver has a node below `folder` for as long as its ZooKeeper session lasts. A proof is a write to
+    one's own node, because a read could come from a server that has lost its quorum. `folder` itself holds
+    how often the job was brought to its end. A driver whose session has expired cannot win again.
     """
 
     def __init__(
@@ -43,11 +45,9 @@ class ZooKeeperElection:
         self._ended = False
 
     def regain(self) -> Candidacy:
-        """Raise LostLeadershipError: a driver whose ZooKeeper session has ended cannot win again."""
         raise self._expired()
 
     def campaign(self) -> Candidacy:
-        """Enter the election if needed; return whether it is won, who leads, or that the job has ended."""
         if self._first_run is None:
             self._nodes.ensure(self._folder)
         if not self._own and not self._enter():
@@ -71,7 +71,6 @@ class ZooKeeperElection:
         return Candidacy(sent_ms, self._who.decode(), run=run)
 
     def renew(self) -> None:
-        """Prove leadership by a write to one's node; LostLeadershipError: node gone; other error: unknown."""
         if not self._prove():
             raise self._expired()
         if self._nodes.session_ms < self.lease_ms:
@@ -81,7 +80,6 @@ class ZooKeeperElection:
             )
 
     def end(self) -> None:
-        """Record the job's end, in one transaction; LostLeadershipError if this driver's node is gone."""
         ended = f"{self._led_run + 1}{UNTOLD}".encode()  # of one run the same, however often it is written
         try:
             self._nodes.change([SetData(self._own, self._who), SetData(self._folder, ended)])
@@ -90,14 +88,12 @@ class ZooKeeperElection:
         self._ended = True
 
     def resign(self) -> None:
-        """Remove this driver's node, so that the next one leads at once; after `end` record that it left."""
         if self._own:
             counted = [SetData(self._folder, str(self._led_run + 1).encode())] if self._ended else []
             self._nodes.change([*counted, Delete(self._own)])
             self._own = ""
 
     def _enter(self) -> bool:
-        """Create this driver's node; return False when the server has to be asked again."""
         if not self._name:
             self._name = self._token(16).hex()
         mine = [name for name in self._nodes.children(self._folder) if name.startswith(self._name)]
@@ -111,7 +107,6 @@ class ZooKeeperElection:
         return True
 
     def _prove(self) -> bool:
-        """Write to this driver's node; return False, and forget the node, if it does not exist any more."""
         try:
             self._nodes.change([SetData(self._own, self._who)])
         except RejectedError:
@@ -123,7 +118,6 @@ class ZooKeeperElection:
         return LostLeadershipError(f"the session with {self._nodes.describe(self._folder)} has expired")
 
     def _run(self) -> tuple[int, bool]:
-        """Return how often the job has ended, and whether the driver that ended it last is still to leave."""
         node = self._nodes.read(self._folder)
         data = b"" if node is None else node.data
         number = data.removesuffix(UNTOLD.encode())

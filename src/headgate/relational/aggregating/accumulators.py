@@ -35,7 +35,6 @@ class Accumulator(NamedTuple):
 
     @property
     def fields(self) -> Fields:
-        """The name and type of its column, as a tuple of one."""
         return ((self.name, self.type),)
 
     def prepared(self, *arguments: pa.Array) -> tuple[pa.Array, ...]:
@@ -72,11 +71,9 @@ class Joint(NamedTuple):
     merge: Callable[..., Sequence[pa.Array]]
 
     def prepared(self, *arguments: pa.Array) -> tuple[pa.Array, ...]:
-        """Return the accumulators of each row by itself, a column for each of `fields`."""
         return tuple(self.of_rows(*arguments))
 
     def merged(self, groups: Groups, members: Sequence[pa.Array]) -> Sequence[pa.Array]:
-        """Return the accumulators of each group, merged from those of its `members`, which are columns."""
         return self.merge(groups, *members)
 
 
@@ -84,9 +81,14 @@ AnyAccumulator = Accumulator | Joint
 
 
 class Parts(NamedTuple):
-    """An aggregate for arguments of certain types: what they are converted to, accumulators, and result.
+    """An aggregate for arguments of certain types, as its rule has judged them.
 
-    `finish` gives the result of its type and of the accumulators' columns, in order.
+    Attributes:
+        arguments: the types to which the arguments are converted.
+        accumulators: what is computed of rows and merged.
+        result: type of the column of results.
+        nullable: whether a result may be null.
+        finish: called with `result` and the accumulators' columns in order; gives the column of results.
     """
 
     arguments: Types
@@ -97,7 +99,6 @@ class Parts(NamedTuple):
 
     @property
     def fields(self) -> Fields:
-        """Names and types of the accumulators' columns."""
         return tuple(field for each in self.accumulators for field in each.fields)
 
 
@@ -118,5 +119,4 @@ class AggregateRule:
 
 
 def as_it_is(_kind: pa.DataType, value: Values, *_: Values) -> Values:
-    """Return the first accumulator as the result; for `Parts.finish`."""
     return value

@@ -98,7 +98,7 @@ def _percentile(given: Types, wanted: float | tuple[float, ...] = 0.5) -> Parts 
 
 
 def _ordered(values: pa.Array, counts: pa.Array) -> tuple[Doubles, Int64s, Int64s]:
-    """Return all values, ascending in each list; the running count of rows up to each; and rows per list."""
+    # All values, ascending in each list; the running count of rows up to each; rows per list.
     flat, often, owner = values.flatten().to_numpy(), counts.flatten().to_numpy(), owners(values)
     order = np.lexsort((flat, owner))
     totals = np.bincount(owner, weights=often, minlength=len(values)).astype(np.int64)
@@ -106,7 +106,6 @@ def _ordered(values: pa.Array, counts: pa.Array) -> tuple[Doubles, Int64s, Int64
 
 
 def _between(ordered: Doubles, until: Int64s, totals: Int64s, share: float) -> Doubles:
-    """Return each list's percentile at `share` (0 to 1), interpolated between two values if need be."""
     if not len(ordered):
         return np.zeros(len(totals))
     before = np.cumsum(totals) - totals

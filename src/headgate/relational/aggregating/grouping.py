@@ -23,7 +23,7 @@ def accumulator_column(name: str, accumulator: str) -> str:
 
 
 def columns_of_parts(name: str, parts: Sequence[AnyAccumulator]) -> list[tuple[str, AnyAccumulator]]:
-    """Return (column name, accumulator) for all of the aggregate `name`, as `Grouping.columns` has them."""
+    """Return (name, accumulator) for each of the aggregate `name`'s `parts`, for `Grouping.columns`."""
     return [
         (accumulator_column(name, each.name) if isinstance(each, Accumulator) else name, each)
         for each in parts
@@ -53,11 +53,13 @@ class Grouping(NamedTuple):
         return tuple(field for name, each in self.columns for field in fields_of(name, each))
 
     def of_rows(self, table: pa.Table) -> pa.Table:
-        """Return one row per key; `table` has keys and `prepared` values of rows, by accumulators' names."""
+        """Return a table with one row per key: the keys, and the accumulators made of the key's rows.
+        `table` has the keys, and under each accumulator's name the values that `prepared` gave.
+        """
         return self._aggregated(table, [(name, each, each.of_rows) for name, each in self._simple()])
 
     def merged(self, table: pa.Table) -> pa.Table:
-        """Return one row per key, in which the accumulators that `table` has for the key are merged."""
+        """Return a table with one row per key, in which the key's accumulators in `table` are merged."""
         return self._aggregated(table, [(name, each, each.merge) for name, each in self._simple()])
 
     def _simple(self) -> list[tuple[str, Accumulator]]:
@@ -80,7 +82,6 @@ class Grouping(NamedTuple):
         return found if _ROW not in names else self._with_joint(table, found)
 
     def _with_joint(self, table: pa.Table, found: pa.Table) -> pa.Table:
-        """Return the whole table, given one with keys, simple accumulators, and the rows of each group."""
         lists = found.column(_ROW).combine_chunks()
         starts = lists.offsets.to_numpy()[:-1].astype(np.int64)
         order, groups = lists.flatten(), Groups(starts, table.num_rows)
@@ -100,7 +101,7 @@ def _arranged(column: pa.ChunkedArray, order: pa.Array) -> pa.Array:
 
 
 def _overflowing(table: pa.Table, simple: list[tuple[str, Accumulator, str]]) -> dict[str, pa.DataType]:
-    """Return the columns, with their types, whose sum might not fit them: Arrow's own sum would wrap."""
+    # Arrow's own sum would wrap.
     found = {}
     for name, each, kernel in simple:
         if kernel == "sum" and not pa.types.is_floating(each.type) and table.num_rows:
@@ -111,7 +112,6 @@ def _overflowing(table: pa.Table, simple: list[tuple[str, Accumulator, str]]) ->
 
 
 def _limit(kind: pa.DataType) -> int:
-    """Return a number that is more than a sum of this type may be."""
     return 10 ** (kind.precision - kind.scale) if pa.types.is_decimal(kind) else 2**63
 
 

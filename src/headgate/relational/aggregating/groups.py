@@ -26,7 +26,6 @@ class Groups(NamedTuple):
 
     @property
     def lengths(self) -> Int64s:
-        """How many rows each group has."""
         return np.diff(self.starts, append=self.rows)
 
     @property

@@ -40,7 +40,6 @@ def of_lengths(values: pa.Array, offsets: Int64s, kind: pa.DataType) -> pa.Array
 
 
 def lengths(lists: pa.Array) -> Int64s:
-    """Return how many values each list has."""
     found: Int64s = pc.list_value_length(lists).to_numpy().astype(np.int64)
     return found
 

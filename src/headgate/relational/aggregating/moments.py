@@ -29,8 +29,8 @@ _POWERS: Final = ("m2", "m3", "m4")
 
 def distances(groups: Groups, weights: Doubles, means: Doubles) -> tuple[Doubles, Doubles, Doubles]:
     """Return each group's mean, each member's distance from it, and how far the mean is from the true one.
-
-    Members are accumulators of `weights` rows, with these `means`. Distances are from the mean as rounded.
+    Members are accumulators of `weights` rows each, with these `means`; distances are from the mean as it is
+    rounded. The first and the third result have a number for each group, the second for each member.
     """
     totals = np.maximum(groups.sums(weights), 1.0)
     numbers = groups.numbers
@@ -72,7 +72,7 @@ def _merge(groups: Groups, counts: pa.Array, *others: pa.Array) -> Sequence[pa.A
 
 
 def _moved(groups: Groups, weights: Doubles, away: Doubles, sums: list[Doubles]) -> list[Doubles]:
-    """Return the sums of powers of all rows' distances, given those of members about their own means."""
+    # Members' sums are about their own means; these are about the group's.
     second, *more = sums
     square = away * away
     found = [groups.sums(second + weights * square)]
@@ -86,7 +86,7 @@ def _moved(groups: Groups, weights: Doubles, away: Doubles, sums: list[Doubles])
 
 
 def _about_the_mean(total: Doubles, error: Doubles, sums: list[Doubles]) -> list[Doubles]:
-    """Return sums about the true mean, which is off the rounded one by `error`."""
+    # The true mean is off the rounded one by `error`.
     second, *more = sums
     found = [np.maximum(second - total * error**2, 0.0)]
     if more:

@@ -81,7 +81,7 @@ def _try_sum(given: Types) -> Parts | None:
 
 
 def _wide_sum(kind: pa.DataType) -> Accumulator:
-    """Return the accumulator of a sum so wide that it overflows neither on the way nor at the end."""
+    # So wide that it overflows neither on the way nor at the end.
     scale = kind.scale if pa.types.is_decimal(kind) else 0
     return Accumulator("sum", pa.decimal256(76, scale), "sum", "sum", "wide")
 

@@ -26,7 +26,6 @@ def _values_of_rows(*arguments: pa.Array) -> Sequence[pa.Array]:
 
 
 def _one(name: str, kind: pa.DataType, merge: Merge) -> Parts:
-    """Return the parts of an aggregate of one column, whose accumulators are values of that column."""
     return Parts((kind,), (Joint(((name, kind),), _values_of_rows, merge),), kind, True, as_it_is)
 
 

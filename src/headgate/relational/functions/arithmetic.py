@@ -39,7 +39,7 @@ _PAIR: Final = "two numbers"
 
 
 def _numbers(given: Types) -> tuple[pa.DataType, pa.DataType] | None:
-    """Return the types of two numbers; text stands for double, null for the other type; None: no numbers."""
+    # Text stands for double, and null for the type of the other operand.
     if len(given) != 2:
         return None
     left, right = (pa.float64() if pa.types.is_string(kind) else kind for kind in given)
@@ -68,8 +68,6 @@ def _judge(decimal: Precision) -> Judge:
 
 
 def _numbers_or_decimals(decimals: Kernel, kernel: Callable[..., Values]) -> Kernel:
-    """Return a kernel that calls `decimals` for decimals, and Arrow's `kernel`, checked, for the others."""
-
     def either_kind(result: pa.DataType, left: Values, right: Values) -> Values:
         if pa.types.is_decimal(result):
             return decimals(result, left, right)
@@ -79,7 +77,7 @@ def _numbers_or_decimals(decimals: Kernel, kernel: Callable[..., Values]) -> Ker
 
 
 def _checked(kernel: Callable[..., Values], result: pa.DataType, *values: Values) -> Values:
-    """Call an Arrow kernel; raise RowsFailed where it raises ArrowInvalid, as it does on overflow."""
+    # Arrow raises ArrowInvalid on overflow.
     try:
         return kernel(*values)
     except pa.ArrowInvalid:
@@ -148,14 +146,12 @@ def _rest(dividend: npt.NDArray[N], divisor: npt.NDArray[N]) -> npt.NDArray[N]:
 
 
 def _positive_rest(dividend: npt.NDArray[N], divisor: npt.NDArray[N]) -> npt.NDArray[N]:
-    """Return the remainder; of r below 0 it is that of r + divisor, a sum that wraps, as in Java."""
+    # The sum of a rest below 0 and the divisor wraps, as in Java.
     rest = _rest(dividend, divisor)
     return np.where(rest < 0, _rest(rest + divisor, divisor), rest)
 
 
 def _moving(sign: int, kernel: Callable[..., Values]) -> Callable[..., Values]:
-    """Return a kernel that adds (`sign` 1) or subtracts (-1) times by `moved`, and numbers by `kernel`."""
-
     def moving(result: pa.DataType, left: Values, right: Values) -> Values:
         times = pa.types.is_temporal(left.type) or pa.types.is_temporal(right.type)
         return moved(sign, result, left, right) if times else kernel(result, left, right)

@@ -34,7 +34,7 @@ def _null_safe(given: Types) -> Signature | None:
 def _compare(
     kernel: Callable[..., Values], nan: str, _result: pa.DataType, left: Values, right: Values
 ) -> Values:
-    """Compare by `kernel`; `nan` is the comparison, such as "<", whose rule holds where a value is NaN."""
+    # `nan` is the comparison whose rule holds where a value is NaN.
     found = kernel(left, right)
     if not pa.types.is_floating(left.type):
         return found

@@ -56,8 +56,7 @@ def _nan_value(_result: pa.DataType, value: Values, other: Values) -> Values:
 
 
 def _extreme(comparison: str, kernel: Callable[..., Values], _result: pa.DataType, *values: Values) -> Values:
-    """Return each row's greatest (`kernel` greater) or least value that is not null; null if all are."""
-
+    # Null only where all values are null.
     def better(one: Values, other: Values) -> Values:
         takes_one = _compare(kernel, comparison, pa.bool_(), one, other)
         chosen = pc.if_else(pc.fill_null(takes_one, False), one, other)
@@ -70,8 +69,6 @@ def _extreme(comparison: str, kernel: Callable[..., Values], _result: pa.DataTyp
 
 
 def _after(first: pa.DataType | None) -> Judge:
-    """Return a judge of a value of type `first` (None: any), then two values of a type in common."""
-
     def judge(given: Types) -> Signature | None:
         found = _common(2, 2)(given[1:])
         if found is None or (first is not None and given[0] not in (first, pa.null())):

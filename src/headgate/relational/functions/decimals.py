@@ -23,24 +23,21 @@ _WIDE: Final = 76
 
 
 def sum_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """Return Spark's type of a sum or difference of two decimal types."""
+    """Return Spark's type of a sum or difference of two decimal types, bounded as by `bounded_decimal`."""
     scale = max(left.scale, right.scale)
     return bounded_decimal(max(left.precision - left.scale, right.precision - right.scale) + scale + 1, scale)
 
 
 def product_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """Return Spark's type of a product of two decimal types."""
     return bounded_decimal(left.precision + right.precision + 1, left.scale + right.scale)
 
 
 def quotient_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """Return Spark's type of a quotient of two decimal types."""
     scale = max(6, left.scale + right.precision + 1)
     return bounded_decimal(left.precision - left.scale + right.scale + scale, scale)
 
 
 def remainder_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """Return Spark's type of the remainder of a division of two decimal types."""
     scale = max(left.scale, right.scale)
     return bounded_decimal(min(left.precision - left.scale, right.precision - right.scale) + scale, scale)
 
@@ -49,7 +46,9 @@ def remainder_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 
 def summed(sign: int, result: pa.DataType, left: Values, right: Values) -> Values:
-    """Add (`sign` 1) or subtract (-1) decimals; RowsFailed if a value does not fit the type `result`."""
+    """Return `left` + `right` (`sign` 1) or `left` - `right` (-1), decimals, as the decimal type `result`.
+    Rounded half up at the last digit of `result`; RowsFailed if a value does not fit. Null if one is null.
+    """
     digits = max(each.type.precision - each.type.scale for each in (left, right))
     if digits + max(left.type.scale, right.type.scale) + 1 > _WIDE:
         return _by_row(lambda one, other: one + sign * other, result, left, right)
@@ -57,7 +56,7 @@ def summed(sign: int, result: pa.DataType, left: Values, right: Values) -> Value
 
 
 def multiplied(result: pa.DataType, left: Values, right: Values) -> Values:
-    """Multiply decimals; RowsFailed if a value does not fit the type `result`."""
+    """Multiply decimals, rounded as by :func:`summed`; RowsFailed if a value does not fit type `result`."""
     if left.type.precision + right.type.precision + 1 > _WIDE:
         return _by_row(lambda one, other: one * other, result, left, right)
     return _rounded(pc.multiply(_wide(left), _wide(right)), result)
@@ -76,7 +75,7 @@ def divided(result: pa.DataType, left: Values, right: Values) -> Values:
 
 
 def remainder(result: pa.DataType, left: Values, right: Values) -> Values:
-    """Return what is left of a division of decimals, with the sign of the dividend; no divisor is zero."""
+    """Return the remainder of a division of decimals, signed as the dividend; no divisor may be zero."""
     return _by_row(lambda one, other: one % other, result, left, right)
 
 

@@ -21,7 +21,9 @@ _MANY_ALIKE = 0.6
 
 
 def with_arrays(kernel: Kernel) -> Kernel:
-    """Return a kernel that calls `kernel` with arrays of one length: scalars, for all rows, are repeated."""
+    """Return a kernel that calls `kernel` with arrays of one length: scalars, for all rows, are repeated.
+    If all arguments are scalars, `kernel` gets arrays of one value, and the result is a scalar.
+    """
 
     def wide(result: pa.DataType, *values: Values) -> Values:
         rows = next((len(value) for value in values if isinstance(value, pa.Array)), None)
@@ -46,7 +48,6 @@ def first_rows(values: Values) -> pa.Array:
 
 
 def any_true(truth: Values) -> bool:
-    """Return whether any of some truth values is true; null is not."""
     return bool(pc.any(first_rows(truth)).as_py())
 
 
@@ -140,7 +141,6 @@ def wholes(values: pa.Array) -> Wholes:
 
 
 def doubles(values: pa.Array) -> Floats:
-    """Return numbers as `float64` with 0 for null."""
     return numbers(values).astype(np.float64)
 
 

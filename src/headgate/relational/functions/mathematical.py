@@ -48,7 +48,7 @@ Long = npt.NDArray[np.longdouble]
 
 
 def _in_more_digits(function: Callable[[Long], Long]) -> Callable[[Floats], Floats]:
-    """Return `function` computed with long doubles: with doubles more than the last digit would be off."""
+    # With doubles, more than the last digit would be off.
     return lambda value: function(value.astype(np.longdouble)).astype(np.float64)
 
 
@@ -86,8 +86,7 @@ def _signum(_result: pa.DataType, value: Values) -> Values:
 
 
 def _logarithm(function: Callable[..., Floats], above: float = 0.0) -> Kernel:
-    """Return the kernel of a logarithm: null where an argument is null or not above `above`; NaN of NaN."""
-
+    # Null where an argument is null or not above `above`; NaN of NaN.
     def kernel(result: pa.DataType, *values: pa.Array) -> pa.Array:
         absent, plain = missing(*values), [doubles(value) for value in values]
         for each in plain:

@@ -78,7 +78,7 @@ def number_texts(values: Values) -> Values:
 
 
 def _float_texts(values: Values) -> Values:
-    """Return doubles or floats as texts: by Arrow where it writes the same digits without an exponent."""
+    # Arrow's texts are taken where it writes the same digits without an exponent.
     if isinstance(values, pa.Scalar):
         return _float_texts(first_rows(values))[0]
     size = pc.abs(values)

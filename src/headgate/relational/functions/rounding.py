@@ -107,10 +107,7 @@ def _fitting(values: Values, result: pa.DataType) -> Values:
 
 
 def _round_floats(mode: str, places: int, result: pa.DataType, value: Values) -> Values:
-    """Round by the shortest text of each number, as Java: 2.675 is half-way, though its double is less.
-
-    Arrow rounds all that are not near half-way.
-    """
+    # By the shortest text of each number, as Java: 2.675 is half-way, though its double is less.
     if isinstance(value, pa.Scalar):
         return _round_floats(mode, places, result, pa.repeat(value, 1))[0]
     wide = pc.cast(value, pa.float64())

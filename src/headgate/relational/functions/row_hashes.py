@@ -173,7 +173,6 @@ def _of_stripes(texts: _Bytes, rows: npt.NDArray[np.int64], seed: Words) -> Word
 
 
 def _with_column(by: _Hash, values: pa.Array, seeds: Words) -> Words:
-    """Return the seeds after a column's values were hashed with them."""
     known = np.flatnonzero(~missing(values))
     found = seeds.copy()
     if not len(known):

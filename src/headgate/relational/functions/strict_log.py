@@ -66,7 +66,7 @@ def strict_log10(values: Floats) -> Floats:
 
 
 def _parts(values: Floats) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the exponents of doubles, the upper 20 bits of their mantissas, and the mantissas."""
+    # Exponents, the upper 20 bits of the mantissas, and the mantissas.
     small = values < _SMALLEST
     bits = np.where(small, values * 2.0**54, values).view(np.int64)
     exponent = ((bits >> 52) & 0x7FF) - 1023 - np.where(small, 54, 0)

@@ -34,10 +34,6 @@ def keeps(config: Config, point: RestorePoint, job: JobId) -> bool:
 
 
 def continued_job(config: Config, disk: Disk | None, point: RestorePoint | None) -> JobId | None:
-    """Return the id of the job that this driver continues, None if it runs as a job of its own.
-    It continues the job whose newest checkpoint `point` is, if it claims `point`. Raises UsageError if it
-    claims while checkpoints are off (`disk` None).
-    """
     if point is None or not _claims(config):
         return None
     if disk is None:
@@ -63,7 +59,10 @@ def check_claim(
 def taken_over(
     config: Config, service: CheckpointService | None, point: RestorePoint | None, disks: Disks = open_disk
 ) -> RestorePoint | None:
-    """Return `point`, in mode CLAIM after fencing its job, marked `claimed` unless it is our job's newest."""
+    """Return the snapshot to restore: `point` as it is or, with claim mode CLAIM, claimed for the job of
+    `service`. The claim of another job's checkpoint fences that job, and the result is marked `claimed`; the
+    newest checkpoint of our own job needs no claim. UsageError: it cannot be claimed.
+    """
     if point is None or service is None or not _claims(config):
         return point
     if continues_as(service.disk, point.storage or "", point.checkpoint) == service.job:

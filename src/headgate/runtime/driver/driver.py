@@ -68,10 +68,8 @@ CANCEL_GRACE_S = 20.0  # how long a cancelled job may take to end before the dri
 @dataclass(frozen=True, slots=True)
 class GangContext:
     """Everything that a gang (the worker processes of a job, started together) needs to start its workers.
-
     The gang calls `exited`, from any thread, once all its workers have exited: with the gang's number, and
-    with the reason if their exit was not normal, else None. `restored` is the snapshot that the job starts
-    from.
+    with the reason if their exit was not normal, else None. `restored`: snapshot that the job starts from.
     """
 
     worker: WorkerSpec
@@ -90,10 +88,10 @@ def run_job(
 
     `make_gang` creates the starter of its worker processes; `listener` gets reports of its events; with
     `dies_with_parent` workers exit with the process that started them; `answers_commands`: whether other
-    processes can control the job where the configuration does not say it. Raises UsageError or
-    OperatingError if the job cannot start, the last attempt's error (UserFunctionError for user code) once
-    the restart strategy gives up, JobCancelledError if another thread or process cancelled the job, and after
-    Ctrl-C KeyboardInterrupt once it has ended (or after 20 s).
+    processes can control the job where the configuration does not say it. Raises UsageError or OperatingError
+    if the job cannot start, the last attempt's error (UserFunctionError for user code) once the restart
+    strategy gives up, JobCancelledError if another thread or process cancelled the job, and after Ctrl-C
+    KeyboardInterrupt once it has ended (or after 20 s).
     """
     with logging_for(job.name), permissions_of_job(storage_settings(job.config).permissions):
         return _Driver(job, listener, dies_with_parent, answers_commands).run(make_gang)
@@ -303,9 +301,8 @@ class _Driver:
                 check()
 
     def _lead(self, disk: Disk | None, opened: ExitStack) -> CompletedCheckpointStore | None:
-        """Wait until this driver leads the job (high availability), and return the log of its checkpoints.
-        Return None without high availability, and if the previous leader has brought the job to its end.
-        """
+        # Waits until this driver leads the job, and returns the log of its checkpoints; None without high
+        # availability, and if the leader before has brought the job to its end.
         leading = open_leadership(self._job.config, self._job.name, disk, self._clock)
         if leading is None:
             return None
@@ -420,9 +417,9 @@ def job_master(
     point: RestorePoint | None,
     marker: str | None,
 ) -> JobMaster:
-    """Create the job master of one execution; it does nothing before `submit()`.
-    `service` is its log of checkpoints (None: off), `permit` the right to write it, `point` the snapshot to
-    restore, `marker` the token of a file in the storage that workers must see before they run.
+    """Create the job master of one run of `spec`, by `plan`; it does nothing before `submit()`.
+    `service`: log of checkpoints, `permit`: right to write it (both None: off); `point`: snapshot to restore,
+    None: no state; `marker`: token of a file in the storage that workers must see, None: they need not.
     """
     program = Program(job, plan, settings.worker, spec.record_types)
     replan = replanner(job, spec, plan, settings.worker, ports.code)
@@ -430,7 +427,9 @@ def job_master(
 
 
 def adopt_key_groups(job: JobSpec, point: RestorePoint | None) -> PhysicalPlan:
-    """Return the plan with `point`'s key group count, unless the job sets one; UsageError if they misfit."""
+    """Return the job's plan, with the number of key groups of snapshot `point` unless the job sets max
+    parallelism; `point` None: the plan as it is. UsageError: the plan cannot take over the snapshot's state.
+    """
     if point is None:
         return job.plan
     plan = with_stored_groups(job.plan, job.config, point.checkpoint)

@@ -22,7 +22,10 @@ STATUS_WAIT_S: Final = 10.0
 
 
 class JobControl:
-    """Controls a running job, from any thread; implements the interface in `api.jobs.executor_contract`."""
+    """Controls a running job, from any thread; implements the interface in `api.jobs.executor_contract`.
+    Made by the driver, which closes it when the job has ended. `post` has the job master's loop run a
+    callback; `started_ms` (ms since the epoch) is when the job started, for its status.
+    """
 
     def __init__(
         self, master: JobMaster, post: Callable[[Callable[[], None]], None], started_ms: int
@@ -33,7 +36,6 @@ class JobControl:
         self._last: JobStatus | None = None
 
     def status(self) -> JobStatus:
-        """Return the job's present or final status; OperatingError if its loop is silent for 10 seconds."""
         answer: Future[JobStatus] = Future()
 
         def then(status: JobStatus, error: HeadgateError | None) -> None:
@@ -54,35 +56,28 @@ class JobControl:
             ) from None
 
     def checkpoint(self, then: Then) -> None:
-        """Request a checkpoint now; `then` gets its URI once its output is committed, or the error."""
         self._ask(self._master.take_checkpoint, then)
 
     def savepoint(self, target: str | None, format: str, then: Then) -> None:  # noqa: A002 - users know it
-        """Request a savepoint below folder `target` (None: as configured); `then` gets its URI, or the error.
-        `format` is "canonical" or "native". `then` is called once the savepoint is complete.
-        """
         request = SavepointRequest(target, format)
         self._ask(lambda reply_to: request_savepoint(self._master, request, reply_to), then)
 
     def stop(self, target: str | None, format: str, drain: bool, then: Then) -> None:  # noqa: A002
-        """Stop the job with a savepoint, as in :meth:`savepoint`; `then` gets the URI, or the error.
-        With `drain` event time ends before the savepoint, so that all event-time timers fire.
-        """
         request = SavepointRequest(target, format, stop=True, drain=drain)
         self._ask(lambda reply_to: request_savepoint(self._master, request, reply_to), then)
 
     def cancel(self, handed_over: bool = False) -> None:
-        """Request to end the job now, without a wait; `handed_over`: another driver may go on (with HA)."""
         self._post(lambda: self._master.cancel(handed_over))
 
     def rescale(self, parallelism: int, then: Then, from_last: bool = False) -> None:
-        """Request another parallelism; `then` gets it once all subtasks run, or the error.
-        With `from_last` the last completed checkpoint is used where no new one can be taken.
-        """
         self._ask(lambda reply_to: self._master.rescale(parallelism, from_last, reply_to), then)
 
     def close(self) -> None:
-        """Keep the last status; waiting and later requests get OperatingError, as the loop runs no more."""
+        """End the control: the job's loop runs no more. The driver calls this once, in the loop's thread.
+
+        The last status is kept for :meth:`status`. Requests that wait get OperatingError now; later ones get
+        it at once, in their caller's thread.
+        """
         with self._lock:
             self._last = status_of(self._master, self._started_ms)
             left, self._waiting = self._waiting, set()
@@ -111,7 +106,11 @@ class JobControl:
 
 
 class _Requester:
-    """A callback for the reply to one request: it passes the first reply on and ignores any further one."""
+    """The callback for the reply to one request: passes the first reply on and ignores any further one.
+
+    It tells the job's control first (`answered`), so that the end of the job does not answer the request
+    again.
+    """
 
     def __init__(self, then: Then, answered: Callable[[_Requester], None]) -> None:
         self._then: Then | None = then

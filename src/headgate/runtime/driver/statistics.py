@@ -22,7 +22,10 @@ _PASSED_ON: Final = (
 
 
 class JobStatistics(JobListener):
-    """A job listener that counts records and checkpoints, and passes all reports on to `listener`."""
+    """The job listener that counts records and checkpoints for the job's result; all reports go on to
+    `listener`. Its driver makes one per run, and reads the counts after the end. `told` gets messages of sink
+    writers: uid, subtask and bytes; None: nobody.
+    """
 
     def __init__(
         self, plan: PhysicalPlan, listener: JobListener, told: Callable[[str, int, bytes], None] | None = None
@@ -36,8 +39,9 @@ class JobStatistics(JobListener):
         self.counters: dict[tuple[int, int], Counters] = {}  # last totals of the present attempt's subtasks
 
     def records_in(self, base: Totals) -> dict[str, int]:
-        """Return how many records each chain received, by uid of its first operator; no record counts twice.
-        `base`: (in, out) by chain, up to the restored snapshot.
+        """Return how many records each chain of operators received, by uid of the chain's first operator.
+        `base`: records (in, out) by chain up to the snapshot that the last attempt restored; to these its own
+        are added, so that a record which was processed again after a failure counts once.
         """
         totals = add_totals(self._plan, base, self.counters.values())
         return {
@@ -45,8 +49,8 @@ class JobStatistics(JobListener):
         }
 
     def records_out(self, base: Totals) -> dict[str, int]:
-        """Return how many records each chain emitted (as a sink: wrote), by uid of its last operator.
-        `base`: (in, out) by chain, up to the restored snapshot.
+        """Return how many records each chain emitted (as a sink: wrote), by uid of the chain's last operator;
+        `base` and what counts are as for :meth:`records_in`.
         """
         totals = add_totals(self._plan, base, self.counters.values())
         return {
@@ -55,7 +59,9 @@ class JobStatistics(JobListener):
         }
 
     def skipped(self) -> dict[str, int]:
-        """Return how many bad records each source skipped, by uid; one that is read again counts again."""
+        """Return how many bad records each source skipped, in all attempts, by uid of the source. A record
+        that is read again after a failure counts again; sources that skipped none are left out.
+        """
         found = dict(self._skipped_before)
         for (vertex, _), counters in self.counters.items():
             if counters.skipped:
@@ -66,42 +72,35 @@ class JobStatistics(JobListener):
     # -- JobListener -----------------------------------------------------------------------------
 
     def deploying(self, attempt: int, checkpoint: int | None) -> None:
-        """Add the ended attempt's skipped records to the total, reset counters, and pass the report on."""
         self._skipped_before = self.skipped()
         self.counters.clear()
         self._next.deploying(attempt, checkpoint)
 
     def progress(self, counters: Sequence[Counters]) -> None:
-        """Store the latest counters, and pass on those of all subtasks, also of workers that have exited."""
         self.counters.update({(entry.vertex, entry.subtask): entry for entry in counters})
         # Counters of workers that have exited belong to the totals, too.
         self._next.progress(list(self.counters.values()))
 
     def checkpoint_completed(self, checkpoint: int, took_ms: int) -> None:
-        """Count a completed checkpoint, then pass the report on."""
         self.checkpoints += 1
         self._next.checkpoint_completed(checkpoint, took_ms)
 
     def rescaled(self, plan: PhysicalPlan) -> None:
-        """Switch to the plan at the new parallelism and reset the counters, then pass the report on."""
         self._skipped_before = self.skipped()
         self._plan = plan
         self.counters.clear()
         self._next.rescaled(plan)
 
     def told(self, uid: str, subtask: int, data: bytes) -> None:
-        """Call the job's callback with a sink writer's message, then pass the report on."""
         if self._told is not None:
             self._told(uid, subtask, data)
         self._next.told(uid, subtask, data)
 
     def printed(self, lines: list[str], left_out: int) -> None:
-        """Show lines that user code printed in a worker, then pass the report on."""
         self._printed.show(lines, left_out)
         self._next.printed(lines, left_out)
 
     def ended(self, state: str) -> None:
-        """Close the display of printed lines, then pass the report on."""
         self._printed.close()
         self._next.ended(state)
 

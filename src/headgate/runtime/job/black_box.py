@@ -47,7 +47,10 @@ class Remains:
 
 
 class BlackBox:
-    """The black box of this process, open for writing in a new file at `path`."""
+    """The black box of this process: a new file at `path`, memory-mapped and open for writing until
+    :meth:`close`. One is made per worker process, by :func:`black_box`. A forked child records and deletes
+    nothing.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -58,23 +61,19 @@ class BlackBox:
         self._process, self._noted, self._errors = OwnProcess(), b"", b""
 
     def at_work(self, whose: bytes) -> None:
-        """Record which subtask runs now, for the report of a crash; `whose` is its text in UTF-8."""
         if whose is not self._noted:
             self._noted = whose
             self._put(0, _AT_WORK, whose[: _AT_WORK - 1])
 
     def printed(self, text: str) -> None:
-        """Record text that was written to standard error; the last 4 KiB are kept."""
         self._errors = (self._errors + text.encode(errors="replace"))[-_ERRORS:]
         self._put(_AT_WORK, _ERRORS, self._errors)
 
     def say(self, words: str) -> None:
-        """Record why this process is about to exit, in place of a reason recorded before."""
         self._put(_AT_WORK + _ERRORS, _WORDS, words.encode(errors="replace")[: _WORDS - 1])
 
     @property
     def has_words(self) -> bool:
-        """Whether a reason for the exit of this process is already recorded."""
         return self._map[_AT_WORK + _ERRORS] != 0
 
     def remove(self) -> None:
@@ -84,7 +83,6 @@ class BlackBox:
                 unlink(self.path)
 
     def close(self) -> None:
-        """Delete and close the file; called whenever the `with` block of :func:`black_box` ends."""
         if self._process.is_here:
             self.remove()
             with suppress(OSError):
@@ -92,7 +90,6 @@ class BlackBox:
             self._map.close()
 
     def watch_fatal_signals(self) -> bool:
-        """Have fatal signals (SIGSEGV) write name and stack to the file; False: `faulthandler` is in use."""
         if faulthandler.is_enabled():
             return False
         faulthandler.enable(self._file, all_threads=False)
@@ -106,7 +103,8 @@ class BlackBox:
 @contextmanager
 def black_box() -> Iterator[BlackBox | None]:
     """Open a black box for this process in the `with` block; it is None if no file can be created.
-    It records standard error, `os._exit` (both replaced meanwhile), fatal signals; old boxes are deleted.
+    It records standard error, `os._exit` (both replaced meanwhile) and fatal signals. Boxes of dead processes
+    that are older than a minute are deleted first.
     """
     folder = Path(tempfile.gettempdir())
     remove_abandoned(folder)
@@ -137,7 +135,6 @@ def _exit_noted(leave: Callable[[int], NoReturn], box: BlackBox) -> Callable[[in
     own = OwnProcess()
 
     def _exit(status: int) -> NoReturn:
-        """Record in the box who called `os._exit`, then exit."""
         if own.is_here and not box.has_words:
             with suppress(Exception):
                 stack = traceback.extract_stack()[-2::-1]
@@ -156,13 +153,11 @@ class _Copied:
         self._stream, self._box = stream, box
 
     def write(self, text: str) -> int:
-        """Write text to the stream and to the box."""
         with suppress(Exception):
             self._box.printed(text)
         return self._stream.write(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write each of `lines` to the stream and to the box."""
         for line in lines:
             self.write(line)
 
@@ -171,7 +166,6 @@ class _Copied:
 
 
 def has_words(path: str) -> bool:
-    """Return whether the black box at `path` says why its process exits; False also if it cannot be read."""
     with suppress(OSError), Path(path).open("rb") as file:
         file.seek(_AT_WORK + _ERRORS)
         return file.read(1) not in (b"", b"\0")
@@ -179,7 +173,9 @@ def has_words(path: str) -> bool:
 
 
 def remains_of(path: str) -> Remains | None:
-    """Read and delete a process's box, dead or alive; None: `path` is no readable box in the temp folder."""
+    """Read and delete the black box at `path`, of a process that is dead or alive. None: it cannot be read,
+    or `path` (which a worker sent) is no name of a box in this host's folder for temporary files.
+    """
     place = Path(path)
     if _NAME.fullmatch(place.name) is None or place.parent != Path(tempfile.gettempdir()):
         return None
@@ -217,7 +213,7 @@ def _fatal(text: str) -> str:
 
 
 def _innermost_users(frames: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the texts of the innermost adjacent `frames` (file, text; innermost first) in user files."""
+    # The texts of the innermost adjacent frames in user files; frames come innermost first.
     users: list[str] = []
     for file, frame in frames:
         ours = file.startswith("<") or not is_users_file(file)
@@ -229,7 +225,6 @@ def _innermost_users(frames: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def remove_abandoned(folder: Path, older_than_s: float = _ABANDONED_S) -> None:
-    """Delete black boxes in `folder` whose process is dead and that are older than `older_than_s`."""
     for path in folder.glob(f"{PREFIX}*"):
         match = _NAME.fullmatch(path.name)
         with suppress(OSError):

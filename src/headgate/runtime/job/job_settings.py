@@ -50,7 +50,7 @@ _RETENTION: Final = {
 
 
 def job_settings(config: Config) -> JobSettings:
-    """Return the job master's settings from a validated configuration."""
+    """Return the settings of a job for its job master and workers, from a validated configuration."""
     get = config.get
     interval = get(o.CHECKPOINTING_INTERVAL)
     alignment = AlignmentSettings(

@@ -23,5 +23,4 @@ def lineage_of(job: JobId, restored: CheckpointMetadata | None) -> Lineage:
 
 
 def stored_forks(lineage: Lineage) -> list[SnapshotFork]:
-    """Return a lineage's forks (the snapshots from which jobs went on) as a snapshot stores them."""
     return [SnapshotFork(f.job, f.generation, f.attempt, f.checkpoint) for f in lineage.forks]

@@ -24,7 +24,7 @@ class JobListener:
         """Report that gang number `gang`, `slots` worker processes in all, was requested from the cluster."""
 
     def worker_registered(self, slot: int, pid: int, host: str) -> None:
-        """Report that the worker process of a slot has connected."""
+        """Report that the worker process of a slot, process id `pid` on machine `host`, has connected."""
 
     def deploying(self, attempt: int, checkpoint: int | None) -> None:
         """Report that an attempt is about to be deployed, from `checkpoint` (id) or without state (None)."""

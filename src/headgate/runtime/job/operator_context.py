@@ -35,5 +35,4 @@ class OperatorContext:
 
     @property
     def label(self) -> str:
-        """The operator's name and uid, as errors and logs show them."""
         return f"operator {self.name!r} (uid {self.uid!r})"

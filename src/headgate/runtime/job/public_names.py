@@ -66,7 +66,7 @@ _WITHOUT_KEYS: Final = (broadcast.BroadcastContext, functions.RuntimeContext)
 
 
 def say_public_names(error: BaseException) -> None:
-    """Reword, in place, the error of a wrong call of a context, timer service or state; keep any other."""
+    """Reword in place the error of a wrong call, or missing member, of a public interface; keep any other."""
     if isinstance(error, AttributeError):
         _reword_no_member(error)
     elif type(error) is TypeError and error.args and (call := _CALL.match(str(error.args[0]))) is not None:

@@ -51,7 +51,6 @@ def replanner(
 
 
 def narrowed(nodes: tuple[Node, ...], parallelism: int) -> tuple[Node, ...]:
-    """Return the program's nodes, each declared parallelism limited to at most `parallelism`."""
     return tuple(
         node if node.parallelism is None else replace(node, parallelism=min(node.parallelism, parallelism))
         for node in nodes

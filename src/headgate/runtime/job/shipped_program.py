@@ -58,19 +58,19 @@ class Program:
     record_types: Mapping[EdgeId, Any]  # edge id -> type of its records, where known
 
     def to_bytes(self, code: UserCode = SAME_INTERPRETER) -> bytes:
-        """Return the program pickled, for a deployment message; `code` finds its modules in this process."""
         return shipped(self, code)
 
 
 def shipped(thing: T, code: UserCode = SAME_INTERPRETER) -> bytes:
-    """Return an object of the program pickled for another process; `code` finds its classes in this one."""
+    """Return an object of the program pickled for another process; :func:`received` unpickles it there.
+    `code` finds the classes of user code in this process. Raises what pickling raises.
+    """
     buffer = io.BytesIO()
     code.call(lambda: shipping_pickler(code.pickler().Pickler)(buffer).dump(thing))
     return buffer.getvalue()
 
 
 def program_from_bytes(data: bytes, code: UserCode = SAME_INTERPRETER) -> Program:
-    """Unpickle the program that :meth:`Program.to_bytes` pickled; the caller has authenticated the driver."""
     program: Program = received(data, code)
     return program
 

@@ -27,8 +27,9 @@ from headgate.runtime.job.public_names import say_public_names
 
 def user_error(context: OperatorContext, error: BaseException, record: object) -> BaseException:
     """Return the error to raise instead of `error`, which user code raised while it handled `record`.
-    It names operator, record and the user's line. An error that ends the process is returned as it is, and so
-    is one of Headgate's that does not report wrong use.
+    It names operator, record and the user's line: a UserFunctionError or, for a wrong use of Headgate, an
+    error of the same class (:func:`placed`). Returned as they are: Headgate's other errors, and errors that
+    end the process, such as KeyboardInterrupt by Ctrl-C.
     """
     if is_about_the_process(error):
         return error
@@ -80,7 +81,6 @@ def blamed(context: OperatorContext, doing: str) -> Iterator[None]:
 
 
 def has_user_frame(trace: TracebackType | None) -> bool:
-    """Return whether a frame of the traceback is neither Headgate's own code nor the standard library's."""
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
         module = trace.tb_frame.f_globals.get("__name__", "")

@@ -39,8 +39,11 @@ from headgate.runtime.protocol import messages as m
 
 
 class JobMaster(JobView):
-    """The job master of one job; all methods, and each `reply_to` (once), are called in its driver's loop.
-    `initial`: snapshot to start from; `marker`: token of a file that workers must see in the storage.
+    """The job master of one job, made and used (until the job ends) by its driver, in the driver's loop (one
+    thread). `service`: log of checkpoints, `permit`: right to write it (None: off); `initial`: snapshot to
+    start from (None: no state); `marker`: token of a file in the storage that workers must see (None: no
+    check); `replan`: plans another parallelism (None: no rescales). A `reply_to` is called once: (value,
+    None) or (None, error).
     """
 
     def __init__(
@@ -99,12 +102,16 @@ class JobMaster(JobView):
         self.happened(v.Fenced(failure_of(error)))
 
     def take_checkpoint(self, reply_to: ReplyTo[str]) -> None:
-        """Take a checkpoint; reply: its URI once its output is committed, or ConfigError, OperatingError."""
+        """Take a checkpoint; `reply_to` gets its URI once its output is committed, or the error: ConfigError
+        if the job has no checkpoint storage, OperatingError if it was not taken, failed, or the job ended.
+        """
         self.checkpoints.requests.checkpoint(reply_to)
         self._settle()
 
     def take_savepoint(self, request: SavepointRequest, reply_to: ReplyTo[str]) -> None:
-        """Take a savepoint, or stop with one; reply: its URI when complete, ConfigError or OperatingError."""
+        """Take a savepoint, or stop with one; `reply_to` gets its URI once complete, or the error:
+        ConfigError for a bad format or target, OperatingError if it was not taken, failed, or the job ended.
+        """
         self.checkpoints.requests.savepoint(request, reply_to)
         self._settle()
 
@@ -129,12 +136,10 @@ class JobMaster(JobView):
         self._settle()
 
     def link_lost(self, link: Link, reason: str) -> None:
-        """Process the loss of connection `link`; if it is a gang member's, its process counts as ended."""
         self._messages.link_lost(link, reason)
         self._settle()
 
     def gang_exited(self, gang: int, error: str | None) -> None:
-        """Process that all workers of gang number `gang` exited; `error`: why, None if they left as asked."""
         self.happened(v.GangExited(gang, error))
 
     def tick(self) -> None:
@@ -145,20 +150,16 @@ class JobMaster(JobView):
         self._settle()
 
     def next_wakeup(self) -> int | None:
-        """Return when :meth:`tick` must be called at the latest (monotonic ms); None: no time is set."""
         times = (self._machine.next_wakeup(), self.checkpoints.next_wakeup())
         return min((time for time in times if time is not None), default=None)
 
     # -- the machine ---------------------------------------------------------------------------------
 
     def happened(self, event: v.Event) -> None:
-        """Give an event to the job's state machine, after pending ones, and perform what it decides."""
         self._outbox.put(event)
         self._settle()
 
     def _post(self, callback: Callable[[], None]) -> None:
-        """Have the loop run a callback, and then give its events to the state machine."""
-
         def turn() -> None:
             callback()
             self._settle()
@@ -166,7 +167,6 @@ class JobMaster(JobView):
         self.ports.post(turn)
 
     def _settle(self) -> None:
-        """Perform what the state machine decides on pending events; a call within a call does nothing."""
         if not self._turning:
             self._perform_all(self._effects())
 

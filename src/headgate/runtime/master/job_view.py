@@ -1,4 +1,4 @@
-"""Read access to a job master's state, which changes nothing."""
+"""Read access to the state of a job master's job, for the job's driver and its status; changes nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headgate.runtime.protocol import messages as m
 
 
 class JobView:
-    """The read-only properties of a job master: state, error, attempt, plan and counters of its job."""
+    """The read-only facts about a job master's job, for its driver and its status; read in the loop only."""
 
     settings: JobSettings
     _machine: JobMachine
@@ -31,7 +31,6 @@ class JobView:
 
     @property
     def state(self) -> JobState:
-        """The state that users see, such as RUNNING or RECOVERING."""
         return self._machine.state
 
     @property
@@ -42,13 +41,12 @@ class JobView:
 
     @property
     def savepoint(self) -> str | None:
-        """URI of the savepoint with which the job was stopped; None unless it was."""
+        """URI of the savepoint with which the job was stopped; None: it was not, or not yet."""
         outcome = self._machine.outcome
         return None if outcome is None or outcome.savepoint is None else str(outcome.savepoint)
 
     @property
     def last_failure(self) -> str | None:
-        """Text of the error of the latest failed attempt, or failed rescale; None if nothing has failed."""
         return self._reports.last_failure
 
     @property
@@ -73,7 +71,9 @@ class JobView:
 
     @property
     def sources(self) -> Enumerators:
-        """The split enumerators of the present attempt; none before the first and between two attempts."""
+        """The split enumerators of the present attempt, one per source; empty before the first attempt,
+        between two attempts, and after the job's end.
+        """
         return self._attempts.sources
 
     @property
@@ -84,11 +84,9 @@ class JobView:
 
     @property
     def restored_totals(self) -> Mapping[str, tuple[int, int]]:
-        """Records (in, out) by chain up to the snapshot that this attempt, or the next, restores."""
         return self._attempts.restored_totals
 
     def counters(self) -> list[m.Counters]:
-        """Return each subtask's last reported running totals (records in and out, busy time, ...)."""
         return self._members.counters()
 
     def standstills(self) -> list[m.Standstill]:

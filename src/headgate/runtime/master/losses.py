@@ -24,12 +24,14 @@ class Losses:
         self._kills = oom_kills()
 
     def clear(self) -> None:
-        """Delete the black boxes (crash report files) of the present gang's workers that are on this host."""
         for member in (*self._members.members(), *self._members.lost.values()):
             remains_left(member)
 
     def error(self, failure: Failure) -> HeadgateError:
-        """Return the error that reports `failure`; for a lost worker the first call uses up its black box."""
+        """Return the error that reports `failure`: its own, or for a lost worker one that explains its end.
+        For the latter the first call reads and deletes black boxes (crash report files of workers on this
+        host) and may block for 1.5 s; later calls return the same error.
+        """
         if isinstance(failure.what, HeadgateError):
             return failure.what
         assert isinstance(failure.what, Loss)
@@ -38,11 +40,9 @@ class Losses:
         return self._errors[failure.what]
 
     def fingerprint(self, loss: Loss) -> Fingerprint | None:
-        """Return a key that losses by one cause share; None: unknown. Reads black boxes, as :meth:`error`."""
         return fingerprint_of(self.error(Failure(loss)))
 
     def stuck(self, slot: int, still_ms: int) -> str:
-        """Return a text that worker `slot`'s loop is blocked for `still_ms`, by which user code if known."""
         member, for_s = self._members.get(slot), f"{still_ms / 1000:.0f} s"
         if member is None or not member.standstills:
             return f"the loop of worker {slot} has not turned for {for_s}; a call does not return"

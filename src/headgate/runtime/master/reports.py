@@ -13,7 +13,9 @@ from headgate.runtime.protocol.undeclared_rows import log_slowness, slowness
 
 
 class Reports:
-    """Passes reports of the job's state machine to the listener (console, endpoint), failures as texts."""
+    """Passes reports of the job's state machine to the listener (console, endpoint), failures as texts. Made
+    by the job master, and used in its loop only.
+    """
 
     def __init__(
         self, listener: JobListener, losses: Losses, history: CheckpointHistory, settings: JobSettings
@@ -23,7 +25,6 @@ class Reports:
         self._slow: set[str] = set()
 
     def report(self, fact: e.Fact) -> None:
-        """Report one fact of the state machine, such as a failed attempt, to the listener."""
         listener = self._listener
         match fact:
             case e.Failing(attempt, failure, restart_in_ms):
@@ -50,7 +51,6 @@ class Reports:
                 listener.ended(how.value)
 
     def slow_records(self, name: str, pickled: bool) -> None:
-        """Report once per type `name` that its records are encoded slowly (`pickled`: in the log only)."""
         if name in self._slow:
             return
         self._slow.add(name)

@@ -1,7 +1,4 @@
-"""Performs the steps of a rescale: new plan, free slots, compatibility with the state, and the reply.
-
-The order of the steps is decided in `core/job/rescale.py`.
-"""
+"""Performs the steps of a rescale in the order that `core/job/rescale.py` decides, and replies to users."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ class KnowsSlots(Protocol):
 
 
 class Rescaling:
-    """Performs the steps of a job's rescale; used by the job master's loop."""
+    """Performs a job's rescales, step by step, in its job master's loop; `replan` None: all are refused."""
 
     def __init__(
         self,
@@ -50,8 +47,10 @@ class Rescaling:
         self._replan, self._has_storage = replan, checkpoints.has_storage
 
     def ask(self, parallelism: int, from_last: bool, reply_to: ReplyTo[int]) -> None:
-        """Request another parallelism; `reply_to` gets it once all subtasks run, or else the error.
-        With `from_last` the last completed checkpoint is used where no new one can be taken.
+        """Request to run at `parallelism`; `reply_to` is called once, in the loop, with the parallelism or
+        the error. The reply comes when all subtasks run; at once: UsageError (no int, or no other plan can be
+        made), ConfigError (no checkpoint storage). `from_last`: use the last completed checkpoint where no
+        new one can be taken.
         """
         try:
             check_asked(parallelism, self._replan, self._has_storage)
@@ -63,7 +62,10 @@ class Rescaling:
     def perform(
         self, effect: e.MakePlan | e.CountSlots | e.TakeCheckpoint | e.CheckFit | e.AdoptPlan
     ) -> None:
-        """Perform one step of a rescale; its outcome, if any, is an event in the outbox, now or later."""
+        """Perform one step of a rescale. Its outcome, if any, is an event in the outbox (PlanMade,
+        SlotsCounted, Saved or Fits, with the error if the step failed), at once or when background work has
+        ended.
+        """
         match effect:
             case e.MakePlan(ticket, parallelism):
                 self._outbox.put(self._make(ticket, parallelism))
@@ -77,7 +79,9 @@ class Rescaling:
                 self._adopt(self._planned_of(plan))
 
     def answer(self, answer: e.Answer, state: JobState) -> None:
-        """Reply to the user who requested a rescale: its parallelism, or the error why it did not happen."""
+        """Reply to the user who requested a rescale: its parallelism, or the error why it did not happen
+        (`state` is the job's, for its text). If the old plan is back the job's listener gets that error, too.
+        """
         why = None if answer.failure is None else self._losses.error(answer.failure)
         refusal = refusal_of(answer, why, state)
         if answer.refusal is e.Refusal.REVERTED:
@@ -119,13 +123,11 @@ class Rescaling:
 
 
 def plan_of(planned: PlannedJob) -> Plan:
-    """Return `planned` as the state machine takes it: the plan's identity, slot count and subtask count."""
     plan = planned.plan
     return Plan(planned, plan.slots, sum(vertex.parallelism for vertex in plan.vertices))
 
 
 def check_asked(parallelism: int, replan: Replan | None, has_storage: bool) -> None:
-    """Raise UsageError if `parallelism` is no int or `replan` is None, ConfigError without a storage."""
     # A program without type checks may pass anything, and any other error raised here ends the job.
     if type(parallelism) is not int:
         raise UsageError(f"parallelism is {parallelism!r}; expected a whole number")
@@ -139,7 +141,6 @@ def check_asked(parallelism: int, replan: Replan | None, has_storage: bool) -> N
 
 
 def make_plan(parallelism: int, replan: Replan, present: PlannedJob) -> PlannedJob | None:
-    """Return the job planned by `replan`; None: it equals `present`; UsageError: below 1, or no plan."""
     if parallelism < 1:
         raise UsageError(f"parallelism is {parallelism}; expected at least 1")
     planned = replan(parallelism)
@@ -147,7 +148,6 @@ def make_plan(parallelism: int, replan: Replan, present: PlannedJob) -> PlannedJ
 
 
 def count_slots(gang: Gang, slots: int) -> None:
-    """Raise UsageError if `gang` says that `slots` workers do not fit, or cannot say it; may block."""
     try:
         reason = gang.refusal(slots) if isinstance(gang, KnowsSlots) else None
     except Exception as error:
@@ -157,7 +157,6 @@ def count_slots(gang: Gang, slots: int) -> None:
 
 
 def refusal_of(answer: e.Answer, why: HeadgateError | None, state: JobState) -> HeadgateError | None:
-    """Return the error for a refused rescale; None: it is done. `why`: `answer.failure` as error, if any."""
     match answer.refusal:
         case None:
             return None

@@ -37,7 +37,6 @@ class WorkerMessages:
         self._outbox, self._listener = outbox, listener
 
     def message(self, link: Link, message: m.FromWorker) -> None:
-        """Process a worker's message that came over `link`; from non-members take only `Register`."""
         if isinstance(message, m.Register):
             self._outbox.put(v.Registered(message.gang, message.slot, self._members.came(message, link)))
             return
@@ -63,7 +62,6 @@ class WorkerMessages:
                 self._of_a_subtask(slot, message)
 
     def link_lost(self, link: Link, reason: str) -> None:
-        """Report by an event that a gang member's connection ended (`reason`); ignore any other's end."""
         slot = self._members.slot_of(link)
         member = None if slot is None else self._members.get(slot)
         if slot is not None and member is not None:
@@ -71,7 +69,9 @@ class WorkerMessages:
             self._outbox.put(v.LinkLost(self._members.gang, slot))
 
     def answer_beat(self, slot: int) -> None:
-        """Answer the last heartbeat of `slot`'s worker, if any, to renew its lease; store its reports."""
+        """Answer the last heartbeat of `slot`'s worker, which renews the worker's lease; ignored if none
+        came. Counters, memory and blocked calls that it reports are stored if it is of the latest attempt.
+        """
         member = self._members.get(slot)
         if member is None or member.beat is None:
             return

@@ -54,9 +54,8 @@ _NO_TIMEOUT = -1
 
 
 class ElementCodec:
-    """The codec of one exchange (edge); `record_type` is the declared type of its records, if any.
-
-    `undeclared` encodes records that are neither of the declared type nor plain.
+    """The codec of one exchange (edge), for its senders and receivers; `record_type` is the declared type of
+    its records, None: not known. `undeclared` encodes records that are neither of that type nor plain.
     """
 
     def __init__(self, record_type: Any = None, undeclared: UndeclaredRows | None = None) -> None:
@@ -72,7 +71,7 @@ class ElementCodec:
         self._slowness_reported = False
 
     def encode(self, element: Batch | Event) -> tuple[FrameKind, Sequence[Part]]:
-        """Return kind and payload of the frame for a batch or control event; UsageError if not possible."""
+        """Return kind and payload of the frame for an element; UsageError: a record cannot be pickled."""
         if isinstance(element, ArrowBatch):
             return FrameKind.COLUMNS, [*_head(element, 0), _ipc(element.columns)]
         if isinstance(element, RowBatch):

@@ -10,7 +10,7 @@ from headgate.common.refusals.texts import shortened
 
 
 def rebuild_error(kind: str, arguments: Sequence[Plain]) -> errors.HeadgateError:
-    """Return the error that :func:`describe_error` encoded; InternalError for an unknown class name."""
+    """Return the error that :func:`describe_error` encoded; an InternalError for an unknown class name."""
     cls = getattr(errors, kind, errors.InternalError)
     error: errors.HeadgateError = cls(*arguments)
     return error

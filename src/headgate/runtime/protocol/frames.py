@@ -65,7 +65,6 @@ class Frame:
 
     @property
     def size(self) -> int:
-        """Size of the payload in bytes."""
         return sum(memoryview(part).nbytes for part in self.parts)
 
     def payload(self) -> Part:

@@ -1,5 +1,4 @@
 """Encodes control messages as bytes: msgspec's MessagePack over the types of `messages.py`.
-
 Untyped values inside a message are decoded to MessagePack's types: a tuple becomes a list; integers beyond 64
 bits cannot be encoded. Decoding never runs code, and happens only after the handshake.
 """
@@ -47,12 +46,13 @@ def encode_message(message: FromWorker | ToWorker) -> bytes:
 
 
 def decode_from_worker(data: Part) -> FromWorker:
-    """Return a worker's control message; raise ProtocolError if the bytes are no such message."""
+    """Return the message that a worker encoded with :func:`encode_message`, for the job master.
+    ProtocolError: the bytes are no such message, as where the versions of Headgate differ.
+    """
     return _decode(_from_worker, data, "from a worker")
 
 
 def decode_to_worker(data: Part) -> ToWorker:
-    """Return a control message of the job master; raise ProtocolError if the bytes are no such message."""
     return _decode(_to_worker, data, "from the job master")
 
 
@@ -67,5 +67,4 @@ def _decode(decoder: msgspec.msgpack.Decoder[M], data: Part, origin: str) -> M:
 
 
 def control_frame(data: bytes) -> Frame:
-    """Return the frame that carries an encoded control message."""
     return Frame(FrameKind.CONTROL, 0, 0, 0, (data,))

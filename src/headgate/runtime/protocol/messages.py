@@ -144,7 +144,6 @@ class Counters(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def skipped(self) -> int:
-        """Records that the source has skipped, because they could not be decoded."""
         return self.values[_SKIPPED]
 
     @property
@@ -155,7 +154,6 @@ class Counters(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def busy_ms(self) -> int:
-        """Milliseconds in which the subtask has worked since the attempt began."""
         return self.values[_BUSY]
 
     @property
@@ -165,12 +163,13 @@ class Counters(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def longest_step_ms(self) -> float:
-        """The longest step of the subtask since the attempt began; it blocked its worker's loop so long."""
+        """Milliseconds of the subtask's longest step since the attempt began; it blocked its worker's loop so
+        long. A step is what the worker's loop does for one subtask before it turns to the next.
+        """
         return self.values[_LONGEST_STEP] / 1000
 
     @property
     def steps(self) -> Histogram:
-        """The durations of the subtask's steps in microseconds; each step blocks its worker's loop."""
         return Histogram(self.histograms[_STEPS])
 
 

@@ -43,7 +43,6 @@ ReportSlowness = Callable[[str, bool], None]
 
 
 def slowness(name: str, pickled: bool) -> str:
-    """Return the message for users that records of type `name` are encoded slowly, with what that costs."""
     if pickled:
         return (
             f"records of type {name} are pickled on their way between workers, which takes about three times"
@@ -58,7 +57,6 @@ def slowness(name: str, pickled: bool) -> str:
 
 
 def log_slowness(name: str, pickled: bool) -> None:
-    """Log that records of type `name` are encoded slowly: a warning if they are pickled, else an info."""
     _log.log(logging.WARNING if pickled else logging.INFO, "%s", slowness(name, pickled))
 
 
@@ -109,14 +107,15 @@ class UndeclaredRows:
         return [_HEAD.pack(_PICKLED, 0), self._code.call(encode_rows, rows, self._names)]
 
     def report_once(self, kind: Any, pickled: bool) -> None:
-        """Report that records of type `kind` are encoded slowly, unless it was reported before."""
         name = _name_of(kind)
         if name not in self._reported:
             self._reported.add(name)
             self._report(name, pickled)
 
     def decode(self, payload: memoryview, count: int) -> list[Any]:
-        """Return a batch's `count` records; may unpickle (trusted sender). UsageError: unknown field type."""
+        """Return the `count` records of a payload that :meth:`encode` made in another worker of the job. It
+        may unpickle, so the sender must be authenticated. UsageError: a field's type is unknown here.
+        """
         form, length = _HEAD.unpack_from(payload)
         body = payload[_HEAD.size :]
         if form == _PICKLED:

@@ -36,8 +36,8 @@ class _Pending:
 class Acceptor:
     """Accepts connections on `listener` in a thread, started at once, which also calls the callbacks.
 
-    None may block. `admit` takes over a welcome peer's blocking socket, before `judge` runs again, or drops
-    it by raising.
+    None of them may block. `judge` says whether an authenticated peer is refused. `admit` takes over a
+    welcome peer's blocking socket, before `judge` runs again; if it raises, the socket is closed.
     """
 
     def __init__(

@@ -35,11 +35,10 @@ class Connection:
         self._closed = False
 
     def abort(self) -> None:
-        """Shut down both directions, which wakes every thread that is blocked on the socket."""
+        """Shut down both directions, from any thread; it wakes every thread that is blocked on the socket."""
         self._shutdown(socket.SHUT_RDWR)
 
     def end_output(self) -> None:
-        """Shut down the sending direction; bytes already sent still arrive."""
         self._shutdown(socket.SHUT_WR)
 
     def _shutdown(self, how: int) -> None:
@@ -49,7 +48,6 @@ class Connection:
                     self.sock.shutdown(how)
 
     def close(self) -> None:
-        """Close the socket; the caller must know that no other thread uses it any more."""
         with self._lock:
             self._closed = True
             self.sock.close()
@@ -125,11 +123,12 @@ class FrameSender:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start the thread; `on_end` may be called from now on."""
         self._thread.start()
 
     def send(self, frame: Frame) -> None:
-        """Queue a frame; never blocks. Aborts if too many bytes are queued; does nothing after the end."""
+        """Queue a frame, from any thread; never blocks. Ignored after the end, or :meth:`finish` or `abort`.
+        If more than `queued_bytes_max` bytes are queued, the peer counts as broken: the sender is aborted.
+        """
         if self._ended:
             return
         if self._queued_bytes_max is not None:
@@ -157,7 +156,9 @@ class FrameSender:
             connection.abort()
 
     def join(self, timeout_s: float | None = None) -> bool:
-        """Wait for the thread's end; False: not within `timeout_s`, not started, or called in the thread."""
+        """Wait for the thread's end, `timeout_s` at most (None: without limit); return whether it has ended.
+        False at once if the thread was not started, or this is called in it.
+        """
         if self._thread is threading.current_thread() or self._thread.ident is None:
             return False
         self._thread.join(timeout_s)
@@ -196,7 +197,6 @@ class FrameSender:
                 return
 
     def _take_batch(self) -> tuple[list[Part], int, bool]:
-        """Take queued frames, waiting for the first; return pieces, payload bytes, and if the queue ended."""
         parts: list[Part] = []
         size = count = 0
         frame = self._queue.get()

@@ -48,7 +48,9 @@ class LinkEvents(Generic[M]):
 
 
 class SocketLink(Generic[M]):
-    """A control link (`common.ports.Link`) that receives messages of type `M`; for use by any thread."""
+    """A control link (`common.ports.Link`) that receives messages of type `M`; for use by any thread. Frames
+    must carry `generation`, the job master's; `name` is part of its threads' names.
+    """
 
     def __init__(self, connection: Connection, generation: int, name: str, events: LinkEvents[M]) -> None:
         self._connection, self._generation, self._events = connection, generation, events
@@ -61,7 +63,6 @@ class SocketLink(Generic[M]):
         self._thread = threading.Thread(target=self._run, name=receiving, daemon=True)
 
     def start(self) -> None:
-        """Start the threads that send and receive."""
         self._sender.start()
         self._thread.start()
 
@@ -120,7 +121,6 @@ class SocketLink(Generic[M]):
             self._events.on_end()
 
     def _receive_all(self) -> str:
-        """Deliver messages until the link ends; return the reason. ProtocolError: a frame is out of place."""
         receiver = FrameReceiver(self._connection.sock, MESSAGE_SIZE_MAX)
         while frames := receiver.receive():
             for header, frame in frames:

@@ -58,7 +58,6 @@ class ControlServer:
 
     @property
     def address(self) -> str:
-        """The address at which workers reach the job master."""
         return self._acceptor.listener.address
 
     def close(self) -> None:

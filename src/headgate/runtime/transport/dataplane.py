@@ -53,7 +53,11 @@ class _Incoming:
 
 
 class SocketDataPlane:
-    """Carries frames between workers by sockets; a network thread calls `on_wake` for a frame or loss."""
+    """Carries frames between workers by sockets (:class:`DataPlane`); one per worker process, until `close`.
+
+    Its worker's loop calls it. It listens and authenticates peers in threads of its own from its creation on,
+    so that peers which open an attempt earlier can connect.
+    """
 
     def __init__(
         self,
@@ -87,7 +91,6 @@ class SocketDataPlane:
 
     @property
     def address(self) -> str:
-        """The address at which peers (the other workers) reach this worker, for its registration."""
         return self._acceptor.listener.address
 
     def _held(self) -> int:
@@ -96,7 +99,6 @@ class SocketDataPlane:
     # --- called by the loop
 
     def open(self, fence: Fence, peers: Mapping[int, str]) -> None:
-        """Begin attempt `fence`; connect to `peers` (slot: address). InternalError: one is open or newer."""
         with self._changed:
             if self._closed or self._open:
                 state = "closed" if self._closed else "open"
@@ -112,26 +114,23 @@ class SocketDataPlane:
             sender.start()
 
     def send(self, slot: int, frame: Frame) -> None:
-        """Queue a frame for `slot`'s worker, unless sending failed; never blocks. InternalError: no peer."""
         sender = self._outgoing.get(slot)
         if sender is None:
             raise InternalError(f"a frame was sent to slot {slot}, which is no open peer of {self._fence}")
         sender.send(frame)
 
     def receive(self) -> list[tuple[int, Frame]]:
-        """Return the frames received since the last call, as (sender's slot, frame), in order per sender."""
         with self._changed:
             inbox, self._inbox = self._inbox, []
         return inbox
 
     def lost(self) -> list[tuple[int, str]]:
-        """Return (slot, reason) of peers lost or not reached since the last call, each once per attempt."""
         with self._changed:
             lost, self._lost = self._lost, []
         return lost
 
     def close_attempt(self) -> None:
-        """End the attempt: close its connections, drop its frames, wait up to 4 s for its threads to end."""
+        # Waits up to 4 s for the attempt's threads to end.
         with self._changed:
             self._open = False
             current = (self._fence.generation, self._fence.attempt)
@@ -149,7 +148,6 @@ class SocketDataPlane:
             sender.join(max(0.0, deadline_s - clock.monotonic()))
 
     def close(self) -> None:
-        """End the attempt as :meth:`close_attempt` does, stop listening, and close all other connections."""
         self._acceptor.close()
         with self._changed:
             self._closed = True
@@ -256,7 +254,6 @@ class SocketDataPlane:
             self._incoming.pop(incoming.key, None)
 
     def _wait_until_open(self, incoming: _Incoming) -> Fence:
-        """Wait until the connection's attempt is open here; return its fence. OperatingError: it never is."""
         deadline_s = clock.monotonic() + self._hold_timeout_s
         key = incoming.key
         with self._changed:

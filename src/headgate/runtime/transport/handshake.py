@@ -147,7 +147,6 @@ class _Handshake(ABC):
 
     @property
     def done(self) -> bool:
-        """Whether both sides are authenticated and the verdict (welcome or refused) was given."""
         return self._step is _Step.DONE
 
     def receive(self, data: bytes) -> bytes:
@@ -231,7 +230,6 @@ class ClientHandshake(_Handshake):
         self._hello = hello
 
     def start(self) -> bytes:
-        """Return the opening message, to be sent first."""
         self._step, self.needs = _Step.FIRST_MESSAGE, _CHALLENGE_SIZE
         return _HEAD.pack(MAGIC, VERSION) + self._purpose + self._nonce
 
@@ -282,7 +280,9 @@ class ServerHandshake(_Handshake):
         return b""
 
     def welcome(self, hello: Hello) -> bytes:
-        """Return the last message, accepting the peer; `hello`: this side. Called twice: InternalError."""
+        """Return the last message to send, which accepts the peer; `hello` is this side's identity.
+        InternalError: the peer is not known yet, or the verdict was given.
+        """
         return self._verdict(Verdict.WELCOME, _hello_encoder.encode(hello))
 
     def refuse(self, refusal: Refusal) -> bytes:

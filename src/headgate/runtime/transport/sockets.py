@@ -57,7 +57,6 @@ class Endpoint(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The endpoint as text, a part of an address."""
         if isinstance(self.target, tuple):
             host, port = self.target
             return f"tcp:[{host}]:{port}" if ":" in host else f"tcp:{host}:{port}"
@@ -67,7 +66,6 @@ class Endpoint(NamedTuple):
 
 @functools.cache
 def host_id() -> str:
-    """Return a text for this machine since its boot; equal in processes of one kernel and host name."""
     try:
         boot = read_bytes("/proc/sys/kernel/random/boot_id").decode().strip()
     except OSError:
@@ -110,7 +108,6 @@ class Listener:
     folder: str | None = None
 
     def close(self) -> None:
-        """Stop listening, and remove the folder of a Unix socket."""
         for sock in self.sockets:
             sock.close()
         if self.folder is not None:
@@ -164,8 +161,8 @@ def _listen_unix(listener: Listener) -> Endpoint:
 
 def connect(address: str, timeout_ms: int) -> socket.socket:
     """Return a blocking socket, connected to the first reachable endpoint of `address`, Unix before TCP.
-    The timeout is for each endpoint. Raises ProtocolError: the text is not an address, or has no endpoint for
-    this machine; OSError: the error of the last endpoint, if none could be reached.
+    `timeout_ms` is for each endpoint. Raises ProtocolError: the text is not an address, or has no endpoint
+    for this machine; OSError: the error of the last endpoint, if none could be reached.
     """
     endpoints = [e for e in parse_address(address) if e.family == "tcp" or e.host_id == host_id()]
     if not endpoints:
@@ -199,7 +196,9 @@ def _connect_endpoint(endpoint: Endpoint, timeout_s: float) -> socket.socket:
 
 
 def tune(sock: socket.socket) -> None:
-    """Set up a connected socket: blocking, large buffers, no delay, error if the peer's machine is lost."""
+    """Set up a connected socket for frames: blocking, large buffers, small frames sent without a delay. On
+    TCP, a peer whose machine is lost makes calls fail with OSError after about 30 s (on Linux).
+    """
     sock.settimeout(None)
     for buffer in (socket.SO_SNDBUF, socket.SO_RCVBUF):
         with contextlib.suppress(OSError):

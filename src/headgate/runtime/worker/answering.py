@@ -1,7 +1,4 @@
-"""Answers live queries in a worker: reads a subtask's state under a key, between two of its steps.
-
-An error becomes the answer; a query never fails the attempt.
-"""
+"""Answers live queries in a worker: reads the state of a subtask under a key."""
 
 from __future__ import annotations
 
@@ -18,12 +15,14 @@ from headgate.runtime.worker.operators.operator_contract import Operator
 from headgate.runtime.worker.task.task import Task
 from headgate.state.stored.blob_format import KEY_SERIALIZER
 
-VALUE_BYTES_MAX: Final = 16 << 20
-"""Largest value that a query gets; more would delay heartbeats and checkpoint messages on the connection."""
+VALUE_BYTES_MAX: Final = 16 << 20  # more would delay heartbeats and checkpoint messages
 
 
 def answer(task: Task, query: m.QueryState, send: Callable[[m.StateAnswer], None]) -> None:
-    """Read the queried state between two steps of `task`; call `send` with the value, or with the error."""
+    """Read the state that `query` asks for, between two steps of `task`; pass the answer to `send`, in the
+    loop. The answer has the stored value, none if nothing is stored under the key, or the error: a query
+    never fails the attempt.
+    """
     plain = m.StateAnswer(query.attempt, query.query)
 
     def look_up() -> m.StateAnswer:

@@ -49,13 +49,12 @@ _CREDIT = struct.Struct("<I")
 
 @dataclass(slots=True)
 class LocalLane:
-    """The send queue to input `channel` of `task`, in this process: encodes nothing, copies mutable rows."""
+    """The send queue to input number `channel` of `task`, in this process: encodes nothing, copies rows."""
 
     task: GateTask
     channel: int
 
     def deliver(self, element: Batch | Event) -> None:
-        """Deliver a batch or control event to the receiving subtask as the next element of its channel."""
         if isinstance(element, RowBatch):
             element = detached(element)
         self.task.deliver(self.channel, element)
@@ -63,13 +62,15 @@ class LocalLane:
 
 @dataclass(slots=True)
 class Exchange:
-    """The channels of all subtasks of one worker, by id; passes each received frame to its channel."""
+    """The channels of all subtasks of one worker in an attempt; passes each received frame to its channel."""
 
     outgoing: dict[ChannelId, OutputChannel] = field(default_factory=dict)
     incoming: dict[ChannelId, tuple[GateTask, int, ElementCodec]] = field(default_factory=dict)
 
     def arrived(self, slot: int, frame: Frame) -> None:
-        """Pass a frame of `slot`'s worker to its channel; ProtocolError: that worker has no such channel."""
+        """Pass a frame from the worker of `slot` to its channel: an element to the receiving subtask, or
+        credit. Raises ProtocolError if that worker has no such channel here.
+        """
         channel = ChannelId(EdgeId(frame.edge), SubtaskIndex(frame.sender), SubtaskIndex(frame.receiver))
         if frame.kind is FrameKind.CREDIT:
             output = self.outgoing.get(channel)
@@ -90,8 +91,7 @@ class Exchange:
 class Assembly:
     """The live subtasks of one attempt in one worker, in the order of their turns: downstream first."""
 
-    # downstream first, so that queues drain before they fill
-    tasks: Mapping[SubtaskId, Task]
+    tasks: Mapping[SubtaskId, Task]  # downstream first, so that queues drain before they fill
     exchange: Exchange  # dispatches frames from peers
     alignment: SourceAlignment  # of the sources here, with those of other workers
 
@@ -143,7 +143,9 @@ class Assembler:
         self._exchange = Exchange()
 
     def build(self) -> Assembly:
-        """Create the subtasks, connected and restored, unopened; StorageError: in-flight parts unreadable."""
+        """Create the subtasks, connected and with restored state, not opened; call it once.
+        Raises StorageError if in-flight records cannot be read.
+        """
         # Receivers first: a local lane needs its receiving task.
         here = [vertex for vertex in self._plan.vertices if self._slot < vertex.parallelism]
         for vertex in reversed(here):
@@ -212,7 +214,6 @@ class Assembler:
     def _receivers(
         self, vertex: Vertex, outputs: Outputs
     ) -> tuple[Receiver, dict[tuple[int, str], Receiver]]:
-        """Add the edges to `outputs`; return the receivers of the main and, by (node, tag), side outputs."""
         mains: list[OutputEdge] = []
         sides: dict[tuple[int, str], list[OutputEdge]] = {}
         for edge in self._plan.outputs(vertex.id):
@@ -263,7 +264,6 @@ class Assembler:
         return lambda frames: data.send(name.sender, Frame(FrameKind.CREDIT, *name, [_CREDIT.pack(frames)]))
 
     def _senders(self, vertex: Vertex) -> list[tuple[Edge, int]]:
-        """Return the input channels of this worker's subtask by index, as (edge, sending subtask)."""
         senders: list[tuple[Edge, int]] = []
         for edge in self._plan.inputs(vertex.id):
             count = self._plan.vertices[edge.source].parallelism

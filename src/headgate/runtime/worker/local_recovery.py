@@ -21,7 +21,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class LocalRecovery:
-    """The local copies of one slot's checkpoint files; does nothing until :meth:`configure` enables it."""
+    """The local copies of one slot's checkpoint files, in all attempts; off until :meth:`configure`."""
 
     def __init__(self, job: JobId, slot: int) -> None:
         self._job, self._slot = job, slot
@@ -29,7 +29,7 @@ class LocalRecovery:
         self._copies: LocalCopies | None = None
 
     def configure(self, settings: WorkerSettings) -> None:
-        """Apply an attempt's settings; if local copies are on, open their folder; log a failure, go on."""
+        """Apply an attempt's settings; if local copies are on, open their folder; a failure is logged."""
         self._settings = settings
         wanted = settings.local_backup or settings.recover_from_local
         if not wanted or self._copies is not None:
@@ -41,17 +41,16 @@ class LocalRecovery:
             _LOG.warning("no local copies can be kept in %s (%s); the job goes on without", root, error)
 
     def writing(self, disk: Disk | None) -> Disk | None:
-        """Return the storage for writing snapshots: `disk` (None: none), with local copies if they are on."""
+        """Return the storage for writing snapshots: `disk`, with copies on the local disk if these are on."""
         copies = self._copies if self._settings.local_backup else None
         return disk if disk is None or copies is None else BackedUpDisk(disk, copies)
 
     def reading(self, disk: Disk | None) -> Disk | None:
-        """Return the storage for restoring state: local copies, if on, before `disk` (None: no storage)."""
+        """Return the storage for restoring: `disk`, before which local copies are read if these are on."""
         copies = self._copies if self._settings.recover_from_local else None
         return disk if disk is None or copies is None else NearbyDisk(disk, copies)
 
     def report(self, checkpoint: int | None, restored: Disk | None) -> None:
-        """Log, if local copies are read, how many bytes `restored` took from them and from the storage."""
         if isinstance(restored, NearbyDisk):
             _LOG.info(
                 "slot %d restored checkpoint %s: %d bytes from local copies, %d bytes from %s",

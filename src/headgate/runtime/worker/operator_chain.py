@@ -71,7 +71,7 @@ class Chain:
     """The linked operators of one subtask, head first, and which of them runs each node of the vertex."""
 
     operators: list[Operator]  # head first
-    places: Mapping[int, int]  # index of a node in the vertex -> index of the operator that runs it
+    places: Mapping[int, int]  # index of a node in the vertex -> index of its operator; fused nodes share one
 
 
 def build_chain(
@@ -83,10 +83,9 @@ def build_chain(
     refuse: Refuse | None = None,  # checks records that leave user code
 ) -> Chain:
     """Create the operators of one subtask, linked to each other and to its outputs; not opened yet.
-
     `context_of` makes a node's context. `main` receives the last operator's output, `sides` side outputs, by
     (index of the node, tag). `entries` are indexes of nodes that receive restored in-flight records: an
-    operator begins at each. `refuse` raises for records that must not leave user code.
+    operator begins at each. `refuse` raises for records that must not leave user code; None: all may.
     """
     operators: list[Operator] = []
     places: dict[int, int] = {}

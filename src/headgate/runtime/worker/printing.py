@@ -38,10 +38,12 @@ _handing_on: Final[set[int]] = set()
 
 
 class LogOutlet:
-    """Writes lines that user code printed to the log; base of the other outlets. Any thread may call it."""
+    """Writes lines that user code of one worker printed to the log; base of other outlets; for any thread."""
 
     def line(self, place: str, line: str) -> None:
-        """Write one line, printed at `place`: the operator as "uid[subtask]", or "worker" if it was none."""
+        """Take one complete line, without newline, that was printed at `place`; an outlet may send it later.
+        `place` is the operator as "uid[subtask]", or "worker" if no operator printed.
+        """
         _LOG.info("%s: %s", place, line)
 
     def close(self) -> None:
@@ -60,8 +62,8 @@ class StreamOutlet(LogOutlet):
 
 
 class SendingOutlet(LogOutlet):
-    """Sends printed lines to the driver, several times a second and at most `LINES_MAX` at a time.
-    A thread calls `send` with lines, each as "place: line", and with the number of dropped earlier lines.
+    """Sends printed lines to the driver every 0.1 s, the last `LINES_MAX` of them, from a thread of its own.
+    `send` gets the lines, each as "place: line", and the number of lines dropped since the last call.
     """
 
     def __init__(self, send: Callable[[list[str], int], None]) -> None:
@@ -101,7 +103,9 @@ class SendingOutlet(LogOutlet):
 
 
 class WorkersStream(io.TextIOBase):
-    """Replaces standard stream `beneath`: passes printed lines to the outlet of the worker that prints."""
+    """Replaces `sys.stdout`: passes printed lines to the outlet of the worker that prints, others to
+    `beneath`. All workers of a process share it. `outlets` are by "job/slot"; "" is for all other threads.
+    """
 
     def __init__(self, beneath: TextIO, box: BlackBox | None = None) -> None:
         self.beneath, self._box, self._pid = beneath, box, os.getpid()
@@ -114,9 +118,6 @@ class WorkersStream(io.TextIOBase):
         return self.take(text, sys._getframe(1))
 
     def take(self, text: str, caller: FrameType) -> int:
-        """Pass complete lines of `text`, printed in frame `caller`, to the worker's outlet; return its size.
-        Other text (of a forked process, or where :meth:`passes`) goes to `beneath` unchanged.
-        """
         context = task_context()
         key = f"{context.job}/{context.subtask}"
         key = key if key in self.outlets else ""
@@ -145,7 +146,6 @@ class WorkersStream(io.TextIOBase):
         return len(text)
 
     def passes(self, caller: FrameType) -> bool:
-        """Return whether output of the code in frame `caller` is not captured but written unchanged."""
         return False
 
     @override
@@ -168,7 +168,6 @@ class WorkersStream(io.TextIOBase):
         return getattr(self.beneath, name)
 
     def end_lines(self, key: str) -> None:
-        """Pass what the worker of `key` (its key in `outlets`) printed without a newline to its outlet."""
         for me, (of, rest) in list(self._unfinished.items()):
             if of == key:
                 del self._unfinished[me]
@@ -249,8 +248,8 @@ def _uninstall() -> None:
 def printing_to(
     outlet: LogOutlet | None, job: str, slot: int, *, alone: bool, box: BlackBox | None = None
 ) -> Iterator[None]:
-    """Capture the lines that user code of one worker prints in the `with` block; pass them to `outlet`.
-    The outlet is closed at the end; without one, lines go to the standard streams, each after its place
+    """Capture the lines that user code of one worker prints in the `with` block, and pass them to `outlet`.
+    The outlet is closed at the end; None: lines go to the standard streams, each after its place
     "uid[subtask]". `job` and `slot` name the worker. If it is `alone` in its process, lines of all threads
     are its own. `box` records the last lines on standard error, to explain why the process ended.
     """

@@ -16,21 +16,21 @@ from headgate.runtime.protocol import messages as m
 from headgate.runtime.worker.operators.operator_contract import frames_outward, operator_called
 from headgate.runtime.worker.task.task import Task
 
-STILL_MS: Final = 1_000
-"""How long a call of user code has lasted when it is first reported."""
+STILL_MS: Final = 1_000  # how long a call of user code has lasted when it is first reported
 FRAMES_MAX: Final = 20
 LINE_MAX: Final = 300
 
 
 def standstill_of(task: Task, thread: int, still_ms: int) -> m.Standstill:
-    """Return the report of a call of user code for `task`, in thread id `thread` for `still_ms` so far."""
+    """Return the report of a call of user code for `task`, running for `still_ms` in the thread of id
+    `thread`. It has the stack as it is now, and the operator called (the chain's head if none is on it).
+    """
     frames = list(frames_outward(sys._current_frames().get(thread)))
     where = operator_called(frames) or task.head.context
     return m.Standstill(*task.id, where.label, still_ms, _users_stack(frames))
 
 
 def _users_stack(frames: Sequence[FrameType]) -> str:
-    """Return a stack as text, innermost call last: the innermost run of user frames, else `frames[0]`."""
     users: list[FrameType] = []
     for frame in frames:
         if is_users_file(frame.f_code.co_filename):

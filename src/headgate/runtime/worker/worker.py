@@ -48,8 +48,7 @@ from headgate.runtime.worker.worker_ports import WorkerPorts
 
 _LOG = logging.getLogger(__name__)
 
-LEAVING_MS = 2_000
-"""How long blocking functions of an ended attempt may run on before they are reported."""
+LEAVING_MS = 2_000  # how long blocking functions of an ended attempt may run on before they are reported
 
 
 class WorkerState(enum.Enum):
@@ -62,7 +61,9 @@ class WorkerState(enum.Enum):
 
 
 class Worker:
-    """Builds, runs and stops the subtasks of one slot; its process calls `handle` and `step` in a loop."""
+    """The subtasks of one slot of a job, from attempt to attempt; the worker's process makes and drives it.
+    Subtask number `slot` (from 0) of every vertex of the plan runs here.
+    """
 
     def __init__(self, job: JobId, slot: int, ports: WorkerPorts) -> None:
         self.job, self.slot, self.ports = job, slot, ports
@@ -71,8 +72,7 @@ class Worker:
         self.state = WorkerState.IDLE  # see the module's table
         self.progress = 0  # number of turns of the loop; reported by the heartbeat
         self.attempt = 0  # the current deployment; 0 before the first
-        # the subtask that runs in the loop now, and since when (monotonic ms)
-        self.at_work: tuple[Task, int] | None = None
+        self.at_work: tuple[Task, int] | None = None  # in the loop now; since when (monotonic ms)
         self._limits = limits_of()
         self._local = LocalRecovery(job, slot)
         self._assembly: Assembly | None = None
@@ -83,7 +83,10 @@ class Worker:
         self._idle_until: int | None = None
 
     def handle(self, message: m.ToWorker) -> None:
-        """Process a message of the job master (of old attempts only `Finish`); errors fail the attempt."""
+        """Process a message of the job master; the module's table has its effects.
+        Messages of ended attempts are ignored, except `Finish`, and those for subtasks unless RUNNING. An
+        error of the attempt is not raised: it goes to the job master as `TaskFailed`.
+        """
         match message:
             case m.Deploy():
                 self._deploy(message)
@@ -176,7 +179,6 @@ class Worker:
         self._report_idle()
 
     def _report_idle(self) -> None:
-        """Send `Idle` once per `Stop`, naming user code still running; blocking calls get `LEAVING_MS`."""
         if self._idle_until is None:
             return
         self._left_behind = [task for task in self._left_behind if task.left_behind]
@@ -193,7 +195,7 @@ class Worker:
         self.ports.link.send(m.Idle(self.attempt, leftover, changed))
 
     def close(self) -> None:
-        """Close all subtasks, log their errors; if the job has ended, delete local copies. Call it last."""
+        """Close all subtasks, log their errors; after `Finish` delete the local copies of checkpoints."""
         self._dispose()
         self._local.close(self.ports.background, job_over=self.state is WorkerState.FINISHED)
 
@@ -218,7 +220,9 @@ class Worker:
                 self._left_behind.append(task)
 
     def step(self) -> bool:
-        """Receive frames, step each subtask; False: nothing was done. An error fails the attempt."""
+        """Take one turn: deliver received frames, then give each subtask a step or fire its due timers.
+        Return False if nothing was done. An error fails the attempt, as in :meth:`handle`, and is not raised.
+        """
         self.progress += 1
         if self.state is not WorkerState.RUNNING:
             self._report_idle()
@@ -244,7 +248,7 @@ class Worker:
             self.ports.box.at_work(task.label)
 
     def next_wakeup(self) -> int | None:
-        """Return when to run a turn although nothing arrives (monotonic ms); None: no time is set."""
+        """Return when to call :meth:`step` although nothing arrives (monotonic ms); None: no time is set."""
         if self._idle_until is not None:
             return self._idle_until
         if self._assembly is None or self.state is not WorkerState.RUNNING:
@@ -267,7 +271,6 @@ class Worker:
         return bool(frames)
 
     def _guarded(self, action: Callable[[], bool | None], subtask: SubtaskId | None) -> bool:
-        """Run `action`; return whether it did anything. If it raises, fail the attempt and return True."""
         try:
             return bool(self._process.call(self.ports.code.call, action))
         except BaseException as error:
@@ -287,7 +290,6 @@ class Worker:
         self._dispose()
 
     def _named(self, error: BaseException, subtask: SubtaskId | None) -> BaseException:
-        """Return an error of Headgate's unchanged, else a `UserFunctionError`, with the operator if known."""
         if isinstance(error, errors.HeadgateError):
             return error
         if self._assembly is not None and subtask is not None:
@@ -297,8 +299,7 @@ class Worker:
         return errors.UserFunctionError("code of the program", no_record, trace, self.attempt, kind, line)
 
     def standstills(self, loop: int) -> list[m.Standstill]:
-        """Return the steps and calls of user code that have run for 1 s or more, with operator and stack.
-
+        """Return a report, with operator and stack, for each step or call of user code that has run for 1 s.
         Called in the heartbeat's thread; `loop` is the id of the thread that all subtasks here share.
         """
         now, at_work, assembly = self.clock.monotonic_ms(), self.at_work, self._assembly
@@ -313,21 +314,20 @@ class Worker:
         ]
 
     def _report_totals(self) -> None:
-        """Send the final totals of an attempt: its last heartbeat may be long ago, and no other follows."""
         if counters := self.counters():
             self.ports.link.send(m.Totals(self.attempt, counters))
 
     def counters(self) -> list[m.Counters]:
-        """Return each subtask's totals since the attempt began; may be called in the heartbeat's thread."""
+        """Return each subtask's metrics of the attempt, for any thread; [] if no attempt runs."""
         return [] if (now := self._assembly) is None else [each.counters() for each in now.tasks.values()]
 
     def event_times(self) -> dict[str, int] | None:
-        """Return the event times of aligned sources by group; None: nothing runs. For any thread."""
+        """Return group -> event time (ms) of the aligned sources here; None: no attempt. For any thread."""
         return None if (assembly := self._assembly) is None else assembly.alignment.event_times()
 
 
 class _PeerLostError(errors.OperatingError):
-    """The connection to the worker of `slot` is lost, so that the attempt fails."""
+    """Raised in the loop when the connection to the worker of `slot` is lost: the attempt fails."""
 
     def __init__(self, slot: int, reason: str) -> None:
         super().__init__(f"the worker of slot {slot} was lost: {reason}")

@@ -50,7 +50,7 @@ YOUNG_OBJECTS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """The settings that the driver starts a worker process with, to find its job master; picklable.
+    """The settings that the driver starts a worker process with, so that it finds its job master; picklable.
     Where workers are threads, `dies_with_parent` is False. `probe` names a factory of a fault probe, for
     tests. With `sends_prints`, lines that user code prints go to the job master, else to the log.
     """
@@ -84,12 +84,12 @@ def run_worker(
     # lists the threads of the worker and its user code
     threads: Callable[[], Iterable[threading.Thread]] = threading.enumerate,
 ) -> None:
-    """Run the worker of slot `slot` of gang number `gang` in this process until the job ends.
-
-    `abandon` is called, perhaps repeatedly and in another thread, when this worker must not continue; by
-    default the process exits. `code` finds the modules of user code here; `threads` lists threads of worker
-    and user code. Raises OperatingError: the job master cannot be reached; ProtocolError: it did not prove
-    the job's secret, or refused this worker; FencedError: the worker's generation was replaced.
+    """Run the worker of slot `slot` (from 0) of gang number `gang` in this process; return when the job has
+    ended. A gang is the set of workers that are started by one request. `abandon` is called with the reason,
+    perhaps repeatedly and in another thread, when this worker must not continue; by default the process
+    exits. `code` finds the modules of user code here; `threads` lists the threads of worker and user code.
+    Raises OperatingError: the job master cannot be reached; ProtocolError: it did not prove the job's secret,
+    or refused this worker; FencedError: the worker's generation was replaced.
     """
     if spec.dies_with_parent:
         set_up_logging(spec.log_json)
@@ -101,7 +101,9 @@ def run_worker(
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Run the garbage collector less often in the `with` block, unless it is off or runs rarely already."""
+    """Run the garbage collector less often in the `with` block, unless it is off or runs rarely already.
+    Its thresholds are those of the whole process, and are restored at the end.
+    """
     before = gc.get_threshold()
     if 0 < before[0] < YOUNG_OBJECTS:  # 0 means that it is off
         gc.set_threshold(YOUNG_OBJECTS, *before[1:])
@@ -112,8 +114,8 @@ def rare_collections() -> Iterator[None]:
 
 
 def limit_threads() -> None:
-    """Limit the thread pools of Arrow and Polars to one thread each: one slot is one core.
-    Polars reads its limit when it is loaded; one that is set in the environment already is left as it is.
+    """Limit the thread pools of Arrow and Polars to one thread each, because one slot is one core.
+    Polars reads its limit when it is loaded: call this before. A limit that is set in the environment stays.
     """
     import pyarrow as pa
 
@@ -204,7 +206,6 @@ class _Process:
             mailbox.wait(wait_ms)
 
     def _received(self, message: m.ToWorker) -> None:
-        """Have the loop handle a message, or renew the lease at once; called in the link's thread."""
         if isinstance(message, m.HeartbeatSeen):
             self._lease.renewed(message.sent_ms)
             if message.event_times is None:
@@ -212,12 +213,10 @@ class _Process:
         self._mailbox.post(lambda: self._worker.handle(message))
 
     def _link_lost(self, reason: str) -> None:
-        """Give up as the link to the job master broke, unless already ending; called in the link's thread."""
         if not self._over.is_set():
             self._give_up(f"the connection to the job master ended ({reason})", unheard=True)
 
     def _beat(self) -> None:
-        """Send heartbeats until the end; give up if that fails, the lease expires or the parent has ended."""
         try:
             self._beat_until_over()
         except Exception as error:
@@ -244,7 +243,6 @@ class _Process:
 
     @contextmanager
     def _threads_watched(self) -> Iterator[None]:
-        """Give up if a thread of Headgate fails in the `with` block because user code closed its files."""
         before = threading.excepthook
 
         def ended(what: threading.ExceptHookArgs) -> None:
@@ -262,7 +260,6 @@ class _Process:
             threading.excepthook = before
 
     def _give_up(self, reason: str, unheard: bool = False) -> None:
-        """Abandon the worker (by default exit); `unheard`: delete the black box, as no driver reads it."""
         if self._box is not None:
             self._giving_up.acquire()  # never released: a later reason adds nothing
             closed = descriptors_closed()

@@ -41,7 +41,6 @@ def _direct(type_: pa.DataType, *, fits: Callable[[V], bool] | None = None, tota
 
 
 def _counted(storage: pa.DataType, type_: pa.DataType) -> Codec[int]:
-    """Return the codec of ints seen as times or durations, Arrow's `type_`, of the same bits as `storage`."""
     return Codec(
         type_,
         lambda values: pa.array(values, storage).view(type_),
@@ -95,7 +94,6 @@ def _days(micros: int) -> tuple[int, int, int]:
 
 
 def _moment(wall: Codec[int]) -> Codec[Moment]:
-    """Return the codec of datetimes or times: `wall` stores the clock, other fields fold, zone and offset."""
     fold: Codec[bool] = _direct(pa.bool_())
     parts: dict[str, Codec[Any]] = {"wall": wall, "fold": fold, "zone": STRING, "utc_offset": _MICROSECONDS}
     return struct_codec(parts, _moment_row, _moment_plain)
@@ -130,7 +128,9 @@ def struct_codec(
     fits: Callable[[T], bool] | None = None,
     total: bool = False,
 ) -> Codec[T]:
-    """Return the codec of a struct of `parts`, by `to_row`, back by `to_plain`; `fits`, `total` as Codec."""
+    """Return the codec of values stored as a struct with a column for each of `parts`, by column name.
+    `to_row` splits a value into its parts in that order, `to_plain` joins them; `fits`, `total` as in Codec.
+    """
     fields = [pa.field(name, codec.type) for name, codec in parts.items()]
     codecs, blank = list(parts.values()), (None,) * len(parts)
 
@@ -150,7 +150,6 @@ def struct_codec(
 
 
 def nulls(values: Sequence[V | None]) -> pa.Array | None:
-    """Return Arrow's mask array for `values`, true where a value is None; return None if no value is None."""
     mask = [value is None for value in values]
     return pa.array(mask) if any(mask) else None
 

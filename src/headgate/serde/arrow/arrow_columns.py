@@ -38,7 +38,7 @@ class ArrowColumn:
             self.fields.append(pa.field(name + RAW, pa.binary()))
 
     def arrays(self, values: Sequence[V]) -> list[pa.Array]:
-        """Return plain values as arrays, one for each of `fields`; UsageError if a column cannot hold one."""
+        """Return values, as msgpack has them, in an array for each of `fields`; UsageError if one misfits."""
         codec = self._codec
         if codec is None:
             return [pa.array([_cell(value) for value in values], pa.binary())]
@@ -54,7 +54,7 @@ class ArrowColumn:
         return [typed, pa.array([None if fit else _cell(value) for value, fit in pairs], pa.binary())]
 
     def values(self, columns: Mapping[str, pa.Array]) -> list[Any]:
-        """Return the plain values (`Beyond` where marked so) of `columns` by name; StorageError if bad."""
+        """Return the plain values in the arrays `columns`, by name (or Beyond); StorageError if damaged."""
         raw = columns.get(self.name + RAW)
         try:
             codec = self._codec

@@ -47,7 +47,11 @@ def arrow_type(stored: Description) -> pa.DataType | None:
 
 
 def codec_of(stored: Description) -> Codec[V] | None:
-    """Return the codec between a description's plain values and Arrow; None if bytes alone can hold them."""
+    """Return the codec between plain values (as msgpack has them) of a described type and one Arrow column.
+
+    None if no Arrow type holds them without loss, so that a column of bytes is needed. Some values may still
+    not fit the type of the codec: see `Codec.fits`.
+    """
     kind = text_in(stored, "kind")
     if kind in SINGLE:
         return SINGLE[kind]
@@ -61,7 +65,6 @@ def codec_of(stored: Description) -> Codec[V] | None:
 
 
 def _part(stored: Description) -> Codec[V]:
-    """Return the codec of a field or element; one without an Arrow type stores each value as msgpack."""
     return codec_of(stored) or Codec(
         pa.binary(),
         lambda values: pa.array([pack(value) for value in values], pa.binary()),
@@ -80,7 +83,6 @@ def _rows(fields: Mapping[str, Description]) -> Codec[Any] | None:
 def _row_codec(
     fields: Mapping[str, Description], to_row: Callable[[Any], Any], to_plain: Callable[[tuple[Any, ...]], T]
 ) -> Codec[T] | None:
-    """Return the codec of a row as a struct; None if no field has an Arrow type, or a name is no column's."""
     if not _has_columns(fields):
         return None
     parts: dict[str, Codec[Plain]] = {name: _part(field) for name, field in fields.items()}
@@ -111,7 +113,6 @@ def _tuple_codec(stored: Description) -> Codec[V] | None:
 
 
 def _model_codec(stored: Description) -> Codec[tuple[Sequence[V], V]] | None:
-    """Return the codec of a pydantic model: its fields, and which were set, as bits in their order."""
     fields = named_mappings_in(stored, "fields")
     if not all(map(_can_name, fields)):
         return None
@@ -239,7 +240,6 @@ def _offsets(values: Sequence[Sized | None]) -> pa.Array:
 
 
 def _slices(array: pa.Array, flat: Sequence[V]) -> list[Sequence[V] | None]:
-    """Return the elements of each list of `array`, cut from `flat`, the elements of all; None for a null."""
     offsets, valid = array.offsets.to_pylist(), array.is_valid().to_pylist()
     return [
         flat[start:end] if there else None
@@ -251,7 +251,6 @@ def _slices(array: pa.Array, flat: Sequence[V]) -> list[Sequence[V] | None]:
 
 
 def _union_codec(stored: Description) -> Codec[V] | None:
-    """Return the codec of ``X | None``; None where X has no codec, and for unions without a common type."""
     member = optional_of(stored)
     codec: Codec[V] | None = None if member is None else codec_of(member)
     if codec is None:

@@ -43,7 +43,6 @@ class Beyond:
 
 
 def is_open(stored: Description) -> bool:
-    """Return whether a description suffices to read the bytes: false for a program's own serializer."""
     return bool(stored["kind"] != "custom")
 
 
@@ -77,7 +76,9 @@ def _open(stored: Description, mode: bytes, body: memoryview) -> Any:
 
 
 def close_batch(stored: Description, values: Sequence[V]) -> bytes:
-    """Return plain values, as `open_batch()` gives them, as a batch that the described serializer reads."""
+    """Return plain values, as :func:`open_batch` gives them, as the bytes of a batch.
+    The serializer with the description `stored` reads them. The number of values is not in them.
+    """
     if not any(type(value) is Beyond for value in values):
         return MODE_TYPED + pack(values)
     settle = settling(stored) or keep
@@ -86,7 +87,6 @@ def close_batch(stored: Description, values: Sequence[V]) -> bytes:
 
 
 def within(settled: V) -> V | Beyond:
-    """Return a value that :func:`settling` converted, as :class:`Beyond` if msgpack cannot hold it."""
     try:
         pack(settled)
     except (OverflowError, UnicodeEncodeError):

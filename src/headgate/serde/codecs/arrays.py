@@ -57,7 +57,9 @@ def foreign_form(cls: type) -> Form | None:
 
 
 def array_form(hint: Hint) -> Form | None:
-    """Return the codec of ``NDArray[X]`` or ``np.ndarray[...]``, else None; UsageError for an unfit dtype."""
+    """Return the codec of ``NDArray[X]`` or ``np.ndarray[...]``; None for other annotations.
+    UsageError if X is no dtype that can be stored, such as an object or one without an exact width.
+    """
     origin = get_origin(hint)
     if not isinstance(origin, type) or (origin.__module__, origin.__name__) != ("numpy", "ndarray"):
         return None
@@ -101,7 +103,6 @@ def _scalar_reader(dtype: np.dtype[T]) -> Callable[[bytes], T]:
 
 
 def _exact_dtype(cls: type[np.generic]) -> np.dtype[np.generic] | None:
-    """Return a scalar class's little-endian dtype; None unless it is a bool or number of a portable size."""
     import numpy as np
 
     if any(vars(np)[name] is cls for name in _ABSTRACT):
@@ -193,7 +194,6 @@ def _array_from_plain(plain: tuple[str, tuple[int, ...], bytes], spec: ArraySpec
 
 
 def _check_elements(array: NDArray[T], data: bytes) -> None:
-    """Raise ValueError if bytes of an array are no bools or no characters; every other dtype takes any."""
     import numpy as np
 
     if array.dtype.kind == "b" and data.strip(b"\x00\x01"):

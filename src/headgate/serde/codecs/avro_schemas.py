@@ -35,7 +35,9 @@ Schema: TypeAlias = "str | list[Schema] | Definition"
 
 
 def canonical(text: str) -> Schema:
-    """Return a JSON text's schema in canonical form; UsageError: invalid, not storable, or no fastavro."""
+    """Return the schema in a JSON text in canonical form: full names, and only what reading values needs.
+    UsageError: it is no valid schema, is recursive or cannot be stored, or the package fastavro is missing.
+    """
     fastavro = _fastavro()
 
     def parsed(schema: Schema) -> Schema:
@@ -60,12 +62,13 @@ def canonical(text: str) -> Schema:
 
 
 def expanded(schema: Schema) -> Schema:
-    """Return a canonical schema with names expanded; UsageError: recursion, arrays of items without bytes."""
+    """Return a canonical schema in which each name is replaced by its definition.
+    UsageError if a type contains itself, or an array has items that take no bytes.
+    """
     return _expand(schema, {}, ())
 
 
 def name_of(schema: Schema) -> str:
-    """Return the name by which messages mention a schema."""
     if isinstance(schema, list):
         return " | ".join(map(name_of, schema))
     if not isinstance(schema, dict):
@@ -78,7 +81,6 @@ def name_of(schema: Schema) -> str:
 
 
 def defined(schema: Schema) -> Definition:
-    """Return `schema` if it is a definition (a dict); TypeError for a type's name and a list (a union)."""
     if not isinstance(schema, dict):
         raise TypeError(f"got the schema {schema!r:.40}; expected a definition")
     return schema
@@ -92,7 +94,6 @@ def kind_of(schema: Schema) -> str:
 
 
 def logical_of(schema: Schema) -> tuple[Json, ...]:
-    """Return a schema's logical type ("decimal"), precision and scale; None for each that it does not set."""
     return tuple(schema.get(name) for name in LOGICAL) if isinstance(schema, dict) else (None, None, None)
 
 
@@ -153,7 +154,6 @@ def without(schema: Schema, names: Collection[str]) -> Schema:
 
 
 def _reduced(parsed: Schema, namespace: str) -> Schema:
-    """Return the canonical form of what fastavro parsed, in which all names are full."""
     if isinstance(parsed, list):
         return [_reduced(one, namespace) for one in parsed]
     if not isinstance(parsed, dict):
@@ -193,7 +193,7 @@ def _reduced_field(field: Definition, namespace: str) -> Definition:
 
 
 def _logical_type(parsed: Definition) -> Definition:
-    """Return a logical type and its parameters; {} for one that fastavro lacks, which Avro says to ignore."""
+    # Avro says to ignore a logical type that the library lacks.
     if f"{parsed['type']}-{parsed.get('logicalType')}" not in _fastavro().read.LOGICAL_READERS:
         return {}
     return {name: parsed[name] for name in LOGICAL if name in parsed}
@@ -260,7 +260,9 @@ _LOGICAL_CLASSES: Final[dict[str, type]] = {
 
 
 def avro_form(hint: Hint, schema_text: str) -> Form:
-    """Return the codec of ``Annotated[hint, hg.avro(schema)]``; UsageError: schema bad or not of hint."""
+    """Return the codec of ``Annotated[hint, hg.avro(schema)]``, whose values are checked by a round trip.
+    UsageError if the schema is bad, or its values are not of class `hint`.
+    """
     schema = canonical(schema_text)
     tree = expanded(schema)
     classes = _classes(tree)
@@ -291,7 +293,6 @@ def avro_form(hint: Hint, schema_text: str) -> Form:
 
 
 def _classes(tree: Schema) -> frozenset[type]:
-    """Return the Python classes that values of an expanded schema have."""
     if isinstance(tree, list):
         return frozenset().union(*map(_classes, tree))
     logical = logical_of(tree)[0]
@@ -311,7 +312,6 @@ def _check_hint(hint: Hint, classes: frozenset[type], name: str) -> None:
 
 
 def _same(value: Any, back: Any) -> bool:
-    """Return whether a round trip lost nothing, such as digits of a float, a zone, or a value's class."""
     if type(value) is not type(back):
         return {type(value), type(back)} <= {int, float} and bool(value == back)
     if isinstance(value, dict):

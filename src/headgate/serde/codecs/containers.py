@@ -69,7 +69,9 @@ def tuple_form(elements: list[Form]) -> Form:
 
 
 def row_converter(converts: list[Convert | None]) -> Callable[[Sequence[V]], tuple[V, ...]]:
-    """Return a function that converts a row by position (None: as is); ValueError for another length."""
+    """Return a function that makes a tuple of a row, each value converted by the function of its position.
+    `converts` has a function, or None (the value stays), for each position. Another length: ValueError.
+    """
     size = len(converts)
     todo = [(place, convert) for place, convert in enumerate(converts) if convert is not None]
 
@@ -87,7 +89,6 @@ def row_converter(converts: list[Convert | None]) -> Callable[[Sequence[V]], tup
 
 
 def row_converter_or_none(converts: list[Convert | None]) -> Convert | None:
-    """Return :func:`row_converter`, or None when nothing is to be converted."""
     return row_converter(converts) if any(convert is not None for convert in converts) else None
 
 
@@ -117,7 +118,6 @@ def dict_form(key: Form, value: Form) -> Form:
 
 
 def dict_wire(direct: bool, key: Hint, value: Hint) -> Hint:
-    """Return the type that msgspec decodes for a dict: a map if `direct` (keys stay), or a list of pairs."""
     return dict[key, value] if direct else list[tuple[key, value]]  # type: ignore[valid-type]
 
 

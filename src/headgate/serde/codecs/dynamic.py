@@ -63,7 +63,9 @@ def to_tagged(value: T) -> Tagged:
 
 
 def encode_tagged(value: T) -> bytes:
-    """Return the msgpack bytes of a plain or a tagged value; UsageError for a cycle or what is not plain."""
+    """Return the msgpack bytes of a plain or a tagged value; NotPlainError if it, or a part, is not plain.
+    UsageError for a value that contains itself or is nested too deeply.
+    """
     try:
         return _encode(to_tagged(value))
     except RecursionError:
@@ -71,7 +73,9 @@ def encode_tagged(value: T) -> bytes:
 
 
 def as_plain(value: Any) -> Any:
-    """Return the plain data that msgspec makes of a value (Enum members: their value); else TypeError."""
+    """Return the plain data that msgspec makes of a value, such as a dict of a dataclass; else TypeError.
+    Lists, tuples, sets and dicts keep their class, an Enum member becomes its value.
+    """
     kind = type(value)
     if kind in (list, tuple, set, frozenset):
         return kind(as_plain(part) for part in value)
@@ -88,7 +92,9 @@ def as_plain(value: Any) -> Any:
 
 
 def encode_tagged_each(values: Sequence[Any]) -> list[bytes]:
-    """Return the bytes of each value alone, by :func:`encode_tagged`; fast for scalars and their tuples."""
+    """Return the bytes of each value by itself, as :func:`encode_tagged` makes them, in order.
+    It is fast if all are scalars, or all are tuples of scalars.
+    """
     kinds = set(map(type, values))
     try:
         if kinds <= SCALARS:
@@ -154,7 +160,6 @@ def _plain_tagger(code: int, to_plain: Callable[[T], V]) -> Callable[[T], Tagged
 
 
 def keep(value: T) -> T:
-    """Return the value itself: the conversion of scalars, and the copy of immutable values."""
     return value
 
 
@@ -197,17 +202,17 @@ _UNTAGGERS: Final[dict[int, Callable[[memoryview], Any]]] = {
 
 
 def with_mode(mode: int, value: T) -> bytes:
-    """Return one byte with the number `mode`, which tells a decoder what follows, and the msgpack bytes."""
     return bytes((mode,)) + _encode(value)
 
 
 class DynamicSerializer(TypeSerializer[Any]):
-    """Serializer of plain values without a declared type; it stores each value's type with it."""
+    """Serializer of plain values without a declared type; it stores each value's type with it.
+    `encode_many` raises NotPlainError for values that are not plain, UsageError for a cycle.
+    """
 
     name = "Any"
 
     def encode_many(self, values: Sequence[Any]) -> bytes:
-        """Return a batch of plain values of any types; NotPlainError for others, UsageError for a cycle."""
         if not isinstance(values, (list, tuple)):
             values = list(values)
         fast = self.encode_scalars(values)
@@ -222,7 +227,6 @@ class DynamicSerializer(TypeSerializer[Any]):
             return None
 
     def decode_many(self, data: Buffer, count: int) -> list[Any]:
-        """Return the `count` values of a batch; StorageError if the bytes do not hold them."""
         view = memoryview(data)
         try:
             if view[0] > _MODE_TUPLES:
@@ -237,24 +241,19 @@ class DynamicSerializer(TypeSerializer[Any]):
         return values
 
     def describe(self) -> dict[str, Plain]:
-        """Return the description that is stored with the bytes: kind and version of the codec."""
         return {"kind": "any", "version": 1}
 
     def snapshot(self) -> TypeSerializerSnapshot[Any]:
-        """Return the serializer snapshot, by which a later program judges whether it can read the bytes."""
         return DescribedSnapshot(self.describe(), self)
 
     def copy(self, value: T) -> T:
-        """Return a deep copy."""
         return copy.deepcopy(value)
 
     def encode_checked(self, values: Sequence[Any]) -> bytes:
-        """Return the bytes of :meth:`encode_many`, which takes nothing that it cannot decode again."""
-        return self.encode_many(values)
+        return self.encode_many(values)  # which takes nothing that it cannot decode again
 
 
 def _fast_mode(values: Sequence[Any]) -> int | None:
-    """Return the batch mode in which msgspec alone encodes the values without loss; None if there is none."""
     kinds, mode = set(map(type, values)), _MODE_VALUES
     if kinds == {tuple}:
         kinds, mode = set(map(type, chain.from_iterable(values))), _MODE_TUPLES

@@ -55,7 +55,9 @@ _TEXT_KEYS: Final = frozenset({"str", "any", "enum"})
 
 
 def json_form(inner: Form) -> Form:
-    """Return the codec of ``Annotated[T, hg.json]``; `inner` is T's. UsageError if JSON cannot hold T."""
+    """Return the codec of ``Annotated[T, hg.json]``; `inner` is T's. UsageError if JSON cannot hold T.
+    Values that JSON would change are refused when they are encoded.
+    """
     shape = _shape(inner.description)
     to_inner = keep if inner.to_plain is None else inner.to_plain
     return Form(
@@ -73,7 +75,9 @@ def json_form(inner: Form) -> Form:
 
 
 def evolve_json(stored: Description, new: Form, evolve: Callable[[Description, Form], Reading]) -> Reading:
-    """Return how JSON text of `stored` is read as `new`, inner types by `evolve`; Refused if it cannot be."""
+    """Return how JSON text of description `stored` is read as codec `new`, its inner type by `evolve`.
+    Refused if `new` is no ``hg.json`` type, or the inner types do not fit. The old class is not needed.
+    """
     if new.description["kind"] != JSON:
         raise Refused(f"was JSON text and is {new.name}; keep hg.json in the annotation")
     of = mapping_in(stored, "of")
@@ -127,7 +131,6 @@ def _each(convert: Convert) -> Convert:
 
 
 def _object(fields: Mapping[str, Description]) -> _Shape:
-    """Return the conversions between a row of values and a JSON object with the fields' names."""
     shapes = {name: _shape(inner) for name, inner in fields.items()}
 
     def write(row: Sequence[V]) -> dict[str, Json]:
@@ -158,7 +161,6 @@ def _tuple(description: Description) -> _Shape:
 
 
 def _dict(description: Description) -> _Shape:
-    """Return the conversions between a dict's plain entries, or pairs, and a JSON object with text keys."""
     key, value = text_in(mapping_in(description, "key"), "kind"), _shape(mapping_in(description, "value"))
     if key not in _TEXT_KEYS:
         raise UsageError(f"hg.json holds dicts with str keys only; got {key} keys, write them as text")
@@ -175,7 +177,6 @@ def _dict(description: Description) -> _Shape:
 
 
 def _union(description: Description) -> _Shape:
-    """Return the conversions of a union's values, in the three layouts that `optional_place` describes."""
     members = mappings_in(description, "of")
     kinds = {text_in(member, "kind") for member in members}
     if kinds <= DIRECT:
@@ -248,7 +249,6 @@ def _text_key(key: V) -> str:
 
 
 def _any(value: Any) -> Json:
-    """Return a value of no declared type as JSON; ValueError where it would not come back as it was."""
     kind = type(value)
     if kind is msgspec.msgpack.Ext:
         return _any(untag(value.code, memoryview(value.data)))

@@ -58,12 +58,10 @@ class ShippedClasses:
         self._shipped: dict[str, bool] = {}
 
     def name_of(self, cls: type) -> str | None:
-        """Return the id of a class that came with the program; None for every other class."""
         name = self._ids.get(cls)
         return name if name is not None and self._is_shipped(name) else None
 
     def class_of(self, name: str) -> type:
-        """Return the class with this id; LookupError if no such class came with the program."""
         if not self._is_shipped(name):
             raise LookupError(f"class {name!r} did not come with the program")
         return self._classes[name]
@@ -81,18 +79,18 @@ class OwnClasses:
         self._classes: dict[str, type] = {}
 
     def name_of(self, cls: type) -> str:
-        """Return a name for a class, and remember the class under it."""
         name = f"{id(cls):x}"
         self._classes[name] = cls
         return name
 
     def class_of(self, name: str) -> type:
-        """Return the class that :meth:`name_of` gave this name; KeyError for any other name."""
         return self._classes[name]
 
 
 def encode_rows(rows: Sequence[V], names: ClassNames | None = None) -> bytes:
-    """Return rows pickled (else UsageError); `names` names the classes that the receiver cannot import."""
+    """Return rows pickled in one piece, for workers of the same job; UsageError if that fails.
+    `names` names the classes that the receiver cannot import; None: it can import all.
+    """
     out = io.BytesIO()
     try:
         _RowPickler(out, names).dump(list(rows))
@@ -105,13 +103,14 @@ def encode_rows(rows: Sequence[V], names: ClassNames | None = None) -> bytes:
 
 
 def decode_rows(data: bytes | memoryview, names: ClassNames | None = None) -> list[V]:
-    """Return the rows of :func:`encode_rows`; this runs code of `data`: first authenticate and verify it."""
+    """Return the rows of :func:`encode_rows`, with the same kind of `names`.
+    This runs code of `data`: first authenticate the sender and verify the bytes. Errors are of any type.
+    """
     rows: list[V] = _RowUnpickler(io.BytesIO(data), names).load()
     return rows
 
 
 def encode_class(cls: type, names: ClassNames | None = None) -> bytes:
-    """Return the bytes of a reference to a class, which :func:`decode_class` resolves on another worker."""
     return encode_rows([cls], names)
 
 
@@ -122,7 +121,6 @@ def decode_class(data: bytes, names: ClassNames | None = None) -> type:
 
 
 def _shipped_class(name: str) -> type:
-    """Mark a shipped class in pickled rows; raise if called, as :class:`_RowUnpickler` never does."""
     raise pickle.UnpicklingError(f"class {name!r} can be found by the workers of its job only")
 
 
@@ -132,7 +130,6 @@ class _RowPickler(pickle.Pickler):
         self._names = names
 
     def reducer_override(self, obj: V) -> Any:
-        """Pickle a shipped class as its name, and a class made by a generic model as model and arguments."""
         if not isinstance(obj, type):
             return NotImplemented
         generic = generic_model(obj)
@@ -169,7 +166,9 @@ def dump_value(value: V, declared: type) -> bytes:
 
 
 def load_value(data: bytes, declared: type) -> Any:
-    """Return what :func:`dump_value` pickled; runs code of `data`: verify it first; else ValueError."""
+    """Return the value that :func:`dump_value` pickled, with the same class `declared`.
+    This runs code of `data`: verify the bytes first. ValueError if that fails.
+    """
     try:
         return _Unpickler(io.BytesIO(data), declared).load()
     except BaseException as error:  # as above
@@ -198,7 +197,9 @@ class _Unpickler(pickle.Unpickler):
 
 
 def pickled_form(hint: Hint) -> Form:
-    """Return the codec of ``Annotated[hint, hg.pickled]``, with subclasses; UsageError: no class or Any."""
+    """Return the codec of ``Annotated[hint, hg.pickled]``: values are a checksum and a pickle.
+    Values of subclasses are allowed too. UsageError unless `hint` is a class or Any.
+    """
     cls: Any = object if hint is Any else get_origin(hint) or hint
     if not isinstance(cls, type) or cls is types.UnionType:
         raise UsageError(
@@ -248,5 +249,4 @@ def evolve_pickled(stored: Description, new: Form) -> Reading:
 
 
 def holds_pickle(description: Description) -> bool:
-    """Return whether values of a description are pickled, or something in them is."""
     return PICKLE in kinds_in(description)

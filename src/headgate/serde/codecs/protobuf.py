@@ -85,7 +85,6 @@ def _write(message: _Message) -> bytes:
 
 
 def _collect(descriptor: Any, messages: Messages, enums: dict[str, Plain]) -> None:
-    """Add to `messages` and `enums`, by full name, a message and all types that can be reached from it."""
     fields: list[dict[str, Plain]] = []
     messages[descriptor.full_name] = fields
     for number in sorted(descriptor.fields_by_number):

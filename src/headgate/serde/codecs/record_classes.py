@@ -48,7 +48,11 @@ Resolve = Callable[[Hint], Form]
 
 
 def record_form(cls: type, resolve: Resolve) -> Form | None:
-    """Return a record class's codec, else None; `resolve` makes fields' codecs; UsageError: no annotation."""
+    """Return the codec of a dataclass, attrs class, struct, NamedTuple or TypedDict; None for other classes.
+
+    `resolve` gives the codec of a field's annotation. UsageError if a field has no annotation, or one that
+    names no type.
+    """
     if is_typeddict(cls):
         return _typed_dict_form(cls, resolve)
     if dataclasses.is_dataclass(cls):
@@ -108,7 +112,6 @@ def _default(form: Form, found: T) -> Callable[[], T] | None:
 
 
 def _aliases(hint: Hint) -> tuple[str, ...]:
-    """Return the earlier names that an annotation gives its field."""
     names: list[str] = []
     while get_origin(hint) in (Annotated, Required, NotRequired):
         hint, *marks = get_args(hint)
@@ -124,7 +127,6 @@ def _reader(names: list[str]) -> Convert:
 
 
 def _filler(cls: type[T], names: list[str]) -> Callable[[Iterable[V]], T]:
-    """Return a function that makes an instance of `cls` of a row of values without calling its `__init__`."""
     put = object.__setattr__
 
     def fill(row: Iterable[V]) -> T:
@@ -201,7 +203,6 @@ def dict_builder(names: list[str]) -> Convert:
 
 
 def _bare(hint: Hint) -> Hint:
-    """Return the type of a TypedDict's key without Required and NotRequired; other marks stay."""
     while _says_required(hint) or (get_origin(hint) is Annotated and _says_required(get_args(hint)[0])):
         hint = get_args(hint)[0]
     return hint
@@ -330,7 +331,6 @@ def _refuse_unstorable(cls: Any, name: str) -> None:
 
 
 def _model_writer(names: list[str], to_row: Convert) -> Convert:
-    """Return a function that gives a model's row of field values, and bits for the fields that were set."""
     bits = {name: 1 << place for place, name in enumerate(names)}
 
     def write(value: Any) -> tuple[Sequence[V], int]:

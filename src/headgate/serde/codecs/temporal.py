@@ -16,7 +16,10 @@ _MICROSECOND: Final = dt.timedelta(microseconds=1)
 
 
 def datetime_to_plain(value: dt.datetime) -> Moment:
-    """Return the wall clock in µs since 1970, or (it, fold, zone) if it has any; UsageError: unknown zone."""
+    """Return the wall clock in µs since 1970, or the tuple (that, fold, zone) if `value` has a fold or zone.
+
+    UsageError if the zone is neither a `datetime.timezone` nor a `ZoneInfo` with a key.
+    """
     micros = (value.replace(tzinfo=None) - _EPOCH) // _MICROSECOND
     if value.tzinfo is None and not value.fold:
         return micros
@@ -40,24 +43,21 @@ def time_to_plain(value: dt.time) -> Moment:
 
 
 def time_from_plain(plain: Moment) -> dt.time:
-    """Return the time from which :func:`time_to_plain` made `plain`; KeyError: no such zone here."""
     micros, fold, zone = (plain, 0, None) if isinstance(plain, int) else plain
     moment = (_EPOCH + dt.timedelta(microseconds=micros)).time()
     return moment.replace(fold=fold, tzinfo=_zone_from_plain(zone))
 
 
 def timedelta_to_plain(value: dt.timedelta) -> tuple[int, int, int]:
-    """Return days, seconds, microseconds (all microseconds together can exceed 64 bits)."""
+    # All microseconds together can exceed 64 bits.
     return value.days, value.seconds, value.microseconds
 
 
 def timedelta_from_plain(plain: tuple[int, int, int]) -> dt.timedelta:
-    """Return the timedelta from which :func:`timedelta_to_plain` made `plain`."""
     return dt.timedelta(*plain)
 
 
 def _zone_to_plain(zone: dt.tzinfo | None) -> Zone:
-    """Return None, an offset in microseconds, one with its name, or a `ZoneInfo`'s key; else UsageError."""
     if zone is None:
         return None
     if type(zone) is ZoneInfo and zone.key is not None:

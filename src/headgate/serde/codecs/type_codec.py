@@ -41,12 +41,13 @@ class Constant(Generic[T]):
         self.value, self.copy = value, copy
 
     def __call__(self) -> T:
-        """Return a copy of the value."""
         return self.copy(self.value)
 
 
 class Field(NamedTuple):
-    """A record class's field: its codec, `former` names, and what makes a value where old records lack it."""
+    """A field of a record class, as the program declares it: its name, codec, former names, and default.
+    `default` makes the value of records that were stored without the field; None: such records are refused.
+    """
 
     name: str
     form: Form
@@ -84,7 +85,6 @@ class Form:
 
 
 def describe(kind: str, **parameters: Plain) -> dict[str, Plain]:
-    """Return the description, in version 1, of a kind of codec with its parameters."""
     return {"kind": kind, "version": 1, **parameters}
 
 
@@ -116,7 +116,6 @@ class FormSerializer(TypeSerializer[T]):
         return self._made
 
     def encode_many(self, values: Sequence[T]) -> bytes:
-        """Return the bytes of a batch; values of another type may raise UsageError."""
         to_plain = self.form.to_plain
         try:
             return self.encode_plain(
@@ -128,11 +127,12 @@ class FormSerializer(TypeSerializer[T]):
             ) from None
 
     def encode_plain(self, plain: list[P]) -> bytes:
-        """Return the bytes of a batch of values that have been converted as `form.to_plain` does."""
+        """Return the bytes of a batch of values that the caller has converted as `form.to_plain` does.
+        UsageError or TypeError for values that msgpack cannot hold in either mode.
+        """
         return plain_bytes(plain)
 
     def decode_many(self, data: Buffer, count: int) -> list[T]:
-        """Return the `count` values of a batch; StorageError if the bytes do not hold them."""
         view, from_plain = memoryview(data), self.form.from_plain
         try:
             if view[0] > _MODE_TAGGED:
@@ -148,7 +148,7 @@ class FormSerializer(TypeSerializer[T]):
         return values
 
     def encode_checked(self, values: Sequence[T]) -> bytes:
-        """Return the bytes of a batch (else UsageError): scalars are checked by class, others by decoding."""
+        # Scalars are checked by their class, which is faster than decoding them.
         if self.form.description["kind"] in _EXACT:
             classes = self.form.classes | self.form.guests
             if set(map(type, values)) <= classes:
@@ -164,20 +164,19 @@ class FormSerializer(TypeSerializer[T]):
             raise self._misfit(values, error) from None
 
     def describe(self) -> dict[str, Plain]:
-        """Return the description that is stored with the bytes: kind, version and parameters."""
         return self.form.description
 
     def snapshot(self) -> TypeSerializerSnapshot[T]:
-        """Return the serializer snapshot, by which a later program judges whether it can read the bytes."""
         return DescribedSnapshot(self.form.description, self)
 
     def copy(self, value: T) -> T:
-        """Return a copy that changes made in place do not affect; the value itself when it is immutable."""
         return self.form.copy(value)  # type: ignore[no-any-return]
 
 
 def plain_bytes(plain: list[P]) -> bytes:
-    """Return the bytes of a batch of any codec's values, converted as its `to_plain` does."""
+    """Return the bytes of a batch of any codec's values, which the caller has converted by its `to_plain`.
+    They are msgpack of the values, tagged if an int is beyond 64 bits or text has a lone surrogate.
+    """
     try:
         return with_mode(_MODE_TYPED, plain)
     except (OverflowError, UnicodeEncodeError):

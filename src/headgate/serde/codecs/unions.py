@@ -21,7 +21,9 @@ T = TypeVar("T")
 
 
 def union_form(members: Sequence[Form]) -> Form:
-    """Return a union's codec, whose bytes may depend on members' order; UsageError if two have one class."""
+    """Return the codec of a union of the types of `members`; the bytes may depend on their order.
+    UsageError if two alternatives have a class in common, so that values cannot be told apart.
+    """
     name = " | ".join(member.name for member in members)
     immutable = all(member.immutable for member in members)
     wire, to_plain, from_plain = _layout(members, name)
@@ -40,7 +42,6 @@ def union_form(members: Sequence[Form]) -> Form:
 
 
 def _layout(members: Sequence[Form], name: str) -> tuple[Hint, Convert | None, Convert | None]:
-    """Return the type that msgspec decodes for a union, and the converters to that and from it."""
     descriptions = [member.description for member in members]
     if {text_in(description, "kind") for description in descriptions} <= DIRECT:
         return reduce(or_, (member.wire for member in members)), None, None
@@ -100,12 +101,10 @@ def _optional_wire(wire: Hint) -> Hint:
 
 
 def skip_none(convert: Convert) -> Convert:
-    """Return `convert`, made to leave None as it is."""
     return lambda value: None if value is None else convert(value)
 
 
 def _tagged_reading(wires: Sequence[Hint], converts: Sequence[Convert | None]) -> tuple[Hint, Convert]:
-    """Return the type that msgspec decodes for alternatives tagged with their place, and its converter."""
     tagged = [
         msgspec.defstruct(f"Alternative{place}", [("value", wire)], tag=place, array_like=True)
         for place, wire in enumerate(wires)
@@ -137,7 +136,7 @@ def _places(members: Sequence[Form], name: str) -> dict[type, int]:
 
 
 def literal_form(values: Sequence[T], scalars: Sequence[Form]) -> Form:
-    """Return the codec of ``Literal[*values]`` by `scalars`, their types' codecs; others: ValueError."""
+    """Return the codec of ``Literal[*values]``, which refuses other values; `scalars`: types' codecs."""
     base = scalars[0] if len(scalars) == 1 else union_form(scalars)
     allowed = {(type(value), value) for value in values}
     convert = base.to_plain

@@ -32,7 +32,7 @@ _VERSION: Final = 1
 
 
 def judge_stored(stored: Description, current: TypeSerializer[T]) -> TypeSerializerSchemaCompatibility[T]:
-    """Return the verdict of `current`, the program's serializer, on stored values; may raise UsageError."""
+    """Return the verdict of `current`, the program's serializer, on stored values; UsageError: code fails."""
     return judge_snapshot(stored_snapshot(stored, current), current, writer_of(stored))
 
 
@@ -89,12 +89,13 @@ def stored_snapshot(stored: Description, current: TypeSerializer[T]) -> AnySnaps
 
 
 def snapshot_classes(snapshot: TypeSerializerSnapshot[T]) -> tuple[SnapshotClass, ...]:
-    """Return the classes of a snapshot and of those nested in it."""
     return tuple(dict.fromkeys(map(type, _with_nested(snapshot))))
 
 
 def reader_of_stored(stored: Description, current: TypeSerializer[T]) -> Reader:
-    """Return a function (bytes, count) that decodes stored batches for `current`; UsageError if none can."""
+    """Return a function (bytes, count) that decodes stored batches as values that `current` can write.
+    UsageError if the verdict is "incompatible".
+    """
     old_snapshot = stored_snapshot(stored, current)
     judged = judge_snapshot(old_snapshot, current, writer_of(stored))
     if isinstance(judged.verdict, Incompatible):
@@ -123,7 +124,6 @@ def _with_nested(snapshot: TypeSerializerSnapshot[T]) -> Iterator[TypeSerializer
 
 
 def writer_of(stored: Description) -> str:
-    """Return the name, for messages, of the serializer that wrote values with this description."""
     return _name_of(stored) if holds_custom(stored) else f"the built-in one of {_name_of(stored)}"
 
 

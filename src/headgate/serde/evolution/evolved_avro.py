@@ -46,7 +46,10 @@ _ORDER: Final = ("int", "long", "float", "double")
 
 
 def evolve_avro(stored: Description, new: Form) -> Reading:
-    """Return how Avro values of a stored schema are read as the new type's; Refused if they cannot be."""
+    """Return how Avro values of description `stored` (with the writer's schema) are read as type `new`.
+    The verdict has the changes. Refused if `new` is no Avro type, or Avro's rules of resolution do not allow
+    the reading of every value that may be stored.
+    """
     if new.description["kind"] != "avro":
         raise Refused(f"was Avro {text_in(stored, 'name')} and is {new.name}; keep hg.avro in the annotation")
     try:
@@ -85,7 +88,10 @@ class _Resolution:
         self._numbers = count()
 
     def of(self, writer: Schema, reader: Schema) -> tuple[Schema, Schema]:
-        """Return both schemas as fastavro gets them; Refused if the reader's cannot take the values."""
+        """Return both schemas as fastavro gets them; all that was matched has one name and place in both.
+        What differs is added to `changes`. Refused if the reader's schema cannot take all of the writer's
+        values; PartRefused if that is so in a part of them.
+        """
         if isinstance(writer, list):
             return self._alternatives(writer, reader)
         if isinstance(reader, list):
@@ -229,7 +235,6 @@ class _Resolution:
 
 
 def _default(schema: Schema, given: Json) -> Any:
-    """Return the value of a field's default, which a schema gives as JSON, as fastavro would read it."""
     bare = without(schema, LOGICAL)
     return read(write(hinted(bare), _raw(bare, given)), hinted(schema))
 
@@ -259,10 +264,7 @@ def _raw(schema: Schema, given: Any) -> Any:
 
 
 def _raw_of_union(schema: list[Schema], given: Any) -> Any:
-    """Return a union's default as a value of the first alternative that takes it.
-
-    Avro 1.12 allows any, older ones only the first.
-    """
+    # Avro 1.12 allows a default of any alternative, older ones only of the first.
     for one in schema:
         try:
             raw = _raw(one, given)
@@ -274,7 +276,6 @@ def _raw_of_union(schema: list[Schema], given: Any) -> Any:
 
 
 def _alternative(writer: Schema, reader: list[Schema]) -> Schema:
-    """Return the reader's alternative that takes the writer's values: the same type, else a promotion."""
     for one in reader:
         if kind_of(one) == kind_of(writer) and (
             kind_of(one) not in NAMED or _same_name(defined(writer), defined(one))
@@ -292,7 +293,6 @@ def _same_name(writer: Definition, reader: Definition) -> bool:
 
 
 def _matches(writer: Schema, reader: Schema) -> bool:
-    """Return whether fastavro would match two alternatives; types that were matched have equal names here."""
     was, now = kind_of(writer), kind_of(reader)
     if was == now == "union":
         return True
@@ -309,5 +309,4 @@ def _described(schema: Schema) -> str:
 
 
 def _layout(schema: Schema) -> Schema:
-    """Return a schema without aliases and defaults, which do not affect the bytes of its values."""
     return without(schema, ("aliases", "default"))

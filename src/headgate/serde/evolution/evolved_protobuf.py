@@ -63,7 +63,9 @@ _schema: Final = converter(_Schema)
 
 
 def evolve_message(stored: Description, new: Form) -> Reading:
-    """Return how messages of a stored description are read as the new class; Refused if they cannot be."""
+    """Return how Protobuf messages of description `stored` are read as messages of the class of codec `new`.
+    Refused if it is another message type, or a changed field could alter a stored value.
+    """
     name = text_in(stored, "name")
     if new.description["kind"] != "protobuf":
         raise Refused(f"was the Protobuf message {name} and is {new.name}")
@@ -82,7 +84,6 @@ def evolve_message(stored: Description, new: Form) -> Reading:
 
 class _Judgement:
     """Compares the stored and the new message type field by field, each pair of types once.
-
     `drops`: stored fields were removed; `migrates`: values differ from what a new program would have written.
     """
 
@@ -174,7 +175,6 @@ class _Judgement:
             self.changes.append(f"{where}: members of {new_name} changed")
 
     def _oneofs(self, old: Mapping[int, _Field], new: Mapping[int, _Field], name: str) -> None:
-        """Raise PartRefused if fields that could be set together now exclude each other."""
         for oneof in sorted({field["oneof"] for field in new.values() if "oneof" in field}):
             members = [n for n, field in new.items() if field.get("oneof") == oneof and n in old]
             before = {old[number].get("oneof", number) for number in members}

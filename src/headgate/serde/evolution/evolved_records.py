@@ -29,7 +29,10 @@ Evolve = Callable[[Description, Form], Reading]
 
 
 def evolve_record(stored: Description, new: Form, evolve: Evolve) -> Reading:
-    """Return how stored records are read as `new`, their fields by `evolve`; Refused if they cannot be."""
+    """Return how stored records are read as `new`, the codec of a record class or Any; or Refused.
+    Fields are found by their names and aliases and judged by `evolve`. A removed field is skipped, an added
+    one gets its default; without one the reading is refused.
+    """
     record = _as_dict(stored) if new is ANY and stored["kind"] == "typeddict" else new.record
     name = text_in(stored, "name")
     if record is None:
@@ -58,7 +61,6 @@ def evolve_record(stored: Description, new: Form, evolve: Evolve) -> Reading:
 
 
 def _as_dict(stored: Description) -> Record:
-    """Return the Record by which a stored TypedDict is read as a plain dict, each field as type Any."""
     names, required = list(mapping_in(stored, "fields")), texts_in(stored, "required")
     fields = tuple(Field(name, ANY, default=None if name in required else absent) for name in names)
     return Record((text_in(stored, "name"),), fields, dict_builder(names))
@@ -119,7 +121,6 @@ def _optional_keys(stored: Description) -> frozenset[str]:
 
 
 def _shape(stored: Description, new: Form, sources: list[str | None], record: Record) -> Compatibility:
-    """Return the verdict on changes of the record's name, kind and fields, apart from the fields' types."""
     changes = []
     name, kind, kind_now = text_in(stored, "name"), text_in(stored, "kind"), text_in(new.description, "kind")
     if name != record.names[0]:
@@ -147,7 +148,6 @@ def _required(description: Description) -> list[str]:
 
 
 def _wire(stored: Description, readings: Mapping[str, Reading]) -> Hint:
-    """Return the type that msgspec decodes for stored records; fields without a reading stay undecoded."""
     if stored["kind"] != "typeddict":
         wires = [
             readings[name].wire if name in readings else msgspec.Raw for name in mapping_in(stored, "fields")

@@ -52,7 +52,9 @@ _PARTS: Final[dict[str, tuple[str, ...]]] = {"list": ("of",), "dict": ("key", "v
 
 @stored_description()
 def judge_description(stored: Description, current: TypeSerializer[T]) -> Compatibility:
-    """Return the verdict on reading values of `stored` with `current`, both built-in; or StorageError."""
+    """Return the verdict on reading values of description `stored` with the built-in serializer `current`.
+    "Incompatible" is returned, not raised. StorageError if the description is damaged.
+    """
     try:
         return evolve(stored, form_of(current)).verdict
     except Refused as refused:
@@ -60,7 +62,9 @@ def judge_description(stored: Description, current: TypeSerializer[T]) -> Compat
 
 
 def reading_serializer(stored: Description, current: TypeSerializer[T]) -> TypeSerializer[T]:
-    """Return a decoder of values described by `stored` as `current`'s; UsageError if they do not fit."""
+    """Return a serializer that decodes batches of description `stored` as values of `current`'s type.
+    It is `current` itself if nothing changed, else it only decodes. UsageError if the values do not fit.
+    """
     try:
         reading = evolve(stored, form_of(current))
     except Refused as refused:
@@ -78,12 +82,13 @@ def holds_custom(stored: Description) -> bool:
 
 
 def form_of(serializer: TypeSerializer[T]) -> Form:
-    """Return the codec (form) of a built-in serializer; the dynamic serializer has that of Any."""
     return serializer.form if isinstance(serializer, FormSerializer) else ANY
 
 
 def evolve(stored: Description, new: Form) -> Reading:
-    """Return how values of a stored description are read as those of `new`; Refused if they cannot be."""
+    """Return how values of description `stored` are read as those of codec `new`: verdict, type, converter.
+    Nothing is read for it. Refused if the values, or a part of them, cannot become those of the new type.
+    """
     if isinstance(compare(stored, new.description), AsIs):
         return Reading(AsIs(), new.wire, new.from_plain)
     if stored.get("version") != 1:
@@ -101,7 +106,6 @@ def evolve(stored: Description, new: Form) -> Reading:
 
 
 def _plain(stored: Description) -> Reading:
-    """Return how stored values are read as type Any, Refused for classes; the caller replaces the verdict."""
     if stored["kind"] == "union":
         return _from_union(stored, ANY)
     return evolve(mapping_in(stored, "of"), ANY) if stored["kind"] == "literal" else _single(stored, ANY)
@@ -119,7 +123,6 @@ def _single(stored: Description, new: Form) -> Reading:
 
 
 def _from_union(stored: Description, new: Form) -> Reading:
-    """Return how a stored union is read; the new type needs a place for each alternative, in any order."""
     members = mappings_in(stored, "of")
     found = [_alternative(member, stored, new) for member in members]
     verdict = combined([reading.verdict for _, reading in found])
@@ -228,8 +231,6 @@ def _dict(stored: Description, new: Form) -> Reading:
 
 
 def _all_apart(make: Convert) -> Convert:
-    """Return `make`, checked: UsageError where elements that differed became equal, so that none is lost."""
-
     def checked(plain: Sized) -> Sized:
         made: Sized = make(plain)
         if len(made) != len(plain):
@@ -317,7 +318,6 @@ def _check_flag(cls: type[enum.Enum], name: str, stored: Plain) -> None:
 
 
 def _shown(stored: Description) -> str:
-    """Return a stored type as messages show it, such as ``int | None``."""
     kind = text_in(stored, "kind")
     if kind == "union":
         return " | ".join(map(_shown, mappings_in(stored, "of")))

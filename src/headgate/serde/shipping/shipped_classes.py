@@ -37,7 +37,7 @@ Track: TypeAlias = Callable[[str, type], type]
 
 
 class Tools(NamedTuple):
-    """The functions of cloudpickle's module that shipping needs besides its pickler."""
+    """The functions of cloudpickle's module that shipping needs besides its pickler; `of` finds them."""
 
     track: Track
     tracker_of: Callable[[type], str]
@@ -49,7 +49,6 @@ class Tools(NamedTuple):
 
     @classmethod
     def of(cls, names: Attributes) -> Tools:
-        """Return the functions found in the namespace of a cloudpickle module."""
         return cls(
             names["_lookup_class_or_track"],
             names["_get_or_create_tracker_id"],
@@ -65,7 +64,7 @@ _creating: Final = threading.RLock()
 
 
 def foreign_metaclass(cls: type, by_reference: Callable[[type], bool]) -> type[type]:
-    """Return the metaclass of a class, or the nearest one above it that workers import (`by_reference`)."""
+    """Return the class's metaclass, or the nearest one above it that workers import (`by_reference`)."""
     found: type[type] = type
     for metaclass in reversed(inspect.getmro(type(cls))):
         if issubclass(metaclass, type):
@@ -98,14 +97,18 @@ def make_under(
 
 
 def parents_with_hook(cls: type, by_reference: Callable[[type], bool]) -> tuple[type, ...]:
-    """Return a class's parents with an `__init_subclass__` that workers do not import (`by_reference`)."""
+    """Return those parents of a class that define an `__init_subclass__` and travel by value.
+    `by_reference` tells whether workers import a class instead.
+    """
     return tuple(
         base for base in cls.__mro__[1:] if "__init_subclass__" in vars(base) and not by_reference(base)
     )
 
 
 def make_without_hooks(make: Callable[..., type], arguments: tuple[V, ...], hooked: tuple[type, ...]) -> type:
-    """Return the class `make(*arguments)`, for which `__init_subclass__` is taken off `hooked` meanwhile."""
+    """Return the class `make(*arguments)`, for which `__init_subclass__` is taken off `hooked` meanwhile.
+    It is called in a worker: these hooks ran when the program defined the class. One call at a time runs.
+    """
     with _creating:
         hooks = [(base, vars(base)["__init_subclass__"]) for base in hooked if _has_hook(base)]
         for base, _ in hooks:
@@ -193,7 +196,9 @@ def make_enum(
 def set_enum(
     cls: type[enum.Enum], state: tuple[State, dict[str, Attributes], Callable[[type, State], type]]
 ) -> None:
-    """Give a rebuilt enumeration its methods, and its members their attributes."""
+    """Give a rebuilt enumeration its methods, and its members their attributes; unpickling calls this last.
+    `state`: the class's attributes, those of each member by its name, and the function that sets the former.
+    """
     (attributes, slots), own, set_attributes = state
     for name, placeholder in (("__init__", _no_init), ("__new_member__", _new_member)):
         if vars(cls).get(name) is placeholder and name not in attributes:
@@ -204,7 +209,6 @@ def set_enum(
 
 
 def _data_of(member: enum.Enum, data_type: Any) -> Args:
-    """Return the arguments with which the data type makes its part of a member."""
     if data_type.__new__ is object.__new__:
         return ()
     known = getattr(data_type, "__getnewargs__", None)
@@ -238,7 +242,6 @@ _OF_STRUCT_META: Final = frozenset({
 
 
 def is_struct(cls: type) -> TypeGuard[type[msgspec.Struct]]:
-    """Return whether a class derives from ``msgspec.Struct``."""
     return hasattr(cls, "__struct_fields__") and hasattr(cls, "__struct_config__")
 
 
@@ -272,10 +275,9 @@ def make_struct(
     tracker: str,
     track: Track,
 ) -> type:
-    """Make a struct with its fields; :func:`set_struct` gives it types and methods.
-
+    """Make, in a worker, a struct with its fields; :func:`set_struct` gives it types and methods afterwards.
     `fields` are the arguments of `field` (`msgspec.field`) for each field that the class itself declares. The
-    metaclass looks `__post_init__` up only now.
+    metaclass looks `__post_init__` up only now. `track` notes the class under the id `tracker`.
     """
     name, qualname, module = named
 
@@ -291,13 +293,11 @@ def make_struct(
 
 
 def set_struct(cls: type, state: tuple[State, Callable[[type, State], type]]) -> None:
-    """Give a rebuilt struct the types of its fields, and its methods."""
     attributes, set_attributes = state
     set_attributes(cls, attributes)
 
 
 def _own_fields(cls: type[msgspec.Struct]) -> dict[str, Attributes]:
-    """Return the arguments of `msgspec.field` for each field that the class itself declares."""
     names, defaults = cls.__struct_fields__, cls.__struct_defaults__
     given = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
     declared = inspect.get_annotations(cls)
@@ -317,6 +317,5 @@ def _default_of(given: Any) -> Attributes:
 
 
 def _field_of(cls: type) -> MakeField:
-    """Return `msgspec.field` of the copy of msgspec that the class comes from."""
     field: MakeField = sys.modules[type(cls).__module__.partition(".")[0]].field
     return field

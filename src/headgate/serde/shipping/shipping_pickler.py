@@ -51,7 +51,11 @@ T = TypeVar("T")
 
 
 def shipping_pickler(pickler: Any) -> Any:
-    """Return the subclass of cloudpickle's class `pickler` that ships programs to workers."""
+    """Return the subclass of `pickler`, cloudpickle's `Pickler`, by which a program is sent to workers.
+
+    Its instances write a program's functions and classes; cloudpickle's own loader reads them. Pickling a
+    class of the running script notes on it its logical name and its resolved annotations.
+    """
     tools = Tools.of(pickler.dump.__globals__)
 
     class ShippingPickler(pickler):  # type: ignore[misc]  # the package has no types
@@ -126,7 +130,6 @@ def _set_function(
     function: types.FunctionType,
     state: tuple[State, list[tuple[T, ...]], Callable[[types.FunctionType, State], None]],
 ) -> None:
-    """Give a rebuilt function its globals and attributes, and its closure's variables their contents."""
     usual, held, set_usual = state
     set_usual(function, usual)
     for cell, contents in zip(function.__closure__ or (), held, strict=True):
@@ -135,7 +138,6 @@ def _set_function(
 
 
 def _held(cell: types.CellType) -> tuple[T, ...]:
-    """Return the content of a closure's variable in a tuple, empty if it has none."""
     try:
         return (cell.cell_contents,)
     except ValueError:
@@ -172,7 +174,6 @@ def _class_reduction(cls: type, tools: Tools, usual: Usual) -> Usual:
 
 
 def _plain_reduction(cls: type, above: type, tools: Tools, usual: Reduction) -> Reduction:
-    """Return the reduction (as of `__reduce__`) of a class that is neither enumeration nor struct."""
     make, (kind, name, bases, keywords, tracker, *others), (attributes, slots), *rest = usual
     if is_typeddict(cls) and "__orig_bases__" not in vars(cls):
         # One that extends others is a dict, and has all of their fields; the base that makes it is nowhere.
@@ -190,7 +191,6 @@ def _plain_reduction(cls: type, above: type, tools: Tools, usual: Reduction) -> 
 
 
 def _without_slots(attributes: Attributes, cls: type, declared: str | Iterable[str]) -> Attributes:
-    """Return a class's attributes without the descriptors of private slots, whose names are mangled."""
     names = (declared,) if isinstance(declared, str) else tuple(declared)
     mangled = {f"_{cls.__name__.lstrip('_')}{name}" for name in names if name.startswith("__")}
     return {name: value for name, value in attributes.items() if name not in mangled}
@@ -252,7 +252,7 @@ def _set_cached(made: Any, function: Callable[P, T]) -> None:
 
 
 def _resolve_annotations(cls: type) -> None:
-    """Replace a class's textual annotations, if all are known, by what they name: workers lack its module."""
+    # Textual annotations are replaced, as workers lack the module in which their names mean something.
     written = inspect.get_annotations(cls)
     if not any(isinstance(hint, (str, ForwardRef)) for hint in written.values()):
         return

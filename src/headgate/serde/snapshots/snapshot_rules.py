@@ -67,7 +67,10 @@ def check_is_serializer(serializer: V, where: str) -> None:
 def part_serializers(
     types: Sequence[Hint | None], given: Sequence[TypeSerializer[T] | None], what: str
 ) -> list[TypeSerializer[T]]:
-    """Return each part's serializer: `given`, or its type's; else UsageError, naming the state `what`."""
+    """Return a serializer for each part of a state: the one in `given`, or, where that is None, its type's.
+    `types` are the parts' annotations; `given` is as long, or empty. UsageError, naming the state `what`, if
+    an object is no serializer, or a type has none.
+    """
     for serializer in given:
         if serializer is not None:
             check_is_serializer(serializer, what)
@@ -76,7 +79,6 @@ def part_serializers(
 
 
 def _with_nested(serializer: TypeSerializer[T], where: str) -> Iterator[TypeSerializer[T]]:
-    """Yield the serializers nested in one, then that one: faults of nested ones are reported first."""
     snapshot = _snapshot_of(serializer, where)
     if isinstance(snapshot, CompositeTypeSerializerSnapshot):
         for nested in snapshot.nested_serializers(serializer):
@@ -121,7 +123,6 @@ def _snapshot_of(serializer: TypeSerializer[T], where: str) -> TypeSerializerSna
 
 
 def _check_class(cls: type, where: str) -> None:
-    """Raise UsageError unless a later program can find the snapshot class by its module and name."""
     name = f"snapshot class {cls.__qualname__}"
     if "." in cls.__qualname__:
         raise UsageError(
@@ -149,7 +150,6 @@ def _importable(module: str) -> bool:
 
 
 def _check_round_trip(snapshot: TypeSerializerSnapshot[T], where: str) -> None:
-    """Raise UsageError unless an instance made without arguments reads what the snapshot writes."""
     try:
         restored = snapshot_from_bytes(snapshot_to_bytes(snapshot), [type(snapshot)])
     except HeadgateError as error:

@@ -237,7 +237,6 @@ def write_versioned(out: DataOutputView, snapshot: WritesItself) -> None:
 
 
 def _holds_pickle(data: bytes) -> bool:
-    """Return whether a complete pickle of protocol 2 to 5 lies anywhere in the bytes."""
     return any(_is_pickle(data[found.start() :]) for found in _PICKLE_HEAD.finditer(data))
 
 

@@ -27,8 +27,8 @@ SnapshotClass = type[AnySnapshot]
 def snapshot_from_bytes(data: bytes, known: Collection[SnapshotClass] = ()) -> AnySnapshot:
     """Return the serializer snapshot whose stored form `data` is.
 
-    Its class is first looked for in `known`, also under former names. UsageError if it is missing or cannot
-    be made without arguments; StorageError if the bytes are damaged.
+    Its class is first looked for in `known`, also under former names. UsageError if the class is missing or
+    cannot be made without arguments; StorageError if the bytes are damaged.
     """
     view = DataInputView(data)
     version = view.read_int()

@@ -64,8 +64,8 @@ def key_description(key: Hashable) -> Description | None:
 
 
 class KeyColumns:
-    """Converts the keys of a canonical table to Arrow columns and back.
-    Keys of the type `stored` are in column `key` (None: no such column), others as bytes in `key_raw`.
+    """Converts the keys of a canonical table to Arrow columns and back; the writer and the reader have one
+    each. Keys of the type `stored` are in column `key` (None: no such column), others as bytes in `key_raw`.
     """
 
     def __init__(self, stored: Description | None) -> None:
@@ -73,7 +73,6 @@ class KeyColumns:
         self.fields = [*([] if self._typed is None else self._typed.fields), pa.field(KEY + RAW, pa.binary())]
 
     def arrays(self, keys: Sequence[Hashable]) -> list[pa.Array]:
-        """Return the keys as one Arrow array for each of `fields`."""
         typed = None if self._typed is None else self._typed.array(keys)
         left = [True] * len(keys) if typed is None else typed.is_null().to_pylist()
         tagged = _ANY.arrays([to_tagged(key) for key in compress(keys, left)])[0]
@@ -110,7 +109,7 @@ class _TypedKeys:
         self.fields = self._column.fields[:1]
 
     def array(self, keys: Sequence[Hashable]) -> pa.Array:
-        """Return the keys as an array, null where a key is of another type or does not fit."""
+        # null where a key is of another type or does not fit
         alike = [shape_of(key) == self._shape for key in keys]
         same = list(compress(keys, alike))
         plain = iter(open_batch(self._column.stored, self._serializer.encode_many(same), len(same)))

@@ -35,7 +35,6 @@ class OpenTable:
         self._check()
 
     def _check(self) -> None:
-        """Raise a StorageError if columns, number of rows or the order of row groups are not as described."""
         schema = self._file.schema_arrow
         if schema.names != self._rows.schema.names or schema.types != self._rows.schema.types:
             raise self._error(f" has the columns {_shown(schema)}; expected {_shown(self._rows.schema)}")
@@ -48,7 +47,6 @@ class OpenTable:
             raise self._error()
 
     def check_groups(self, first: int, last: int) -> None:
-        """Raise a StorageError if the table is not of key groups `first` to `last`, so of another subtask."""
         info = self.info
         if (info.first_group, info.last_group) != (first, last):
             raise self._error(
@@ -71,23 +69,25 @@ class OpenTable:
     def record_batches(
         self, groups: Container[int], columns: Sequence[str], row_groups: Iterable[int]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield `columns`, undecoded, of all rows in those `row_groups` (numbers) that may hold `groups`."""
+        """Yield the named `columns`, undecoded, of all rows in those of `row_groups` (numbers from 0) that
+        may hold rows of the key `groups`; other groups' rows come with them. StorageError: damaged.
+        """
         for number in row_groups:
             if self.holds(groups, [number]):
                 yield from self._table(number, columns).to_batches()
 
     def holds(self, groups: Container[int], row_groups: Iterable[int]) -> bool:
-        """Return whether any of the Parquet `row_groups` (numbers) may hold rows of the key `groups`."""
         borders = (self._borders[number] for number in row_groups)
         return any(group in groups for low, high in borders for group in range(low, high + 1))
 
     @property
     def row_groups(self) -> int:
-        """Number of the Parquet file's row groups."""
         return len(self._borders)
 
     def entries(self, groups: tuple[int, int]) -> Iterator[tuple[list[int], list[Any], list[Any]]]:
-        """Yield (key groups, keys, plain values) batches of `groups` (first, last); StorageError: damaged."""
+        """Yield key groups, keys and plain values (lists of one length) per Parquet row group with entries of
+        `groups` (first, last). StorageError: damaged, or a key is in a key group that is not its own.
+        """
         for number, (low, high) in enumerate(self._borders):
             batch = self._read(number, groups) if low <= groups[1] and high >= groups[0] else None
             if batch is None or not len(batch):
@@ -127,7 +127,7 @@ def _start(column: pq.ColumnChunkMetaData) -> int:
 
 
 def _check_groups(groups: list[int], keys: list[Hashable], max_parallelism: int) -> None:
-    """Raise a StorageError for a key in another key group than its own, where no restore would find it."""
+    # no restore would find such a key
     own = key_groups_of_keys(keys, max_parallelism).tolist() if keys else []
     for group, right, key in zip(groups, own, keys, strict=True):
         if group != right:

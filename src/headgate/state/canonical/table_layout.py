@@ -56,7 +56,6 @@ class TableInfo(msgspec.Struct, frozen=True):
     rows: int = 0
 
     def text(self) -> str:
-        """Return the description as JSON, so that it can be read with any tool."""
         plain = msgspec.to_builtins(self, builtin_types=(bytes,))
         return json_dumps(plain, default=lambda value: {"base64": base64.b64encode(value).decode()})
 
@@ -64,10 +63,6 @@ class TableInfo(msgspec.Struct, frozen=True):
 def new_table_info(
     name: str, schema: Description, key: Description | None, max_parallelism: int, groups: tuple[int, int]
 ) -> TableInfo:
-    """Return the description of a new table of one state, or of all timers, for a range of key groups.
-
-    `key` describes the keys in the typed column; None: there is no such column.
-    """
     return TableInfo(
         format=VERSION,
         name=name,
@@ -90,7 +85,9 @@ def _bytes_from_json(value: dict[str, Plain]) -> Plain:
 
 
 def table_info(metadata: Mapping[bytes, bytes] | None) -> TableInfo:
-    """Return the description in a Parquet file's metadata; a StorageError if it is no canonical table."""
+    """Return the description in a Parquet file's key-value metadata; StorageError: it is no table of state,
+    or of another version of the format, or the description does not decode.
+    """
     text = (metadata or {}).get(METADATA_KEY.encode())
     if text is None:
         raise StorageError(
@@ -117,12 +114,14 @@ def table_info(metadata: Mapping[bytes, bytes] | None) -> TableInfo:
 
 
 def section_names(info: TableInfo) -> list[str]:
-    """Return the names that the table's content has as sections of a blob: its state, or kinds of timers."""
+    """Return the names of a table's content as sections of a blob: its state's, or both kinds of timers."""
     return list(TIMER_SECTIONS) if info.rows_are == TIMER else [info.name]
 
 
 def row_of(schema: Description) -> str:
-    """Return what a row of a state's table is: "value", "element", "entry", "timer" or "bytes"."""
+    """Return what a row of the table of a state with the stored description `schema` is: "value", "element",
+    "entry", "timer", or "bytes" where a serializer of the program's own wrote the values.
+    """
     kind = text_in(schema, "kind")
     if kind == "timers":
         return TIMER

@@ -46,7 +46,9 @@ class ValueColumns(ABC, Generic[V]):
 
     @abstractmethod
     def arrays(self, values: Sequence[V]) -> list[pa.Array]:
-        """Return the values as one Arrow array for each of `fields`."""
+        """Return the rows of `values`, as many as :meth:`sizes` says, as one Arrow array for each of
+        `fields`.
+        """
 
     def starts(self, columns: Columns) -> list[int] | None:
         """Return the indexes of the rows in which a value begins; None: one begins in each row."""
@@ -58,7 +60,7 @@ class ValueColumns(ABC, Generic[V]):
 
 
 def values_of(rows_are: str, schema: Description) -> ValueColumns[Any]:
-    """Return the layout of a table's values, by what its rows are (such as "element") and its schema."""
+    # by what the rows of the table are, such as ELEMENT
     if rows_are == TIMER:
         return _Timers()
     if rows_are == BYTES:
@@ -140,7 +142,6 @@ class _Spread(ValueColumns[V]):
         return [pa.array(positions, pa.int64()), *arrays]
 
     def starts(self, columns: Columns) -> list[int]:
-        """Return the indexes of the rows in which a value begins; StorageError: positions not in order."""
         positions = columns[POSITION]
         places = positions.fill_null(0).to_numpy()
         starts = np.flatnonzero(places == 0)
@@ -152,7 +153,7 @@ class _Spread(ValueColumns[V]):
         return starts.tolist()
 
     def _parts(self, columns: Columns) -> tuple[list[list[Any]], list[tuple[int, int]]]:
-        """Return the plain parts of all values, by column, and the (start, stop) range of each value's."""
+        # by column, and the (start, stop) range of each value's parts
         there = columns[POSITION].is_valid()
         parts = [
             column.values({name: a.filter(there) for name, a in columns.items()}) for column in self._columns
@@ -242,7 +243,6 @@ class TableRows:
         )
 
     def count(self, values: Sequence[Any]) -> int:
-        """Return how many table rows these values take together."""
         sizes = self._values.sizes(values)
         return len(values) if sizes is None else sum(sizes)
 
@@ -261,7 +261,7 @@ class TableRows:
         yield slice(start, len(values))
 
     def batch(self, group: int, keys: Sequence[Hashable], values: Sequence[Any]) -> pa.RecordBatch:
-        """Return the entries of key group `group` as a record batch of the table's `schema`."""
+        """Return entries of key group `group`, a value for each key, as rows of the table's `schema`."""
         of_keys = self._keys.arrays(keys)
         sizes = self._values.sizes(values)
         if sizes is not None:

@@ -43,7 +43,7 @@ _TIMES_OVER: Final = 4
 
 
 class WrittenTable(NamedTuple):
-    """A complete table: its description, and the length and checksum of its file."""
+    """A complete table: its description, and the length in bytes and the CRC-32 of its Parquet file."""
 
     info: TableInfo
     length: int
@@ -72,7 +72,7 @@ class TablesWriter:
         self._timers: SpooledBlob | None = None
 
     def add(self, section: NewSection, entries: Iterable[Entries]) -> None:
-        """Write and store a state's table; UsageError: a value misfits. Timers wait for :meth:`finish`."""
+        # UsageError: a value misfits; timers wait for `finish`
         if section.name not in TIMER_SECTIONS:
             self._write(section.name, section.schema, _as_in_tables(section, entries))
             return
@@ -81,7 +81,6 @@ class TablesWriter:
         self._timers.add(section, entries)
 
     def finish(self) -> KeyedStateHandle:
-        """Write the table of all timers, and return the handle of all tables for the metadata."""
         if self._timers is not None:
             self._write_timers(StoredBlob(self._timers.parts()))
         self.abandon()
@@ -89,7 +88,7 @@ class TablesWriter:
         return KeyedStateHandle(*self._groups, Inline(b""), size, tables=self._tables)
 
     def abandon(self) -> None:
-        """Free the space on the local disk; stored tables stay, for the owner of `store` to remove."""
+        # stored tables stay, for the owner of `store` to remove
         if self._timers is not None:
             self._timers.abandon()
 
@@ -129,7 +128,7 @@ class TablesWriter:
 
 
 def _as_in_tables(section: NewSection, entries: Iterable[Entries]) -> Iterator[Entries]:
-    """Yield entries with plain values, or with each value's bytes if its serializer is the program's own."""
+    # plain values, or the bytes of each if its serializer is the program's own
     cells = table_layout.row_of(section.schema) == BYTES
     stored = None if cells else table_layout.stored_type(section.schema)
     for group, keys, values, _ in entries:
@@ -144,7 +143,9 @@ def _as_in_tables(section: NewSection, entries: Iterable[Entries]) -> Iterator[E
 
 
 class TableWriter:
-    """Writes one state's table to a stream, in row groups of about `rows` rows; `info` describes it."""
+    """Writes one state's table as a Parquet file to `stream`, in row groups of about `rows` rows or 16 MiB.
+    Any number of `add` or `add_rows`, then `finish`; `close` in any case, which closes no `stream`.
+    """
 
     def __init__(self, info: TableInfo, stream: SupportsWrite[memoryview], rows: int = ROWS) -> None:
         self._info, self._rows, self._limit = info, TableRows(info), rows
@@ -156,7 +157,7 @@ class TableWriter:
         self._last_group: int | None = None
 
     def add(self, part: Entries) -> None:
-        """Write a batch of entries of one key group; the caller adds key groups in ascending order."""
+        # key groups have to come in ascending order
         # Large values are taken fewer at a time, as far as their mean is known.
         fewer = 1 + part.size // BYTES_OF_GROUP
         rows = max(1, min(self._limit, self._rows.count(part.values) // fewer))
@@ -194,7 +195,6 @@ class TableWriter:
             self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
 
     def finish(self) -> WrittenTable:
-        """Write the waiting rows and the file's end; return description, length and checksum of the table."""
         self._flush()
         info = msgspec.structs.replace(self._info, rows=self._total)
         self._file.add_key_value_metadata({table_layout.METADATA_KEY: info.text()})
@@ -203,7 +203,6 @@ class TableWriter:
         return WrittenTable(info, self._sink.length, self._sink.crc32)
 
     def close(self) -> None:
-        """Release a file that is not to be finished; does nothing to a finished one."""
         self._sink.drop()
         if self._file.is_open:
             self._file.close()

@@ -72,11 +72,6 @@ class ChangelogBackend(BackendWrapper[TableBackend]):
         self._restored = restored
 
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
-        """Take a snapshot, between records, of what changed since an earlier one or, if due, of all state.
-
-        `completed`: newest complete checkpoint, which the snapshot may follow; 0: it must be complete by
-        itself; None: it is a savepoint's, which the log leaves out of account.
-        """
         if completed is None:
             return self._backend.snapshot_sync(checkpoint, None)
         changed = take_all(self._trackers)
@@ -92,7 +87,6 @@ class ChangelogBackend(BackendWrapper[TableBackend]):
         return self._segment(checkpoint, follows, changes)
 
     def _due(self, follows: Stored) -> bool:
-        """Return whether the log is so old, long or large that a complete snapshot is due."""
         log = follows.log_bytes
         return (
             self._now_ms() >= self._due_ms
@@ -129,7 +123,12 @@ class ChangelogBackend(BackendWrapper[TableBackend]):
         return PendingBase(self._backend.snapshot_sync(checkpoint, base), checkpoint, self._chain.stored)
 
     def restore(self, stored: Iterable[EarlierStates]) -> None:
-        """Fill the empty backend; go on with the log if `stored` is one subtask's, of the same key groups."""
+        """Fill the empty backend with the state that earlier subtasks stored, in any form.
+
+        The log goes on, and the next snapshot may follow the restored one, if `stored` is that of one subtask
+        of the same key groups in a checkpoint and no stored state was skipped; else the next snapshot is
+        complete. UsageError: a type misfits; StorageError: damaged.
+        """
         earlier = list(stored)
         self._backend.restore(earlier)
         self._waste.add(take_all(self._trackers))
@@ -144,6 +143,5 @@ class ChangelogBackend(BackendWrapper[TableBackend]):
         self._chain.restored(self._restored, Stored(handle, self._restored, base, root=only.root or ""))
 
     def settle(self) -> None:
-        """Do about 1 ms of work that snapshots or a restore left; free tracked changes no longer needed."""
         self._backend.settle()
         self._waste.settle(SETTLED_PER_CALL)

@@ -29,10 +29,13 @@ Changes = dict[str, Changed]
 
 
 class Tracker(Protocol):
-    """Remembers which entries of one state, or timers of one kind, changed since the last snapshot."""
+    """Remembers which entries of one state, or timers of one kind, changed since the last snapshot.
+
+    A live handle, a table or a timer queue of a ChangelogBackend; only the operator's thread uses it.
+    """
 
     def take(self) -> Changed:
-        """Return the entries changed since the last call; the caller owns the collection."""
+        """Return the entries changed since the last call, and begin anew; the caller owns the collection."""
 
 
 class TrackedTable:
@@ -46,29 +49,25 @@ class TrackedTable:
 
     @property
     def entries(self) -> Any:
-        """The entries of the backend's table, only to be read: a change here would not be tracked."""
+        # only to be read: a change here would not be tracked
         return self._table.entries
 
     def own(self, key: Hashable) -> Any:
-        """Return the value of `key`, which counts as changed from now on, or MISSING."""
         value = self._table.own(key)
         if value is not MISSING:
             self._changed.add(key)
         return value
 
     def put(self, key: Hashable, value: Any) -> None:
-        """Set the value of `key`, and remember the key as changed."""
         self._changed.add(key)
         self._table.put(key, value)
 
     def remove(self, key: Hashable) -> None:
-        """Remove the entry of `key`, if there is one, and remember the key as changed."""
         if self._table.entries.get(key, MISSING) is not MISSING:
             self._changed.add(key)
             self._table.remove(key)
 
     def take(self) -> set[Hashable]:
-        """Return the keys changed since the last call; the caller owns the set."""
         taken, self._changed = self._changed, set()
         return taken
 
@@ -89,19 +88,17 @@ class TrackedStore:
     changed: dict[Hashable, Any]
 
     def store(self) -> None:
-        """Put `value` into the table and into `changed`, unless the table has that very object."""
+        # unless the table has that very object
         if self.table.get(self.key, self.default) is not self.value:
             self.changed[self.key] = self.value
             super().store()  # type: ignore[misc]
 
     def take(self) -> dict[Hashable, Any]:
-        """Return key -> new value of the entries changed since the last call; the caller owns the dict."""
         taken = self.changed
         self.begin()
         return taken
 
     def begin(self) -> None:
-        """Start tracking, or forget all changes tracked so far."""
         self.changed = {}  # type: ignore[misc]  # a slot of the classes below
 
 
@@ -132,7 +129,13 @@ _FOLDS: Final[dict[str, Callable[..., TrackedStore]]] = {
 def tracked_handle(
     descriptor: StateDescriptor, serializer: TypeSerializer[V], table: StateTable
 ) -> tuple[StateHandle, Tracker]:
-    """Return the live handle of a declared state over the backend's table, and the tracker of its changes."""
+    """Return the live handle of a declared state over `table`, the inner backend's, and the tracker of its
+    changes.
+
+    For immutable values, except lists and maps, the handle itself tracks: each changed key with its new
+    value. For others the tracker is a table around the backend's one, which remembers only the keys.
+    `serializer`: that of the values under one key.
+    """
     if not serializer.immutable or descriptor.kind in (StateKind.LIST, StateKind.MAP):
         tracked = TrackedTable(table)
         return handle_of(descriptor, serializer, cast(HeapTable, tracked)), tracked
@@ -157,32 +160,28 @@ class TrackedTimerQueue(TimerQueue[K]):
         self._changed: set[Hashable] = set()
 
     def register(self, timestamp: int, key: K) -> bool:
-        """Register a timer and remember it as changed; return False if it was there already."""
         added = super().register(timestamp, key)
         if added:
             self._changed.add((timestamp, key))
         return added
 
     def delete(self, timestamp: int, key: K) -> bool:
-        """Delete a timer and remember it as changed; return False if there was none."""
         removed = super().delete(timestamp, key)
         if removed:
             self._changed.add((timestamp, key))
         return removed
 
     def pop_due(self, up_to: int) -> Iterator[tuple[int, K]]:
-        """Remove and yield the timers at or before `up_to`, in firing order; remember each as changed."""
         for timer in super().pop_due(up_to):
             self._changed.add(timer)
             yield timer
 
     def take(self) -> set[Hashable]:
-        """Return (timestamp, key) of the timers changed since the last call; the caller owns the set."""
         taken, self._changed = self._changed, set()
         return taken
 
 
 def take_all(trackers: Mapping[str, Tracker]) -> Changes:
-    """Return each tracker's changes since the last call, by state; states without changes are left out."""
+    # states without changes are left out
     taken = {name: each.take() for name, each in trackers.items()}
     return {name: changed for name, changed in taken.items() if changed}

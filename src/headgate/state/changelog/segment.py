@@ -36,13 +36,11 @@ class EntriesView(StateView):
     values: list[Any] = field(default_factory=list)
 
     def slices(self) -> Iterator[Columns]:
-        """Yield the keys and values, in slices of `SLICE_ENTRIES`."""
         for start in range(0, len(self.keys), SLICE_ENTRIES):
             stop = start + SLICE_ENTRIES
             yield self.keys[start:stop], self.values[start:stop]
 
     def release(self) -> None:
-        """Drop the entries from memory; more than once does no harm."""
         self.keys, self.values = [], []
 
 
@@ -59,7 +57,6 @@ class DeltaView(StateView):
     removed: bool = False  # whether the keys without an entry are meant
 
     def slices(self) -> Iterator[Columns]:
-        """Yield the keys and values, in slices; the values of removed entries are True."""
         items = iter(self.delta.items())
         while part := list(islice(items, SLICE_ENTRIES)):
             mine = [item for item in part if (item[1] is self.default) is self.removed]
@@ -67,13 +64,14 @@ class DeltaView(StateView):
                 yield [key for key, _ in mine], [self.removed or value for _, value in mine]
 
     def release(self) -> None:
-        """Drop the entries from memory; more than once does no harm."""
         self.delta = {}
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedSections:
-    """Makes a segment's sections of tracked changes; `defaults`: by state, the mark of a removed entry."""
+    """Makes a segment's sections out of tracked changes, at the snapshot point. `defaults`: by state, the
+    value that stands for a removed entry where changes have values; `targets`: also of the kinds of timers.
+    """
 
     tables: Mapping[str, StateTable]
     defaults: Mapping[str, Any]
@@ -81,7 +79,9 @@ class ChangedSections:
     targets: Mapping[str, Target]
 
     def of(self, changes: Changes) -> list[StateView]:
-        """Return a segment's sections: per state, changed entries (copied if mutable), and removed keys."""
+        """Return two sections for each state and kind of timers in `changes`: changed entries that are there
+        (mutable values copied), and those that are not. Dicts of changes are not copied, so leave them as is.
+        """
         sections: list[StateView] = []
         for name, changed in changes.items():
             if name in self.timers:
@@ -130,17 +130,15 @@ class PendingBase:
     keep: EntryFilter | None = None
 
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
-        """Store all state as the backend inside does, and report the handle as the log's new base."""
         handle = self.pending.store(uid, files)
         self.stored(self.checkpoint, Stored(handle, self.checkpoint, self.checkpoint))
         return handle
 
     def store_with(self, new_writer: NewWriter) -> KeyedStateHandle:
-        """Store all state by a writer of `new_writer`, then release it; it does not become the log's base."""
+        # it does not become the log's base
         return self.pending.store_with(new_writer)
 
     def release(self) -> None:
-        """Release the snapshot of the backend inside."""
         self.pending.release()
 
 
@@ -161,14 +159,16 @@ class PendingSegment:
     keep: EntryFilter | None = None
 
     def store_with(self, new_writer: NewWriter) -> KeyedStateHandle:
-        """Raise an InternalError: a segment holds changes only, and the writer wants all state."""
         raise InternalError(
             f"the snapshot for checkpoint {self.checkpoint} holds changes only and was asked for all state; "
             "store it, or take one with no checkpoint to follow; please report this"
         )
 
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
-        """Store changes, if any, as a segment, or `instead` if `files` may not share what it follows."""
+        """Store the changes as a new segment, and report the stored state so extended; release the snapshot.
+        Without changes no segment is stored. If `files` may not share what the segment follows, `instead` is
+        stored: all state, as the new base. StorageError: a disk failed, or there is no `instead`.
+        """
         try:
             follows = self.follows
             if not all(files.share(handle, follows.root) for handle in follows.handle.handles()):
@@ -193,7 +193,6 @@ class PendingSegment:
         return self.instead.store(uid, files)
 
     def release(self) -> None:
-        """Release the changed entries, and the snapshot of all state if there is one."""
         for section in self.sections:
             section.release()
         self.sections = []

@@ -49,18 +49,16 @@ class Stored:
 
     @property
     def log_bytes(self) -> int:
-        """Size in bytes of the segments after the base."""
         return sum(map(size_of, self.handle.log))
 
     def with_segment(self, segment: StateHandle, checkpoint: int) -> Stored:
-        """Return this stored state extended by `segment`, the stored changes up to `checkpoint`."""
         log = [*self.handle.log, segment]
         size = self.handle.size + size_of(segment)
         longer = msgspec.structs.replace(self.handle, log=log, size=size)
         return Stored(longer, checkpoint, self.base, replace(self, before=None, root=None))
 
     def unchanged(self, checkpoint: int) -> Stored:
-        """Return this stored state as that of a later `checkpoint`; the caller knows that nothing changed."""
+        # the caller knows that nothing changed up to `checkpoint`
         return replace(self, reaches=checkpoint, before=None, root=None)
 
 
@@ -75,11 +73,12 @@ class Chain:
         self._refers: dict[int, frozenset[StateHandle]] = {}
 
     def restored(self, checkpoint: int, stored: Stored) -> None:
-        """Record the stored state of the checkpoint from which the subtask was restored."""
         self._stored[checkpoint] = stored
 
     def taken(self, checkpoint: int, follows: Stored | None) -> None:
-        """Record a pending snapshot for `checkpoint` that extends `follows`; None: it may store all state."""
+        """Record a pending snapshot for `checkpoint` that extends `follows`; None: one that may store all
+        state anew, after which files of earlier checkpoints may go.
+        """
         self._refers[checkpoint] = _files_of(follows)
 
     def stored(self, checkpoint: int, stored: Stored) -> None:
@@ -88,7 +87,9 @@ class Chain:
         self._stored[checkpoint] = stored
 
     def completed(self, checkpoint: int) -> Stored | None:
-        """Forget states older than `checkpoint`, the newest complete one; return its state, None: unknown."""
+        """Return the stored state of `checkpoint`, the newest complete one, and forget older ones; None:
+        unknown.
+        """
         # In place and one by one: the other thread adds to both meanwhile.
         for number in [number for number in list(self._stored) if number < checkpoint]:
             del self._stored[number]
@@ -97,9 +98,8 @@ class Chain:
         return self._stored.get(checkpoint)
 
     def may_follow(self, stored: Stored) -> bool:
-        """Return whether all files of `stored` stay until a snapshot taken now is complete.
-
-        Ask after :meth:`completed`.
+        """Return whether all files of `stored` stay until a snapshot taken now is complete, so that it may
+        refer to them: all pending and later snapshots refer to them too. Ask after :meth:`completed`.
         """
         needed = _files_of(stored)
         return all(needed <= files for files in list(self._refers.values()))
@@ -133,7 +133,9 @@ class Epochs:
             self._epochs.append((checkpoint, changes))
 
     def since(self, checkpoint: int) -> Changes:
-        """Return the closed changes after `checkpoint`, newer over older; do not change them in place."""
+        """Return all closed changes after the snapshot of `checkpoint`, by state, newer values over older
+        ones. The caller must not change them in place.
+        """
         found: Changes = {}
         for number, changes in self._epochs:
             if number > checkpoint:
@@ -142,7 +144,6 @@ class Epochs:
         return found
 
     def forget(self, checkpoint: int) -> None:
-        """Drop the changes up to and including `checkpoint`; the caller needs them for no segment."""
         self._epochs = [(number, changes) for number, changes in self._epochs if number > checkpoint]
 
 
@@ -168,11 +169,9 @@ class Waste:
         self._left: list[Changed] = []
 
     def add(self, changes: Changes) -> None:
-        """Take over changes, which :meth:`settle` empties in place; the caller may not use them any more."""
         self._left += changes.values()
 
     def settle(self, budget: int) -> bool:
-        """Free at most `budget` entries; return True when none are left."""
         while self._left:
             changed = self._left[-1]
             pop = changed.popitem if isinstance(changed, dict) else changed.pop

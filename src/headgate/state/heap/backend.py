@@ -32,7 +32,9 @@ SETTLED_PER_CALL: Final = 1_024
 
 
 class OwnTables(BoundHandles, Generic[T]):
-    """Base of backends with tables of their own, in dicts or RocksDB; InternalError: key groups are wrong."""
+    """Base of the backends with a table per state, in dicts or RocksDB. Subclasses fill `_tables` and set the
+    timer queues. InternalError: `groups` (first, last) are not within 0 and max parallelism.
+    """
 
     def __init__(
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
@@ -48,12 +50,10 @@ class OwnTables(BoundHandles, Generic[T]):
 
     @property
     def tables(self) -> Mapping[str, T]:
-        """The table of each declared state, by the state's name."""
         return self._tables
 
     @property
     def targets(self) -> Mapping[str, Target]:
-        """Stored description and serializer of each state and kind of timers, by name."""
         return self._targets
 
     @property
@@ -61,11 +61,9 @@ class OwnTables(BoundHandles, Generic[T]):
         return {EVENT_TIMERS: self.event_timers, PROCESSING_TIMERS: self.processing_timers}
 
     def peek(self, name: str, key: Hashable) -> StoredValue | None:
-        """Return the encoded value of state `name` under `key`; None: none; UsageError: a wrong type."""
         return stored_value(name, self._targets[name], self._tables[name].entries.get(key, MISSING))
 
     def state_types(self) -> dict[str, Description]:
-        """Return state name -> kind and description of its serializers, for the checkpoint's metadata."""
         return {name: self._targets[name].schema for name in self._tables}
 
     def _check_empty(self, tables_empty: bool) -> None:
@@ -104,14 +102,13 @@ class HeapKeyedBackend(OwnTables[HeapTable]):
         self.settled = True
 
     def prefetch(self, keys: Iterable[Hashable]) -> None:
-        """Do nothing: everything is in memory."""
+        """Do nothing: all state is in memory already."""
 
     def keys(self, name: str) -> list[Hashable]:
-        """Return the keys that have an entry in the state `name` now."""
         return list(self._tables[name].entries)
 
     def scan(self, name: str) -> Items:
-        """Yield the keys and values of the state `name`; entries that are removed meanwhile are skipped."""
+        # entries that are removed meanwhile are skipped
         table = self._tables[name]
         for key in self.keys(name):
             value = table.entries.get(key, MISSING)
@@ -119,7 +116,7 @@ class HeapKeyedBackend(OwnTables[HeapTable]):
                 yield key, value
 
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingHeapSnapshot:
-        """Return a snapshot of all state as it is now, whatever the arguments; call :meth:`store` before."""
+        # complete, whatever the arguments say
         views: list[StateView | TimersView] = []
         for name, table in self._tables.items():
             layers, ticket = table.freeze()
@@ -130,28 +127,30 @@ class HeapKeyedBackend(OwnTables[HeapTable]):
         return PendingHeapSnapshot(views, self.groups, self.max_parallelism)
 
     def settle(self) -> None:
-        """Merge up to 1,024 changes made during snapshots into each table and queue, if none is pending."""
         if not self.settled:
             tables = [table.settle(SETTLED_PER_CALL) for table in self._tables.values()]
             timers = [queue.settle(SETTLED_PER_CALL) for queue in self._timers.values()]
             self.settled = all(tables) and all(timers)
 
     def migration_progress(self) -> list[MigrationProgress]:
-        """Return an empty list: a restore converts all values of older types at once."""
+        # a restore converts all values of older types at once
         return []
 
     def close(self) -> None:
-        """Do nothing: everything is in memory."""
+        """Do nothing: all state is in memory, and is freed with the backend."""
 
     def restore(self, stored: Iterable[Stored]) -> None:
-        """Fill the empty backend with its key groups; UsageError: a type misfits; StorageError: damaged."""
         self._check_empty(not any(table.entries for table in self._tables.values()))
         with open_restore(stored, self._targets, self.groups, self.max_parallelism) as restore:
             restore.fill(self._tables, self._timers)
 
 
 def handle_of(descriptor: StateDescriptor, serializer: TypeSerializer[V], table: HeapTable) -> StateHandle:
-    """Return the user function's live handle of a declared state, which reads and changes `table`."""
+    """Return the live handle of a declared state, which the user function has as its attribute, over `table`.
+
+    `serializer`: that of the values under one key; whether they can change in place decides the kind of
+    handle. A backend in memory calls :meth:`HeapTable.follow` for those of immutable values.
+    """
     if descriptor.kind == StateKind.LIST:
         return handles.HeapListState(table)
     if descriptor.kind == StateKind.MAP:

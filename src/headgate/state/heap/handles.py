@@ -15,18 +15,23 @@ _ATOMS: Final = frozenset({type(None), bool, int, float, str, bytes})
 
 
 class HeapTable(LayeredTable):
-    """The entries of one state in memory: a dict, and layers of later changes while a snapshot reads it."""
+    """The entries of one state in memory: a dict, and layers of later changes while a snapshot reads it.
+
+    One is the table of each state of a HeapKeyedBackend. Only the operator's thread changes it.
+    """
 
     __slots__ = ()
 
     def load(self, keys: Sequence[Hashable], values: Sequence[Any]) -> None:
-        """Add the keys and values of a restore; call it while no snapshot is pending."""
+        # only while no snapshot is pending
         self.entries.update(zip(keys, values, strict=True))
 
     def follow(self, handle: Any) -> None:
-        """Set `handle.table` to `entries` now and whenever it is replaced; only the last handle is followed.
+        """Keep `handle.table` at `entries`, now and whenever a snapshot or its end puts another object in
+        their place.
 
-        Code generated for an operator reads it once per run of records, in which `entries` is not replaced.
+        Only the handle given last is followed. Code generated for an operator reads `handle.table` once per
+        run of records, in which `entries` is not replaced.
         """
 
         def use(entries: Any) -> None:
@@ -54,26 +59,23 @@ class ImmutableValueState(Generic[V]):
         self.key: Hashable = None
 
     def load(self, key: Hashable) -> None:
-        """Make `key` the current key and `value` its value."""
         self.key = key
         self.value = self.table.get(key, self.default)
 
     bind = load
 
     def store(self) -> None:
-        """Put `value` into the table; if it is the very object `default`, remove the entry instead."""
         if self.value is self.default:
             self.table.pop(self.key, None)
         else:
             self.table[self.key] = self.value
 
     def clear(self) -> None:
-        """Set `value` to the default, so that :meth:`store` removes the current key's entry."""
         self.value = self.default
 
 
 class _TableState:
-    """Base class of the handles that read and change the current key's value in the table itself."""
+    """Base class of the handles that read and change the current key's value in the table itself, at once."""
 
     __slots__ = ("key", "table")
 
@@ -84,7 +86,6 @@ class _TableState:
         self.key: Hashable = None
 
     def bind(self, key: Hashable) -> None:
-        """Make `key` the current key, whose entry is read and changed from now on."""
         self.key = key
 
     load = bind
@@ -93,7 +94,6 @@ class _TableState:
         """Do nothing: changes are made in the table at once."""
 
     def clear(self) -> None:
-        """Remove the entry of the current key."""
         self.table.remove(self.key)
 
 
@@ -112,7 +112,6 @@ class MutableValueState(_TableState, Generic[V]):
 
     @property
     def value(self) -> V:
-        """The current key's value, else a new default; the program may change it in place."""
         value: V = self.table.own(self.key)
         if value is MISSING:
             value = self.make_default()
@@ -138,14 +137,12 @@ class ImmutableReducingState(ImmutableValueState[V]):
         self.reduce = reduce
 
     def add(self, value: V) -> None:
-        """Reduce `value` into the key's value by the user's function; TypeError if the new value is None."""
         reduced = value if self.value is MISSING else self.reduce(self.value, value)
         if reduced is None:
             raise _nothing_to_keep(self.reduce)
         self.value = reduced
 
     def get(self) -> V | None:
-        """Return the current key's reduced value; None when no value was added."""
         return None if self.value is MISSING else self.value
 
 
@@ -162,7 +159,6 @@ class ImmutableAggregatingState(ImmutableValueState[ACC], Generic[IN, ACC, OUT])
         self.function = function
 
     def add(self, value: IN) -> None:
-        """Add `value` to the current key's accumulator by the user's function; TypeError if it gives None."""
         accumulator = self.function.create_accumulator() if self.value is MISSING else self.value
         accumulator = self.function.add(value, accumulator)
         if accumulator is None:
@@ -170,7 +166,6 @@ class ImmutableAggregatingState(ImmutableValueState[ACC], Generic[IN, ACC, OUT])
         self.value = accumulator
 
     def get(self) -> OUT | None:
-        """Return the result of the values added for the current key; None when there are none."""
         return None if self.value is MISSING else self.function.get_result(self.value)
 
 
@@ -184,7 +179,6 @@ class MutableReducingState(_TableState, Generic[V]):
         self.reduce = reduce
 
     def add(self, value: V) -> None:
-        """Reduce `value` into the key's value by the user's function; TypeError if the new value is None."""
         before = self.table.own(self.key)
         reduced = value if before is MISSING else self.reduce(before, value)
         if reduced is None:
@@ -192,7 +186,6 @@ class MutableReducingState(_TableState, Generic[V]):
         self.table.put(self.key, reduced)
 
     def get(self) -> V | None:
-        """Return the current key's reduced value, which may be changed in place; None: nothing was added."""
         # Owned even for reading: the program may change what it gets.
         value = self.table.own(self.key)
         return None if value is MISSING else value
@@ -208,7 +201,6 @@ class MutableAggregatingState(_TableState, Generic[IN, ACC, OUT]):
         self.function = function
 
     def add(self, value: IN) -> None:
-        """Add `value` to the current key's accumulator by the user's function; TypeError if it gives None."""
         accumulator = self.table.own(self.key)
         if accumulator is MISSING:
             accumulator = self.function.create_accumulator()
@@ -218,7 +210,6 @@ class MutableAggregatingState(_TableState, Generic[IN, ACC, OUT]):
         self.table.put(self.key, accumulator)
 
     def get(self) -> OUT | None:
-        """Return the result of the values added for the current key; None when there are none."""
         # Owned even for reading: the result may be a part of the accumulator.
         accumulator = self.table.own(self.key)
         return None if accumulator is MISSING else self.function.get_result(accumulator)
@@ -234,12 +225,15 @@ def _nothing_to_keep(function: Callable[..., V]) -> TypeError:
 
 
 class HeapListState(_TableState, Generic[V]):
-    """The live handle, for one key at a time, of a list state; an empty list has no entry in the table."""
+    """The live handle of a list state, for the list of one key at a time, over a heap or RocksDB table.
+
+    An empty list has no entry in the table. Elements that are handed out may be changed in place, so each
+    read counts as a change of the key's list.
+    """
 
     __slots__ = ()
 
     def add(self, value: V) -> None:
-        """Append one element to the current key's list."""
         elements = self.table.own(self.key)
         if elements is MISSING:
             self.table.put(self.key, [value])
@@ -247,7 +241,6 @@ class HeapListState(_TableState, Generic[V]):
             elements.append(value)
 
     def extend(self, values: Iterable[V]) -> None:
-        """Append several elements to the current key's list."""
         added = list(values)
         elements = self.table.own(self.key)
         if elements is not MISSING:
@@ -256,11 +249,9 @@ class HeapListState(_TableState, Generic[V]):
             self.table.put(self.key, added)
 
     def get(self) -> list[V]:
-        """Return a new list of the current key's elements, which are not copied; empty if there are none."""
         return list(self._elements())
 
     def update(self, values: Iterable[V]) -> None:
-        """Replace the current key's list; without values its entry is removed."""
         elements = list(values)
         if elements:
             self.table.put(self.key, elements)
@@ -274,16 +265,19 @@ class HeapListState(_TableState, Generic[V]):
 
 
 class HeapMapState(Subscripts[MK, MV], _TableState):
-    """The live handle, for one key at a time, of a map state; an empty map has no entry in the table."""
+    """The live handle of a map state, for the map of one key at a time, over a table that keeps maps as
+    dicts.
+
+    An empty map has no entry in the table. Values that are handed out may be changed in place, so `get`,
+    `items` and iteration count as changes of the key's map; `in` and `len` do not.
+    """
 
     __slots__ = ()
 
     def get(self, key: MK, default: MV | None = None) -> MV | None:
-        """Return the value under the map's own key `key`, or `default`."""
         return self._entries().get(key, default)
 
     def put(self, key: MK, value: MV) -> None:
-        """Set the value under the map's own key `key`."""
         entries = self.table.own(self.key)
         if entries is MISSING:
             self.table.put(self.key, {key: value})
@@ -291,7 +285,6 @@ class HeapMapState(Subscripts[MK, MV], _TableState):
             entries[key] = value
 
     def remove(self, key: MK) -> None:
-        """Remove the entry of the map's own key `key`; an absent one is no error."""
         entries = self.table.own(self.key)
         if entries is not MISSING:
             entries.pop(key, None)
@@ -308,7 +301,6 @@ class HeapMapState(Subscripts[MK, MV], _TableState):
         return len(self.table.entries.get(self.key, ()))
 
     def items(self) -> Iterable[tuple[MK, MV]]:
-        """Return a list of the current key's entries, in order of insertion; their values are not copied."""
         return list(self._entries().items())
 
     def _entries(self) -> dict[MK, MV]:

@@ -45,8 +45,10 @@ def _nothing() -> None:
 
 @dataclass(slots=True)
 class StateView:
-    """One state's entries at the snapshot point, for the thread that writes them. They are in `layers`, above
-    which the table keeps later changes until `thaw` is called.
+    """One state's entries at the snapshot point, for the background thread that encodes and stores them.
+
+    The backend makes it. The entries are in `layers`, above which the table keeps later changes until `thaw`
+    is called. Views of timers, and of a changelog's sections, have the same methods.
     """
 
     name: str
@@ -56,11 +58,13 @@ class StateView:
     thaw: Callable[[], None] = _nothing
 
     def slices(self) -> Iterator[Columns]:
-        """Return the keys and values, in slices of `SLICE_ENTRIES`."""
+        """Return the keys and values, in slices of `SLICE_ENTRIES`; nothing after :meth:`release`."""
         return slices_of(self.layers, SLICE_ENTRIES)
 
     def taken(self) -> None:
-        """Release the entries early if values are immutable; call it once all :meth:`slices` were taken."""
+        """Release the entries early if values are immutable, once all :meth:`slices` were taken; else they
+        stay until :meth:`release`, as mutable values are encoded later.
+        """
         if self.serializer.immutable:
             self.release()
 
@@ -69,7 +73,6 @@ class StateView:
         return keys, values
 
     def release(self) -> None:
-        """Let the table merge later changes into the entries; more than once does no harm."""
         self.layers = ()
         self.thaw()
 
@@ -84,21 +87,18 @@ class TimersView:
     timers: TimersAtCut[Hashable]
 
     def slices(self) -> Iterator[Columns]:
-        """Yield the timers' keys and timestamps, in slices of about `SLICE_ENTRIES`."""
         for timestamps, keys in self.timers.slices(SLICE_ENTRIES):
             yield keys, timestamps
 
     def taken(self) -> None:
-        """Release the timers, so that the queue can merge changes; call it after the last slice."""
         self.release()
 
     def ordered(self, keys: list[Hashable], values: list[Any]) -> Columns:
-        """Return keys and timestamps of a key group's timers in firing order, as they are to be stored."""
+        # in firing order
         order = np.argsort(np.array(values, np.int64), kind="stable").tolist()
         return [keys[place] for place in order], [values[place] for place in order]
 
     def release(self) -> None:
-        """Let the queue merge later changes into the timers; more than once does no harm."""
         self.timers.release()
 
 
@@ -117,25 +117,25 @@ class PendingHeapSnapshot:
         self.keep: EntryFilter | None = None
 
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
-        """Store all states and timers as one blob, then release the snapshot."""
         write = partial(files.write, uid)
         return self.store_with(lambda groups, max_parallelism: BlobWriter(groups, max_parallelism, write))
 
     def store_with(self, new_writer: NewWriter) -> KeyedStateHandle:
-        """Store all states and timers with a writer of `new_writer`, then release the snapshot."""
         try:
             return written(new_writer(self._groups, self._max_parallelism), self.write_to)
         finally:
             self.release()
 
     def release(self) -> None:
-        """Release all entries, so that tables and timer queues merge changes; safe any time, repeatedly."""
         for view in self._views:
             view.release()
         self._views = []
 
     def write_to(self, writer: StateWriter) -> None:
-        """Add each state and kind of timers as a section, filtered by `keep`; release what has been added."""
+        """Add each state and kind of timers to `writer` as a section, of the entries that `keep` lets pass,
+        and release it. `writer` is not finished. UsageError, with the state's name: a value has a wrong type;
+        InternalError: a key is of another subtask's key groups.
+        """
         for view in self._views:
             encode = _encoder(view.name, view.serializer)
             writer.add(
@@ -144,7 +144,6 @@ class PendingHeapSnapshot:
             view.release()  # the table has its layers back before the bytes go to the storage
 
     def _by_group(self, view: StateView | TimersView) -> Iterator[Entries]:
-        """Yield the entries of each key group with any, ascending; InternalError: a key of other groups."""
         held: dict[int, Columns] = {}
         for keys, values in view.slices():
             self._spread(view.name, keys, values, held)
@@ -173,7 +172,6 @@ class PendingHeapSnapshot:
 
 
 def kept(keep: EntryFilter | None, name: str, entries: Iterable[Entries]) -> Iterable[Entries]:
-    """Return batches of the `entries` of state `name` that the filter `keep` lets pass; None: all."""
     if keep is None:
         return entries
     return (Entries(each.group, *keep(name, each.keys, each.values)) for each in entries)

@@ -49,17 +49,19 @@ class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
 
     The pause of a snapshot is the write-back of what changed, a flush and one hard link per file. The
     database does not outlive the process: a new attempt begins in a new directory, from the checkpoint.
-
     Snapshots are blobs, or incremental: RocksDB's own files, of which only those are stored that no completed
-    checkpoint has. A restore reads every form, whichever is taken; if formats allow, the RocksDB files of the
-    earlier subtask with most of the key groups become its database.
+    checkpoint has. A restore reads every form; if formats allow, the RocksDB files of the earlier subtask
+    with most of the key groups become its database.
 
-    `directory`: on a local disk, for this subtask of this attempt alone; made if it is not there and removed
-    by :meth:`close`. `memory`: the bound that all databases of the worker share.
-    `cache_entries`: most keys of one state that are kept as live values. `eager_migration`: whether a
-    restore rewrites all values of older types; else :meth:`settle` does.
-    `timers_on_disk`: whether timers are in RocksDB, and only the next ones in memory too.
-    `map_entries`: whether each entry of a large map is stored by itself, if the type of its keys allows it.
+    Args:
+        directory: on a local disk, for this subtask of this attempt alone; made if needed, removed by
+            :meth:`close`.
+        memory: the bound that all databases of the worker share.
+        cache_entries: most keys of one state that are kept as live values.
+        incremental: whether snapshots store RocksDB's own files.
+        eager_migration: whether a restore rewrites all values of older types; else :meth:`settle` does.
+        timers_on_disk: whether timers are in RocksDB, and only the next ones in memory too.
+        map_entries: whether entries of a large map are stored one by one, if the type of its keys allows it.
     """
 
     def __init__(
@@ -112,18 +114,13 @@ class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
         return {kind: queue for kind, queue in timers.items() if isinstance(queue, RocksTimerQueue)}
 
     def keys(self, name: str) -> Iterator[Hashable]:
-        """Yield the keys with an entry in the state `name` by key group; start it between records."""
         return self._tables[name].keys()
 
     def scan(self, name: str) -> Items:
-        """Yield keys and values of the state `name` by key group; records may be processed meanwhile."""
         return self._tables[name].scan()
 
     def prefetch(self, keys: Iterable[Hashable]) -> None:
-        """Read the state of a batch's `keys` into the cache, one RocksDB call per state, between records.
-
-        States of immutable values are read always, others only if records of earlier batches used them.
-        """
+        # immutable values are read with each record in any case
         wanted = set(keys)
         for name, table in self._tables.items():
             table.prefetch(wanted, certain=self.handles[name].immutable)
@@ -131,8 +128,9 @@ class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
         """Return a snapshot of the state as it is now. Call it between records, with everything stored.
 
-        A failed local checkpoint is raised only by storing it; a value of a wrong type (UsageError) at once.
-        `completed`: newest complete checkpoint, whose files it may use (0: none); None: for a savepoint.
+        If the local disk fails, only storing the snapshot raises the StorageError; a value of a wrong type is
+        a UsageError at once. `completed`: newest complete checkpoint, to whose files an incremental snapshot
+        may refer (0: to none); None: for a savepoint. `checkpoint`: the number under which it is remembered.
         """
         on_disk = self._timers_on_disk
         for queue in on_disk.values():
@@ -166,18 +164,15 @@ class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
         return PendingNativeSnapshot(point, checkpoint=checkpoint, completed=completed or 0, uploads=uploads)
 
     def settle(self) -> None:
-        """Do about 1 ms of pending work: merge timers after a snapshot, rewrite values of older types."""
         for timers in self._timers.values():
             timers.settle(SETTLED_PER_CALL)
         if self._migrations and self._migrations[0].step():
             self._migrations.popleft()
 
     def migration_progress(self) -> list[MigrationProgress]:
-        """Return the progress for each state that may still have values of an older type."""
         return [migration.progress() for migration in self._migrations]
 
     def restore(self, stored: Iterable[Stored]) -> None:
-        """Fill the empty backend; UsageError: a stored type does not fit; StorageError: damaged files."""
         self._check_empty(all(table.empty() for table in self._tables.values()))
         with open_restore(
             stored, self.targets, self.groups, self.max_parallelism, takes_native=True
@@ -211,7 +206,7 @@ class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
         self._migrate()
 
     def _attach_timers(self) -> None:
-        """Attach the timer queues to restored column families, or move timers out of these into memory."""
+        # timers that are in RocksDB in the checkpoint only are moved into memory
         on_disk = self._timers_on_disk
         for kind, queue in self._timers.items():
             store = self._database.stores[kind]
@@ -229,11 +224,7 @@ class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
             self._migrations.popleft().step(math.inf)
 
     def close(self) -> None:
-        """Close the database and remove its directory; safe to call again.
-
-        Snapshots that are still being written keep their own files and remove them when released. A child of
-        the process that opened the database removes nothing.
-        """
+        # Pending snapshots remove their files when released; a forked child removes nothing.
         if not self._process.is_here:
             return
         self._database.close()

@@ -18,9 +18,11 @@ KEYS, NUMBERED, PLACED = b"keys", b"numbered", b"placed"
 
 
 class ChunkKey(NamedTuple):
-    """The RocksDB key of a chunk of columns: key group, place, and a number that ascends with each write.
+    """The RocksDB key of a chunk of columns. The bytes of such keys sort as the keys do: by key group first.
 
-    `place`: the map key (such as a window) of all entries in the chunk; any number if rows have their own.
+    Attributes:
+        place: map key (such as a window) of all entries; any number if the chunk has a column of it.
+        number: ascends with each chunk that a subtask writes.
     """
 
     group: int
@@ -38,7 +40,6 @@ class ChunkKey(NamedTuple):
 
     @staticmethod
     def of(stored: bytes) -> ChunkKey:
-        """Return the chunk key in bytes that :meth:`encoded` made; StorageError: they have another length."""
         if len(stored) != _KEY.size:
             raise StorageError(f"a chunk's key has {len(stored)} bytes, expected {_KEY.size}; it is damaged")
         group, place, number = _KEY.unpack(stored)
@@ -55,7 +56,6 @@ class Piece(NamedTuple):
 
 def chunk_schema(columns: pa.Schema, keys: int, *, numbered: bool, placed: bool) -> pa.Schema:
     """Return the schema of chunks with these columns, of which the first `keys` are of the stream's key.
-
     `placed`: the next column is the map entry's key, else the chunk's place is. `numbered`: a key may have
     several records under one entry's key; the stored entry's key is that and a number.
     """
@@ -64,25 +64,25 @@ def chunk_schema(columns: pa.Schema, keys: int, *, numbered: bool, placed: bool)
 
 
 def placed_in(schema: pa.Schema) -> bool:
-    """Return whether chunks of a schema have the keys of their map entries as a column."""
+    # whether the keys of map entries are a column
     return (schema.metadata or {}).get(PLACED) == b"1"
 
 
 def chunk_bytes(batch: pa.RecordBatch, number: int, schema: bytes) -> bytes:
-    """Return the stored bytes of a chunk; `number`: of its values' type; `schema`: its serialized schema."""
+    """Return a chunk in the form in which RocksDB stores it and :func:`read_chunk` reads it. `number`: 0 to
+    255, that of the type of its records; `schema`: that of `batch`, serialized by Arrow.
+    """
     padded = schema + b"\0" * (-len(schema) % 8)
     return _HEAD.pack(number, batch.num_rows, len(schema)) + padded + bytes(batch.serialize())
 
 
 def rows_in(data: bytes) -> int:
-    """Return how many rows a stored chunk has, by its head; StorageError: it has no complete head."""
     if len(data) < _HEAD.size:
         raise StorageError(f"a chunk of columns has {len(data)} bytes; it is damaged")
     return int(_HEAD.unpack_from(data)[1])
 
 
 def read_chunk(data: bytes) -> pa.RecordBatch:
-    """Return the record batch in the stored bytes of a chunk; StorageError: they are damaged."""
     rows_in(data)
     length = _HEAD.unpack_from(data)[2]
     start = _HEAD.size + length + (-length % 8)

@@ -35,15 +35,15 @@ class ColumnChunks(VersionedValues):
     format = COLUMN_CHUNKS
 
     def rows(self, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Row]:
-        """Yield the keys of `groups` with their maps; a key in several chunks comes as several rows."""
+        # a key in several chunks comes as several rows
         for stored, data in store.items(*groups_range(*groups)):
             yield from self._rows_of(ChunkKey.of(stored), data, {})
 
     def whole_rows(self, store: ColumnStore, advice: str, groups: tuple[int, int]) -> Iterator[Row]:
-        """Yield keys with their maps, each key once.
+        """Yield each key of `groups` (first, last) once, with its complete map; a chunk may hold it in part.
 
         Raises:
-            UsageError: a record is stored in parts, which only the program can merge; ends with `advice`.
+            UsageError: records are stored in parts, which only the program merges; ends with `advice`.
         """
         entries = store.items(*groups_range(*groups))
         for _, of_group in groupby(entries, lambda entry: group_of(entry[0])):
@@ -70,11 +70,11 @@ class ColumnChunks(VersionedValues):
             yield Row(_STORED_KEY.pack(at.group, len(encoded)) + encoded, value, len(value))
 
     def entries(self, stored: bytes, value: Any) -> Stored:
-        """Raise a StorageError: only the operator that has the columns can write chunks."""
+        # only the operator that has the columns can write chunks
         raise StorageError(f"state {self.versions.name!r}, {where(stored)}: it is kept as columns only")
 
     def migrated(self, stored: bytes, data: bytes) -> bytes:
-        """Return the chunk as it is: columns of an older type are converted when they are read."""
+        # columns of an older type are converted when they are read
         return data
 
 
@@ -85,13 +85,12 @@ def chunks_in(store: ColumnStore, groups: tuple[int, int]) -> Iterator[tuple[Chu
 
 
 def chunk_keys(store: ColumnStore) -> Iterator[list[Hashable]]:
-    """Yield, chunk by chunk, the stream's keys that have entries in it; a key may be in several chunks."""
     for stored, data in store.items():
         yield _maps_of(ChunkKey.of(stored), read_chunk(data), {}).keys
 
 
 def _maps_of(at: ChunkKey, columns: pa.RecordBatch, counts: dict[Hashable, int]) -> Maps:
-    """Return the keys and maps of a chunk; `counts`: records of each key so far, which are numbered on."""
+    # `counts`: records of each key so far, which are numbered on
     about = columns.schema.metadata or {}
     keys, numbered = int(about.get(KEYS, b"1")), about.get(NUMBERED) == b"1"
     table = pa.Table.from_batches([columns])

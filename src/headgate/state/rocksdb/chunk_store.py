@@ -1,8 +1,4 @@
-"""Keeps one state of an operator's subtask as chunks of columns in a RocksDB database of its own.
-
-A chunk is written once, read by its key and deleted; none is changed. What is in memory is the list of the
-chunks: where each lies and how many rows it has.
-"""
+"""The RocksDB store of a columnar operator's state: chunks of columns, each written once and read by key."""
 
 from __future__ import annotations
 
@@ -37,11 +33,12 @@ class _Chunk(NamedTuple):
 
 
 class ChunkStore:
-    """Keeps one subtask's state as chunks (Arrow batches) in RocksDB, by key group and place.
+    """One state of one operator subtask as chunks (Arrow record batches) in a RocksDB database of its own.
 
-    A place is a number of the operator's choice, such as a window's. `groups`: first and last key group.
-    `directory` makes the folder of the database, which is made with the first chunk; :meth:`close` removes
-    it. `incremental`: snapshots store only new RocksDB files. `held_bytes`: what the operator may buffer.
+    A columnar window operator owns it. A chunk lies at a key group and a place, a number of the operator's
+    choice such as a window's start; only the list of chunks is in memory. `groups`: first and last key group.
+    `directory` makes the local folder, when it is needed. `incremental`: snapshots store only RocksDB files
+    that no completed checkpoint has. `held_bytes`: what the operator may buffer.
     """
 
     def __init__(
@@ -74,25 +71,24 @@ class ChunkStore:
         return bool(self._chunks)
 
     def places(self) -> list[int]:
-        """Return the places (the operator's numbers, such as of windows) that have chunks, ascending."""
+        # ascending
         return sorted(self._chunks)
 
     def groups_at(self, places: Iterable[int]) -> list[int]:
-        """Return the key groups that have chunks at any of these places, ascending."""
         return sorted({group for place in places for group in self._chunks.get(place, ())})
 
     def sizes(self, group: int, place: int) -> list[int]:
-        """Return the number of rows of each chunk of a key group and place, in the order of writing."""
         return [each.rows for each in self._chunks.get(place, {}).get(group, ())]
 
     # -- reading and writing
 
     def add(self, pieces: Iterable[Piece]) -> None:
-        """Write each piece as the newest chunk of its group and place; InternalError: group out of range."""
         self._write((), pieces)
 
     def read(self, group: int, places: Sequence[int]) -> list[pa.RecordBatch]:
-        """Return a group's chunks, place by place as in `places`, oldest first; StorageError: one is lost."""
+        """Return a key group's chunks at `places`, place by place as given, each place's oldest first; places
+        without chunks are skipped. StorageError: a chunk is missing in the database or damaged.
+        """
         keys = [
             ChunkKey(group, place, each.number).encoded()
             for place in places
@@ -101,7 +97,9 @@ class ChunkStore:
         return [read_chunk(data) for data in self._found(keys)]
 
     def replace(self, group: int, place: int, newest: int, pieces: Sequence[Piece]) -> None:
-        """Put `pieces` in place of the last `newest` chunks of a key group and place; KeyError: none."""
+        """Delete the last `newest` chunks of a key group and place, and write `pieces` as its newest ones.
+        There are at least `newest` chunks (not checked); KeyError: there are none.
+        """
         chunks = self._chunks[place][group]
         old = chunks[len(chunks) - newest :]
         del chunks[len(chunks) - newest :]
@@ -113,13 +111,11 @@ class ChunkStore:
         self._write([ChunkKey(group, place, each.number).encoded() for each in old], pieces)
 
     def read_newest(self, group: int, place: int, newest: int) -> list[pa.RecordBatch]:
-        """Return the last `newest` (from 1) chunks of a key group and place, oldest first; KeyError: none."""
         chunks = self._chunks[place][group][-newest:]
         keys = [ChunkKey(group, place, each.number).encoded() for each in chunks]
         return [read_chunk(data) for data in self._found(keys)]
 
     def drop(self, places: Iterable[int]) -> None:
-        """Delete all chunks at these places, in all key groups."""
         keys = []
         for place in places:
             for group, chunks in self._chunks.pop(place, {}).items():
@@ -185,7 +181,9 @@ class ChunkStore:
     # -- snapshots and restores
 
     def snapshot(self) -> SnapshotPoint | None:
-        """Return a snapshot of the present chunks; None: none was ever written. StorageError: disk fails."""
+        """Take a local RocksDB checkpoint of all chunks, which the caller stores in the background and
+        releases. None: no chunk was ever written. StorageError: the local disk is full or fails.
+        """
         if self._database is None:
             return None
         self._forget_older_types()
@@ -199,7 +197,7 @@ class ChunkStore:
         return SnapshotPoint(directory, layouts, (), {}, self.groups, self.max_parallelism, self._memory)
 
     def no_uploads(self) -> Uploads:
-        """Return an upload record for one savepoint alone, as no other snapshot may refer to its files."""
+        # for a savepoint, whose files no other snapshot may refer to
         return Uploads()
 
     def _forget_older_types(self) -> None:
@@ -213,7 +211,9 @@ class ChunkStore:
             versions.forget_older()
 
     def restore(self, states: Sequence[NamedStates]) -> None:
-        """Fill the still unused store from earlier subtasks' RocksDB files; UsageError: a type misfits."""
+        """Fill the unused store from earlier subtasks' RocksDB files with any of its key groups. `states`:
+        each one's files, and the states wanted of them. UsageError: the type misfits; StorageError: damaged.
+        """
         sources = sources_of(states, self.groups)
         if not sources:
             return
@@ -244,7 +244,6 @@ class ChunkStore:
         self._numbers = count(last + 1)
 
     def close(self) -> None:
-        """Close the database and remove its folder; safe to call again. Snapshots keep their own files."""
         if self._directory is None or not self._process.is_here:
             return
         if self._database is not None:

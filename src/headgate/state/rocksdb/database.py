@@ -30,7 +30,11 @@ class Access(Enum):
 
 
 class ColumnStore:
-    """The column family of one state in a RocksDB database (key -> value bytes); raises StorageErrors."""
+    """The column family of one state in an open RocksDB database, bytes by bytes, in order of its keys.
+
+    A :class:`Database` makes it. What RocksDB refuses is a StorageError with the state and the directory.
+    There is no write-ahead log: after a crash the state comes from the last checkpoint.
+    """
 
     def __init__(self, database: rocksdict.Rdict, family: str, where: str) -> None:
         self._store: rocksdict.Rdict = database.get_column_family(family)
@@ -43,7 +47,6 @@ class ColumnStore:
         self._options.disable_wal = True  # type: ignore[method-assign, assignment]
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of `key`, or None."""
         try:
             value: bytes | None = self._store.get(key)
         except Exception as error:
@@ -51,7 +54,6 @@ class ColumnStore:
         return value
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the value of each of `keys`, with one call; None where there is none."""
         try:
             values: list[bytes | None] = self._store.get(list(keys))  # type: ignore[assignment]
         except Exception as error:
@@ -59,7 +61,7 @@ class ColumnStore:
         return values
 
     def write(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Put entries, and delete those whose value is None, in one batch; there is no write-ahead log."""
+        """Write pairs of key and value in one batch; a value of None deletes the key, present or not."""
         batch, handle = WriteBatch(raw_mode=True), self._handle
         for key, value in entries:
             if value is None:
@@ -74,10 +76,9 @@ class ColumnStore:
     def items(
         self, start: bytes = b"", stop: bytes | None = BEYOND_ALL_KEYS, *, ahead: bool = True
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the entries in order of their keys' bytes, as they are when the first one is asked for.
-
-        `stop`: end before this key; None: at the last entry, also of timers beyond :data:`BEYOND_ALL_KEYS`.
-        `ahead`: whether so many entries are wanted that the disk should read ahead.
+        """Yield the entries from key `start` to before `stop`, in order of keys' bytes, as of the first
+        `next()`. `stop`: None: to the end, timers beyond :data:`BEYOND_ALL_KEYS` too. `ahead`: the disk reads
+        ahead, for when many entries will be taken.
         """
         options = ReadOptions()
         if ahead:
@@ -96,7 +97,6 @@ class ColumnStore:
             raise storage_error("read", self._where, error) from None
 
     def delete_range(self, start: bytes, stop: bytes) -> None:
-        """Delete the entries from key `start` to before `stop`, without reading them."""
         try:
             self._store.delete_range(start, stop, self._options)
         except Exception as error:
@@ -104,38 +104,35 @@ class ColumnStore:
 
     @property
     def buffered_bytes(self) -> int:
-        """The bytes that the write buffers of the column family hold in memory."""
         found: int | None = self._store.property_int_value("rocksdb.cur-size-all-mem-tables")
         return found or 0
 
     @property
     def about_entries(self) -> int:
-        """How many entries there are, as RocksDB estimates it."""
         found: int | None = self._store.property_int_value("rocksdb.estimate-num-keys")
         return found or 0
 
     def portion(self, after: bytes | None, count: int) -> list[tuple[bytes, bytes]]:
-        """Return the first `count` entries after key `after`, or of all (None), in order of keys' bytes."""
+        """Return the first `count` entries after key `after` (None: of all), in order of the keys' bytes."""
         start = b"" if after is None else after + b"\0"  # the least bytes after it
         return list(islice(self.items(start, None, ahead=False), count))
 
     def flush(self) -> None:
-        """Turn the write buffer into a file, and wait for it; raise RocksDB's own errors, no StorageError."""
+        # waits for the file
         self._store.flush(True)
 
     def empty(self) -> bool:
-        """Return whether the column family has no entries at all."""
         return not self.portion(None, 1)
 
     def close(self) -> None:
-        """Drop the references to the database, which stays open as long as there are any."""
+        # the database is open as long as there are references
         self._store = self._handle = self._database = None  # type: ignore[assignment]
 
 
 class Database:
-    """An open RocksDB database; StorageError: it cannot be opened, or exists although `access` is NEW.
-
-    `stores`: a ColumnStore by name for each state in its files and, unless read-only, each of `names`.
+    """An open RocksDB database in a local directory, with a column family for each state and kind of timers.
+    `names`: those it gets besides the stored ones, unless it is opened for reading; `stores`: a ColumnStore
+    for each. StorageError: it cannot be opened, or is there already although `access` is NEW.
     """
 
     def __init__(
@@ -169,17 +166,18 @@ class Database:
         }
 
     def checkpoint(self, directory: Path) -> None:
-        """Flush; copy the database to a new `directory`, SST files as hard links; StorageError: disk full."""
+        """Flush, and copy the database to the new local folder `directory`, by hard links of its SST files.
+        StorageError: the local disk fails, or has no space for what the write buffers hold.
+        """
         self._check_space()
         _tried("make a checkpoint of", str(self.directory), lambda: self._checkpoint(directory))
 
     def drop(self, name: str) -> None:
-        """Drop the column family of the state `name`, which must be in `stores`, with all its entries."""
         self.stores.pop(name).close()
         _tried("write", str(self.directory), lambda: self._database.drop_column_family(_family(name)))
 
     def close(self) -> None:
-        """Close the database without a flush (unflushed changes are lost), free its lock; safe to repeat."""
+        # without a flush; it gives up the lock
         for store in self.stores.values():
             store.close()
         self.stores = {}
@@ -205,12 +203,12 @@ class Database:
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove a directory of a database that is not needed any more; what cannot be removed is left."""
+    # what cannot be removed is left
     shutil.rmtree(directory, ignore_errors=True)
 
 
 def storage_error(doing: str, where: str, error: Exception) -> StorageError:
-    """Return a StorageError of RocksDB's `error`: it could not `doing` (a verb, "read") the place `where`."""
+    # `doing`: a verb, such as "read"
     return StorageError(
         f"RocksDB could not {doing} {where}: {error}; check the local disk (space, rights, health), "
         "the state itself is restored from the last checkpoint"

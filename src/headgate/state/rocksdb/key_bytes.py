@@ -41,7 +41,6 @@ def storage_key(key: Hashable, max_parallelism: int) -> bytes:
 
 
 def storage_keys(keys: Sequence[Hashable], max_parallelism: int) -> list[bytes]:
-    """Return the bytes of a batch of keys; see :func:`storage_key`."""
     if not keys:
         return []
     groups = key_groups_of_keys(keys, max_parallelism).tolist()
@@ -60,12 +59,13 @@ def groups_range(first: int, last: int) -> tuple[bytes, bytes]:
 
 
 def group_of(stored: bytes) -> int:
-    """Return the key group with which the bytes of a stored key begin."""
     return int.from_bytes(stored[:2], "big")
 
 
 def prefix_length(stored: bytes) -> int:
-    """Return how long the stream's key at the begin of a stored key is; StorageError: it is cut short."""
+    """Return how many of the bytes `stored` are the stream's key as :func:`storage_key` gives it; a map's own
+    key may follow. StorageError: `stored` is shorter than that.
+    """
     length = _HEAD.size + int.from_bytes(stored[2:6], "big")
     if len(stored) < length:
         raise StorageError(
@@ -75,7 +75,7 @@ def prefix_length(stored: bytes) -> int:
 
 
 def key_of(stored: bytes) -> Hashable:
-    """Return the key, as :func:`one_form` gives it, of stored bytes; a StorageError if they are damaged."""
+    """Return the stream's key in `stored` bytes: an equal one to what was put in; StorageError: damaged."""
     try:
         _, length = _HEAD.unpack_from(stored)
         if len(stored) != _HEAD.size + length:
@@ -87,7 +87,7 @@ def key_of(stored: bytes) -> Hashable:
 
 
 def one_form(key: Hashable) -> Hashable:
-    """Return the key that is stored for `key`: the same one for all keys that are equal."""
+    # the same one for all keys that are equal
     change = _CHANGES.get(type(key))
     return key if change is None else change(key)
 

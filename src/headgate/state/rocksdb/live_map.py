@@ -19,7 +19,7 @@ class LiveEntry:
 
 
 class LiveMap:
-    """The cached map of one key of the stream: all entries of a small map, the used ones of a large map."""
+    """One key's map in a RocksMapTable's cache: all entries of a small map, the used ones of a large map."""
 
     __slots__ = ("changed", "cleared", "count", "entries", "kept", "next_place", "small", "stored", "whole")
 
@@ -38,28 +38,29 @@ class LiveMap:
         self.changed: set[Hashable] = set()
 
     def grow(self) -> None:
-        """Turn a small map that has become too large into a large one, with all its entries to be written."""
         small, self.small, self.whole = self.small or {}, None, True
         self.entries = {key: LiveEntry(place, key, small[key]) for place, key in enumerate(small)}
         self.count = self.next_place = len(small)
         self.changed = set(small)
 
     def lend(self, entries: dict[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return the map as a dict to change in place; `entries`: all of a large map, which becomes small."""
+        """Return the map as a dict that the program may change in place; all of it is written anew
+        afterwards. `entries`: all entries of a large map, in order of insertion; ignored for a small one.
+        """
         if self.small is None:
             self.small, self.cleared = entries, self.kept > 0
             self.entries, self.changed, self.whole = {}, set(), False
         return self.small
 
     def take_back(self) -> None:
-        """Count the entries of a lent dict, which may have changed; `grow` if there are over `SMALL_MAX`."""
+        # the lent dict may have changed
         if self.small is not None:
             self.count = len(self.small)
             if self.count > SMALL_MAX:
                 self.grow()
 
     def put(self, key: Hashable, value: Any, before: Any) -> None:
-        """Set an entry of a large map; `before`: its LiveEntry, to be changed in place, or MISSING."""
+        """Set a large map's entry. `before`: its LiveEntry, which keeps key and place; MISSING: it is new."""
         if before is MISSING:
             self.entries.pop(key, None)  # a dict would keep the old one among equal keys
             self.entries[key] = LiveEntry(self.next_place, key, value)
@@ -70,7 +71,6 @@ class LiveMap:
         self.changed.add(key)
 
     def remove(self, key: Hashable) -> None:
-        """Remove an entry that a large map has (not checked); once none is left, it is a small map again."""
         self.count -= 1
         if not self.count:
             self.clear()
@@ -79,23 +79,22 @@ class LiveMap:
         self.changed.add(key)
 
     def clear(self) -> None:
-        """Remove all entries; the map is a small one afterwards."""
         self.small, self.cleared = {}, self.kept > 0
         self.count = self.next_place = 0
         self.entries, self.changed, self.whole = {}, set(), False
 
     def written(self) -> None:
-        """Note that all changes are written to RocksDB."""
         self.kept, self.cleared = self.count if self.small is None else 0, False
         self.changed.clear()
 
     def in_use(self) -> list[LiveEntry]:
-        """Return the cached entries of a large map, without those known to be absent."""
         return [each for each in self.entries.values() if each is not MISSING]
 
 
 def parts_of(live: LiveMap) -> list[dict[Hashable, Any]]:
-    """Return the dicts to encode: a small map, or one per changed entry of a large one (it may `grow`)."""
+    """Return the dicts to encode to write a changed map: a small map (none if empty), else one for each
+    changed entry that is there. A small map that became too large grows first.
+    """
     live.take_back()
     if live.small is not None:
         return [live.small] if live.count else []

@@ -62,7 +62,7 @@ _OF_KEYS: Final = frozenset({"tuple", "tuple_of", "union", "literal"})
 
 
 class StoredMap(NamedTuple):
-    """A map of `size` entries as it is stored under a stream's key: all of it if small, else its head."""
+    """What RocksDB holds under a stream's key for one map: the complete map if it is small, else its head."""
 
     size: int
     next_place: int  # of the next new entry
@@ -79,12 +79,13 @@ class MapEntries(VersionedValues):
     format = MAP_ENTRIES
 
     def rows(self, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Row]:
-        """Yield the keys of `groups` (first and last) with their maps, in order of the keys' bytes."""
         low, high = groups_range(*groups)
         yield from self.maps(store, low, high)
 
     def maps(self, store: ColumnStore, start: bytes, stop: bytes, *, ahead: bool = True) -> Iterator[Row]:
-        """Yield stored keys from `start` to before `stop`, with their maps; `ahead`: read the disk ahead."""
+        """Yield the stream's keys whose bytes are from `start` to before `stop`, each with its complete map.
+        `ahead`: so much is wanted that the disk should read ahead; a Row's weight: the map's entries.
+        """
         head, names, data = b"", list[bytes](), list[bytes]()
         found = StoredMap(0, 0, {})
         for stored, each in store.items(start, stop, ahead=ahead):
@@ -100,7 +101,6 @@ class MapEntries(VersionedValues):
             yield self._row(head, found, names, data)
 
     def heads(self, store: ColumnStore) -> Iterator[bytes]:
-        """Yield the bytes of the stream's keys that have a map, without reading through large maps."""
         start = b""
         while True:
             for stored, data in store.items(start, ahead=False):
@@ -113,7 +113,7 @@ class MapEntries(VersionedValues):
                 return
 
     def entries(self, stored: bytes, value: Any) -> Stored:
-        """Yield the RocksDB entries of a new map under key `stored`: one, or a head and one per map entry."""
+        # one, or a head and one for each entry of the map
         if len(value) <= SMALL_MAX:
             yield stored, whole(self.versions.encode([value])[0])
             return
@@ -123,7 +123,7 @@ class MapEntries(VersionedValues):
             yield stored + suffix(key), entry(place, data)
 
     def migrated(self, stored: bytes, data: bytes) -> bytes:
-        """Return `data` of an older type (map, head or entry), stored under `stored`, in the current type."""
+        # the RocksDB entry is a map, a head or an entry of a map
         encode = self.versions.encode
         if len(stored) != prefix_length(stored):
             ((place, key, value),) = self.read_entries([stored], [data])
@@ -136,7 +136,6 @@ class MapEntries(VersionedValues):
         )
 
     def head(self, count: int, next_place: int) -> bytes:
-        """Return the bytes of a large map's head: its number of entries, and the place of the next one."""
         return self.versions.prefix + _APART + _HEAD.pack(count, next_place)
 
     def read_map(self, stored: bytes, data: bytes) -> StoredMap:
@@ -151,7 +150,9 @@ class MapEntries(VersionedValues):
         return StoredMap(size, next_place, None)
 
     def read_entries(self, names: Sequence[bytes], data: Sequence[bytes]) -> list[Found]:
-        """Return a large map's entries in RocksDB keys `names` and values `data`; StorageError: damaged."""
+        """Return a large map's entries, whose RocksDB keys and values are `names` and `data`, in the given
+        order: each as (place in the order of insertion, key, value). StorageError: one of them is damaged.
+        """
         batches = [each[:1] + each[_ENTRY:] for each in data]
         try:
             maps = self.versions.decode(batches)
@@ -166,10 +167,6 @@ class MapEntries(VersionedValues):
         return [(place, key, value) for place, (key, value) in zip(places, items, strict=True)]
 
     def in_order(self, stored: bytes, found: Sequence[Found], count: int) -> list[Found]:
-        """Return `found`, all entries read of one map, in order of insertion.
-
-        Raises StorageError unless they are `count` entries at distinct places; its text names key `stored`.
-        """
         if len({place for place, _, _ in found}) != count or len(found) != count:
             raise self._damaged(stored, f"it has {len(found)} entries, and its head says {count}")
         return sorted(found, key=lambda each: each[0])
@@ -185,12 +182,10 @@ class MapEntries(VersionedValues):
 
 
 def entry(place: int, encoded: bytes) -> bytes:
-    """Return the RocksDB value of a map's entry; `encoded`: its type's number, then a map of it alone."""
     return encoded[:1] + _PLACE.pack(place) + encoded[1:]
 
 
 def whole(encoded: bytes) -> bytes:
-    """Return the RocksDB value of a small map; `encoded`: the map as :meth:`Versions.encode` gives it."""
     return encoded[:1] + _WHOLE + encoded[1:]
 
 
@@ -213,7 +208,6 @@ def suffix(key: Hashable) -> bytes:
 
 
 def _plain(key: Hashable) -> Hashable:
-    """Return an equal key of a plain class, for members of enumerations and other numbers; else itself."""
     if type(key) in _AS_THEY_ARE:
         return key
     if isinstance(key, tuple):
@@ -239,7 +233,7 @@ def behind(stored: bytes) -> bytes:
 
 
 def has_entries_apart(target: Target) -> bool:
-    """Return whether a state is a map whose equal keys have equal bytes, so that bytes find an entry."""
+    """Return whether a state is a map state in which map keys that are equal always have equal bytes."""
     schema = target.schema
     return schema["kind"] == StateKind.MAP and _one_form_each(mappings_in(schema, "of")[0])
 
@@ -253,7 +247,7 @@ def _one_form_each(description: Description) -> bool:
 
 
 def values_immutable(serializer: TypeSerializer[V]) -> bool:
-    """Return whether the values of a map state's entries can never be changed in place."""
+    """Return whether no value of a map's entries can change in place; `serializer`: that of the map."""
     current = serializer.current if isinstance(serializer, DeclaredSerializer) else serializer
     if isinstance(current, FormSerializer):
         return current.form.inner[1].immutable
@@ -270,7 +264,9 @@ LAYOUTS: Final[dict[int, Callable[[Versions], VersionedValues]]] = {
 
 
 def layout_of(name: str, target: Target, *, map_entries: bool = True) -> VersionedValues:
-    """Return how a declared state is laid out in RocksDB; `map_entries`: it may store map entries apart."""
+    """Return the layout in which a backend in RocksDB keeps a declared state. `map_entries`: False keeps each
+    map as one RocksDB entry; True those of more than 32 entries in parts, where :func:`has_entries_apart`.
+    """
     apart = map_entries and has_entries_apart(target)
     return (MapEntries if apart else VersionedValues)(Versions(name, target))
 
@@ -278,7 +274,10 @@ def layout_of(name: str, target: Target, *, map_entries: bool = True) -> Version
 def transferred(
     theirs: VersionedValues, store: ColumnStore, mine: VersionedValues, groups: tuple[int, int]
 ) -> Stored:
-    """Yield `groups`' entries of layout `theirs` as `mine`, which gets older types; StorageError: damaged."""
+    """Yield the RocksDB keys and values that a restore copies into a new database, for one state. `theirs`:
+    layout of `store`, an earlier subtask's column family; `mine`: the new one's, to which types of older
+    values are added; `groups`: first and last key group to take. StorageError: damaged.
+    """
     if (theirs.format == MAP_ENTRIES) != (mine.format == MAP_ENTRIES):
         for row in theirs.rows(store, groups):
             yield from mine.entries(row.stored, row.value)

@@ -40,10 +40,12 @@ Change = tuple[bytes, bytes | None]
 
 
 class RocksMapTable:
-    """The table of a map state in RocksDB: its live handle uses single entries, a restore or query all.
+    """The table of one map state in RocksDB: its live handle reads and changes single entries, a restore
+    whole maps.
 
-    Only :meth:`live` and `prefetch` evict maps: until then the program may change in place what it got. About
-    `cache_entries` small maps and entries of large ones are cached, besides those that one key uses.
+    Only the operator's thread uses it. About `cache_entries` small maps and entries of large ones are cached,
+    in two generations, besides those of the key in use. Only :meth:`live` and `prefetch` evict maps, so until
+    the next call of one of the two the program may change in place what it got.
     """
 
     def __init__(
@@ -60,7 +62,6 @@ class RocksMapTable:
         self.immutable = values_immutable(layout.versions.target.serializer)
 
     def attach(self, store: ColumnStore, layout: MapEntries) -> None:
-        """Use the restored column family `store`, which `layout` decodes, in place of the empty one."""
         self._store, self.layout = store, layout
         self.immutable = values_immutable(layout.versions.target.serializer)
         self._maps, self._older = {}, {}
@@ -68,7 +69,10 @@ class RocksMapTable:
     # -- what handles use
 
     def live(self, key: Hashable) -> LiveMap:
-        """Return the map of stream key `key`, valid until the next call only; it may :meth:`flush` others."""
+        """Return the map of the stream's key `key`, from the cache or RocksDB; an empty one if it has none.
+        It is valid until the next call, or a `prefetch`: these may write changes and evict. UsageError: a
+        changed value has a wrong type.
+        """
         self._make_room_if_full()
         found = self._maps.get(key)
         if found is None:
@@ -80,7 +84,10 @@ class RocksMapTable:
         return found
 
     def get_entry(self, live: LiveMap, key: Hashable, default: Any) -> Any:
-        """Return the value under map key `key`, or `default`; a mutable value counts as changed by this."""
+        """Return the value that `live`, a map of :meth:`live`, has under its own key `key`, or `default`. If
+        values can be changed in place, the entry counts as changed by this, and is written by the next
+        :meth:`flush`.
+        """
         if live.small is not None:
             value = live.small.get(key, MISSING)
         else:
@@ -93,13 +100,15 @@ class RocksMapTable:
         return value
 
     def has_entry(self, live: LiveMap, key: Hashable) -> bool:
-        """Return whether a map has an entry under its own key `key`."""
         if live.small is not None:
             return key in live.small
         return self._entry(live, key) is not MISSING
 
     def put_entry(self, live: LiveMap, key: Hashable, value: Any) -> None:
-        """Set the value of a map's entry under its own key `key`."""
+        """Set the value of `live`, a map of :meth:`live`, under its own key `key`. An entry that is there
+        keeps its place in the order of insertion and, as in a dict, the key as it was put first. Written by
+        :meth:`flush`.
+        """
         small = live.small
         if small is None:
             live.put(key, value, self._entry(live, key))
@@ -112,7 +121,9 @@ class RocksMapTable:
         self._dirty[live.stored] = live
 
     def remove_entry(self, live: LiveMap, key: Hashable) -> None:
-        """Remove the entry of a map's own key `key`, if there is one."""
+        """Remove the entry that `live`, a map of :meth:`live`, has under its own key `key`; an absent one is
+        no error.
+        """
         if not self.has_entry(live, key):
             return
         if live.small is None:
@@ -123,15 +134,13 @@ class RocksMapTable:
         self._dirty[live.stored] = live
 
     def clear(self, live: LiveMap) -> None:
-        """Remove all entries of a map."""
         if live.count or live.small:
             live.clear()
             self._dirty[live.stored] = live
 
     def items(self, live: LiveMap) -> list[tuple[Any, Any]]:
-        """Return the entries of a map as (key, value), in order of insertion.
-
-        The program may change the values in place.
+        """Return all entries of `live`, a map of :meth:`live`, as (key, value), in order of insertion. The
+        program may change the values in place: if they are of such a type, all of them count as changed.
         """
         if live.small is not None:
             found = list(live.small.items())
@@ -143,18 +152,15 @@ class RocksMapTable:
         return found
 
     def keys_of(self, live: LiveMap) -> list[Hashable]:
-        """Return the keys of a map, in order of insertion."""
         return list(live.small) if live.small is not None else [each.key for each in self._all(live)]
 
     # -- whole maps
 
     @property
     def entries(self) -> RocksMapTable:
-        """The table itself, with the methods of a dict that users of a table call."""
         return self
 
     def get(self, key: Hashable, default: Any = None) -> Any:
-        """Return the map of `key` as a dict, not to be changed, or `default`."""
         live = self._maps.get(key) or self._older.get(key)
         if live is None:
             stored = storage_key(key, self._max_parallelism)
@@ -163,7 +169,10 @@ class RocksMapTable:
         return self._dict_of(live) or default
 
     def own(self, key: Hashable) -> Any:
-        """Return the map of `key` as a dict to be changed in place and rewritten whole; MISSING: none."""
+        """Return the complete map of the stream's key `key` as a dict that the caller may change in place
+        until the table is used again, or MISSING. It counts as changed, and :meth:`flush` writes all of its
+        entries.
+        """
         live = self._maps.get(key) or self.live(key)
         entries = live.lend(self._dict_of(live))
         if not entries:
@@ -172,7 +181,9 @@ class RocksMapTable:
         return entries
 
     def put(self, key: Hashable, value: Mapping[Hashable, Any]) -> None:
-        """Replace the map of `key` by a copy of `value`."""
+        """Replace the map of the stream's key `key` by a copy of the mapping `value`; an empty one removes
+        the map.
+        """
         live = self.live(key)
         self.clear(live)
         for each, content in value.items():
@@ -181,13 +192,13 @@ class RocksMapTable:
     __setitem__ = put
 
     def remove(self, key: Hashable) -> None:
-        """Remove the map of `key`, if there is one."""
         self.clear(self.live(key))
 
     def prefetch(self, keys: Iterable[Hashable], *, certain: bool = False) -> None:
-        """Read the small maps of a batch's `keys`, and heads of large ones, with one call, into the cache.
-
-        `certain`: whether all of them will be used; else earlier batches decide whether any is read ahead.
+        """Read the maps of `keys`, which a batch is about to need, with one database call: small maps, heads
+        of large. At most half of the cache is filled; other keys are read when they are used. `certain`:
+        whether all will be used; else :class:`ReadAhead` decides by the use of earlier batches whether any is
+        read ahead.
         """
         missing = set(keys).difference(self._maps, self._older)
         if not missing or not (certain or self._ahead.wanted(len(missing))):
@@ -200,7 +211,9 @@ class RocksMapTable:
         self._held += len(wanted)
 
     def flush(self) -> None:
-        """Write changed maps to RocksDB (UsageError: wrong type); do not change values got before that."""
+        """Write all changed maps, of large ones only the changed entries, to RocksDB. UsageError, with the
+        state's name: a key or value is of a wrong type. Ask for a value anew before it is changed again.
+        """
         if not self._dirty:
             return
         dirty = list(self._dirty.values())
@@ -217,7 +230,6 @@ class RocksMapTable:
         self._dirty.clear()
 
     def _changes(self, live: LiveMap, encoded: Iterator[bytes]) -> Iterator[Change]:
-        """Yield the RocksDB writes for one changed map; `encoded`: :func:`parts_of`, encoded, in order."""
         if not live.count:
             yield live.stored, None
         elif live.small is not None:
@@ -236,17 +248,16 @@ class RocksMapTable:
             raise UsageError(f"state {self.layout.versions.name!r} cannot be stored: {error}") from None
 
     def load(self, keys: Sequence[Hashable], values: Sequence[Mapping[Hashable, Any]]) -> None:
-        """Put a restore's maps into RocksDB, past the cache, under keys that have none yet (not checked)."""
+        # past the cache
         for stored, value in zip(storage_keys(keys, self._max_parallelism), values, strict=True):
             self._store.write(self.layout.entries(stored, value))
 
     def keys(self) -> Iterator[Hashable]:
-        """Return the stream's keys that have a map; changes made meanwhile may be seen or not."""
         self.flush()
         return map(key_of, self.layout.heads(self._store))
 
     def scan(self) -> Items:
-        """Yield each key with its map, read in portions, so files that compaction replaces are not held."""
+        # in portions, so that files that compaction replaces are not held
         self.flush()
         start = b""
         while True:
@@ -262,7 +273,6 @@ class RocksMapTable:
                 return
 
     def empty(self) -> bool:
-        """Return whether the state has no maps."""
         self.flush()
         return self._store.empty()
 
@@ -295,7 +305,6 @@ class RocksMapTable:
         self._dirty[live.stored] = live
 
     def _entry(self, live: LiveMap, key: Hashable) -> Any:
-        """Return the entry of a large map under its own key `key`, or MISSING."""
         found = live.entries.get(key, _UNKNOWN)
         if found is not _UNKNOWN:
             return found
@@ -318,7 +327,7 @@ class RocksMapTable:
         return found
 
     def _equal_entry(self, live: LiveMap, key: Hashable) -> Any:
-        """Return the entry that a dict would find for `key`, whose class has no stored bytes; or MISSING."""
+        # as a dict would find it: keys of such a class have no stored bytes
         found: Any = {each.key: each for each in self._all(live)}.get(key, MISSING)
         if found is not MISSING:
             live.entries[found.key] = found
@@ -330,7 +339,6 @@ class RocksMapTable:
         return {each.key: each.value for each in self._all(live)}
 
     def _all(self, live: LiveMap) -> list[LiveEntry]:
-        """Return all entries of a large map, in order of insertion; cache them unless many and immutable."""
         others = [] if live.whole else self._unused(live)
         found = [*live.in_use(), *others]
         if not live.whole and (live.count <= WHOLE_MAX or not self.immutable):
@@ -341,7 +349,6 @@ class RocksMapTable:
         return found
 
     def _unused(self, live: LiveMap) -> list[LiveEntry]:
-        """Return a large map's stored entries that are not cached; cache and omit those of older types."""
         stored = list(islice(self._store.items(live.stored, behind(live.stored), ahead=False), 1, None))
         data = [each for _, each in stored]
         read = self.layout.read_entries([name for name, _ in stored], data)
@@ -354,7 +361,6 @@ class RocksMapTable:
         return [LiveEntry(*found) for found in read if found[1] not in live.entries]
 
     def _removed(self, live: LiveMap) -> list[Change]:
-        """Return deletions of a map's stored entries, except its head; if many, delete them, return none."""
         if live.kept >= RANGE_MIN:
             self._store.delete_range(live.stored + b"\0", behind(live.stored))
             return []
@@ -375,7 +381,6 @@ class RocksMapState(Subscripts[MK, MV]):
         self._live: LiveMap | None = None
 
     def bind(self, key: Hashable) -> None:
-        """Make `key`, of the stream, the current key, whose map is read and changed from now on."""
         self.key, self._live = key, None
 
     load = bind
@@ -384,20 +389,16 @@ class RocksMapState(Subscripts[MK, MV]):
         """Do nothing: changes are made in the table at once."""
 
     def clear(self) -> None:
-        """Remove all entries of the current key's map."""
         self.table.clear(self._map())
 
     def get(self, key: MK, default: MV | None = None) -> MV | None:
-        """Return the value under the map's own key `key`, or `default`."""
         value: MV | None = self.table.get_entry(self._map(), key, default)
         return value
 
     def put(self, key: MK, value: MV) -> None:
-        """Set the value under the map's own key `key`."""
         self.table.put_entry(self._map(), key, value)
 
     def remove(self, key: MK) -> None:
-        """Remove the entry of the map's own key `key`; an absent one is no error."""
         self.table.remove_entry(self._map(), key)
 
     def __contains__(self, key: MK) -> bool:
@@ -411,7 +412,6 @@ class RocksMapState(Subscripts[MK, MV]):
         return live.count if live.small is None else len(live.small)
 
     def items(self) -> Iterable[tuple[MK, MV]]:
-        """Return a list of the entries of now, in order of insertion; their values are not copied."""
         return self.table.items(self._map())
 
     def _map(self) -> LiveMap:

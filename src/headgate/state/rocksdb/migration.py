@@ -22,10 +22,9 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Migration:
-    """Rewrites one state's values of older types to the declared type, in one walk over its column family.
-
-    Values that are written meanwhile are of the declared type, so one walk finds all others. At its end the
-    layout has no older types any more.
+    """Rewrites one state's values of older types to the declared type, in one walk over its column family. A
+    restore of a RocksKeyedBackend makes it, and each call of the backend's `settle`, between records,
+    advances it. Values written meanwhile are of the declared type.
     """
 
     def __init__(
@@ -39,7 +38,9 @@ class Migration:
         self._next = b""
 
     def step(self, seconds: float | None = None) -> bool:
-        """Rewrite values for about `seconds` (None: 1 ms); return True once none of an older type is left."""
+        """Rewrite values for about `seconds`, None: 1 ms. Return whether the walk is at its end: the layout
+        forgets the older types then. StorageError: a value is damaged; UsageError: it does not convert.
+        """
         until = self._now() + (SLICE_S if seconds is None else seconds)
         while not (ended := self._portion(until)) and self._now() < until:
             pass
@@ -49,13 +50,12 @@ class Migration:
         return ended
 
     def progress(self) -> MigrationProgress:
-        """Return how many entries the walk has looked at and rewritten, and how fast."""
         done, took = self._done, max(self._now() - self._began, 1e-9)
         about = max(self._about, done)
         return MigrationProgress(self._layout.versions.name, done, about, self._rewritten, done / took)
 
     def _portion(self, until: float) -> bool:
-        """Rewrite a batch, less if the clock reaches `until`; return True at the column family's end."""
+        # True: at the end of the column family
         prefix, batch, size = self._layout.versions.prefix, list[tuple[bytes, bytes | None]](), 0
         ended = True
         for stored, data in self._store.items(self._next, ahead=False):

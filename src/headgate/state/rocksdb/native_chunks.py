@@ -19,7 +19,7 @@ from headgate.state.targets import Target
 def native_chunks(
     states: Sequence[NamedStates], name: str, target: Target, groups: tuple[int, int], max_parallelism: int
 ) -> Iterator[tuple[ChunkKey, pa.RecordBatch]]:
-    """Yield the chunks of state `name` in key `groups` (first and last), of all earlier subtasks.
+    """Yield the chunks of state `name` in `groups` (first and last key group), subtask by earlier subtask.
 
     Raises:
         UsageError: the stored type does not fit `target`, before the first chunk of a subtask.

@@ -46,7 +46,10 @@ def native_files(
     timers: Iterable[str],
     files: dict[str, StateHandle],
 ) -> NativeFiles:
-    """Return `files` for the metadata, with formats and types of column families of states and `timers`."""
+    """Return the entry of a checkpoint's metadata for one subtask's RocksDB files. `checkpoint`: the one that
+    is taken; `layouts`: by state, which say format and types of its column family; `timers`: the kinds of
+    timers that have a column family; `files`: name in the database's folder -> handle of the stored bytes.
+    """
     details = Details(
         checkpoint,
         {name: layout.format for name, layout in layouts.items()} | dict.fromkeys(timers, TIMERS),
@@ -57,7 +60,9 @@ def native_files(
 
 
 def details_of(native: NativeFiles) -> Details:
-    """Return the details stored with RocksDB's files; a StorageError if this Headgate cannot read them."""
+    """Return what the metadata says of the column families in a subtask's RocksDB files. StorageError: the
+    files are another backend's, or no database, or in a format that this Headgate does not know.
+    """
     if native.backend != ROCKSDB:
         raise StorageError(f"the checkpoint holds files of backend {native.backend!r}; expected {ROCKSDB!r}")
     strange = [name for name in native.files if not (_TABLE.fullmatch(name) or _ALWAYS_NEW.fullmatch(name))]
@@ -82,10 +87,7 @@ def details_of(native: NativeFiles) -> Details:
 
 
 def tables_and_small(directory: Path) -> tuple[list[Path], list[Path]]:
-    """Return the SST files of a local checkpoint, which never change, and its few small files, which do.
-
-    RocksDB's options are left out: they are given anew when a database is opened.
-    """
+    # RocksDB's options are left out: a database gets its own when it is opened
     files = sorted(directory.iterdir())
     return (
         [file for file in files if _TABLE.fullmatch(file.name)],
@@ -94,7 +96,9 @@ def tables_and_small(directory: Path) -> tuple[list[Path], list[Path]]:
 
 
 class Uploads:
-    """Remembers which SST files of the live database each checkpoint stored, to be referred to later."""
+    """Remembers which SST files of one live database each checkpoint stored: later ones refer to these. A
+    RocksKeyedBackend or ChunkStore has one, which its pending snapshots share.
+    """
 
     def __init__(self) -> None:
         # A name means the same bytes while the database is open: RocksDB never changes an SST file.
@@ -103,19 +107,17 @@ class Uploads:
         self._restored: tuple[int, dict[str, StateHandle], str] | None = None
 
     def restored(self, checkpoint: int, files: Mapping[str, StateHandle], root: str) -> None:
-        """Record that the database was made of a restored checkpoint's files, in storage `root`."""
         self._restored = checkpoint, dict(files), root
 
     def stored(self, checkpoint: int, files: Mapping[str, StateHandle]) -> None:
-        """Record that a snapshot's files are durable; whether its checkpoint completes is not known yet."""
+        # whether the checkpoint completes is not known yet
         self._files[checkpoint] = dict(files)
 
     def base(self, completed: int) -> tuple[dict[str, StateHandle], str | None]:
-        """Return the files that a new snapshot may refer to, and the root they were restored from or None.
-
-        They are of `completed`, the newest complete checkpoint; files of earlier ones are forgotten. A later
-        snapshot that stored the same table elsewhere may complete first; then `completed` may be
-        removed with its files. So only files to which all later snapshots refer count.
+        """Return the stored SST files that a new snapshot may refer to, and the storage root of restored ones
+        or None. They are those of `completed`, the newest complete checkpoint; {} if none is known. A later
+        snapshot that stored the same table elsewhere may complete first, and then `completed` is removed with
+        its files. So only files to which all later snapshots refer count. Older checkpoints are forgotten.
         """
         for older in [number for number in self._files if number < completed]:
             del self._files[older]
@@ -136,8 +138,7 @@ SMALL_BYTES: Final = 1 << 20
 
 class PendingNativeSnapshot(PendingRocksSnapshot):
     """A pending snapshot that stores RocksDB's own files, and refers to those stored by an earlier one.
-
-    `completed`: the checkpoint whose files it may refer to; 0: to none.
+    `completed`: the checkpoint to whose files it may refer; 0: to none.
     """
 
     def __init__(self, point: SnapshotPoint, *, checkpoint: int, completed: int, uploads: Uploads) -> None:
@@ -145,7 +146,6 @@ class PendingNativeSnapshot(PendingRocksSnapshot):
         self._checkpoint, self._completed, self._uploads = checkpoint, completed, uploads
 
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
-        """Store the files not shared with `completed`, release the snapshot; StorageError: a disk failed."""
         writer = FamilyWriter(self._point, self._checkpoint, self._completed, self._uploads, uid, files)
         try:
             return written(writer, self._describe_to)
@@ -155,7 +155,7 @@ class PendingNativeSnapshot(PendingRocksSnapshot):
             self.release()
 
     def _describe_to(self, writer: StateWriter) -> None:
-        """Describe each state by a section without its entries (in RocksDB's files); add timers in memory."""
+        # Entries of the states are in RocksDB's files: their sections are empty.
         targets = {name: each.versions.target for name, each in self._point.layouts.items()}
         for name, target in (targets | dict(self._point.stored_timers)).items():
             writer.add(NewSection(name, target.schema, target.serializer.encode_many), ())
@@ -163,7 +163,7 @@ class PendingNativeSnapshot(PendingRocksSnapshot):
 
 
 class FamilyWriter(BlobWriter):
-    """A `StateWriter` that stores a snapshot's RocksDB files, and a blob of the sections that it is given."""
+    """The StateWriter of an incremental checkpoint: it stores new SST files, and a blob of its sections."""
 
     def __init__(
         self,
@@ -179,7 +179,6 @@ class FamilyWriter(BlobWriter):
         self._uploads, self._uid, self._files = uploads, uid, files
 
     def finish(self) -> KeyedStateHandle:
-        """Store new files, small ones in one with the blob; return a handle of all; StorageError: damaged."""
         tables, small = tables_and_small(self._point.directory)
         stored = self._shared(tables)
         new = [table for table in tables if table.name not in stored]

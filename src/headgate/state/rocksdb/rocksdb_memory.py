@@ -37,7 +37,6 @@ class RocksMemory:
         )
 
     def database_options(self) -> rocksdict.Options:
-        """Return the options of a database, and of every column family in it."""
         options = rocksdict.Options(raw_mode=True)  # keys and values are bytes that are ours
         options.create_if_missing(True)
         options.create_missing_column_families(True)
@@ -58,7 +57,7 @@ class RocksMemory:
         return options
 
     def reading_options(self) -> rocksdict.Options:
-        """Return the options of a database opened only to read a checkpoint's files, first entry to last."""
+        # to read a checkpoint's files, first entry to last
         options = rocksdict.Options(raw_mode=True)
         options.set_block_based_table_factory(self._table_options())
         options.set_stats_dump_period_sec(0)

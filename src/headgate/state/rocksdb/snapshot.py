@@ -24,7 +24,7 @@ from headgate.state.targets import Target
 
 @dataclass(frozen=True)
 class SnapshotPoint:
-    """A RocksDB backend's state at the snapshot point: a local checkpoint, and the timers in memory."""
+    """The state of a backend, or ChunkStore, in RocksDB at the snapshot point, for the background thread."""
 
     directory: Path  # a local checkpoint of the database; removed when the snapshot is released
     layouts: Mapping[str, VersionedValues]  # of the states, in the order of the sections
@@ -36,7 +36,10 @@ class SnapshotPoint:
 
 
 class PendingRocksSnapshot:
-    """A pending snapshot: a local checkpoint of the database, and the timers in memory, all to be stored."""
+    """A pending snapshot of a backend in RocksDB that is stored complete, as one blob or by a given writer.
+
+    An incremental one is a :class:`~headgate.state.rocksdb.native_files.PendingNativeSnapshot`.
+    """
 
     def __init__(self, point: SnapshotPoint) -> None:
         self._point = point
@@ -44,19 +47,16 @@ class PendingRocksSnapshot:
         self.keep: EntryFilter | None = None
 
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
-        """Store the state as one blob, which is built on the local disk, then release the snapshot."""
         folder, write = self._point.directory.parent, partial(files.write, uid)
         return self.store_with(lambda groups, number: SpooledBlob(groups, number, folder, write))
 
     def store_with(self, new_writer: NewWriter) -> KeyedStateHandle:
-        """Store all by a writer of `new_writer`; release the snapshot; InternalError: key of other groups."""
         try:
             return written(new_writer(self._point.groups, self._point.max_parallelism), self._write_to)
         finally:
             self.release()
 
     def release(self) -> None:
-        """Delete the local checkpoint and release the timers; more than once does no harm."""
         self._timers.release()
         _discard(self._point.directory)
 
@@ -87,11 +87,9 @@ class FailedSnapshot:
         self.keep: EntryFilter | None = None
 
     def store(self, uid: str, files: StateFiles) -> NoReturn:
-        """Raise the error of the local disk, because of which there is no snapshot."""
         raise self._error
 
     def store_with(self, new_writer: NewWriter) -> NoReturn:
-        """Raise the error of the local disk, because of which there is no snapshot."""
         raise self._error
 
     def release(self) -> None:
@@ -111,7 +109,9 @@ def _discard(directory: Path) -> None:
 
 
 def check_nothing_outside(name: str, store: ColumnStore, groups: tuple[int, int]) -> None:
-    """Raise an InternalError if a state has a key of other key groups, which a rescaling would lose."""
+    """Raise an InternalError if the state `name` has a key in `store` that is not of `groups` (first and last
+    key group, inclusive), and which a restore with another parallelism would lose.
+    """
     low, high = groups_range(*groups)
     for outside in (next(store.items(stop=low), None), next(store.items(high), None)):
         if outside is not None:

@@ -1,8 +1,7 @@
 """The table of one state in RocksDB with a cache of live values, used like the heap backend's table.
 
-A key's value is read once and then lives as a Python object until the cache is full; what was
-changed, or may have been changed in place, is written back in one batch. So a batch of records
-costs one read and one write per key and not per record, and the heap's handles serve unchanged.
+A key's value is read once and then lives as a Python object until the cache is full; what was changed, or may
+have been changed in place, is written back in one batch. So a batch costs a read and a write per key.
 """
 
 from __future__ import annotations
@@ -30,10 +29,11 @@ PROBED_EVERY: Final = 32
 
 
 class ReadAhead:
-    """Decides whether the keys of a batch are read ahead, for a state that a record need not use.
+    """Decides, for one RocksDB state, whether the values of a batch's keys are read ahead with one call.
 
-    Reading ahead costs a look into files per key, which is lost on a state that few records use. The table
-    counts in `reads` the keys that it reads one by one.
+    Reading ahead costs a look into files per key, which is lost on a state that few records use. So one batch
+    in `PROBED_EVERY` is not read ahead: its table counts in `reads` the keys that it reads one by one, and if
+    these are at least half of the batch's uncached keys, later batches are read ahead.
     """
 
     __slots__ = ("_batch", "_shown", "_used", "reads")
@@ -43,7 +43,6 @@ class ReadAhead:
         self._used = False
 
     def wanted(self, keys: int) -> bool:
-        """Return whether to read a batch's values ahead; `keys`: how many are uncached. Call it per batch."""
         if self._shown:
             self._used = 2 * self.reads >= self._shown
             self._shown = 0
@@ -55,7 +54,10 @@ class ReadAhead:
 
 
 class RocksTable(Generic[V]):
-    """The table of one state in RocksDB; at most `cache_entries` keys are kept as live values."""
+    """The table of one state in RocksDB, with a cache of at most `cache_entries` keys' live values.
+
+    A RocksKeyedBackend has one per state; only the operator's thread uses it. `layout` encodes and decodes.
+    """
 
     __slots__ = (
         "_ahead",
@@ -87,17 +89,17 @@ class RocksTable(Generic[V]):
         self._ahead = ReadAhead()
 
     def attach(self, store: ColumnStore, layout: VersionedValues) -> None:
-        """Use the restored column family `store`, which `layout` decodes, in place of the empty one."""
+        # after a restore has built the database
         self.layout, self._store, self._versions = layout, store, layout.versions
         self._cache, self._older, self._bytes = {}, {}, {}
 
     @property
     def entries(self) -> Self:
-        """The table itself, with the methods of a dict that handles and operators' generated loops use."""
+        # it has the methods of a dict that handles and generated loops use
         return self
 
     def get(self, key: Hashable, default: V | None = None) -> V | None:
-        """Return the value of `key`, not to be changed in place, or `default`."""
+        # the value is not to be changed in place
         value = self._cache.get(key, _UNKNOWN)
         if value is _UNKNOWN:
             value = self._load(key)
@@ -112,14 +114,13 @@ class RocksTable(Generic[V]):
     put = __setitem__
 
     def pop(self, key: Hashable, default: V | None = None) -> None:
-        """Remove the entry of `key`, if there is one; unlike a dict, return nothing."""
+        # unlike a dict's, it returns nothing
         if self._cache.get(key) is not MISSING:  # else a timer of an empty key would leave a tombstone
             self[key] = MISSING
 
     remove = pop
 
     def own(self, key: Hashable) -> V:
-        """Return the value of `key`, which the caller may change in place, or MISSING if there is none."""
         value: V = self._cache.get(key, _UNKNOWN)
         if value is _UNKNOWN:
             value = self._load(key)
@@ -128,11 +129,10 @@ class RocksTable(Generic[V]):
         return value
 
     def prefetch(self, keys: Iterable[Hashable], *, certain: bool = False) -> None:
-        """Read the values of `keys`, which a batch of records is about to need, with one call.
-
-        Keys beyond what the cache holds are read one by one, when they are used.
-
-        `certain`: whether all of them will be read; else earlier batches decide whether any is read ahead.
+        """Read the uncached values of `keys`, which a batch of records is about to need, with one database
+        call. Keys beyond half the cache are left out and read when they are used. `certain`: whether all of
+        them will be read; else :class:`ReadAhead` decides by the use of earlier batches whether any is read
+        ahead.
         """
         needed = set(keys)
         missing = needed.difference(self._cache, self._older)
@@ -153,7 +153,9 @@ class RocksTable(Generic[V]):
             )
 
     def flush(self) -> None:
-        """Write changed values to RocksDB (UsageError: wrong type); `own` one again before changing it."""
+        """Write all changed values to RocksDB in one batch; what was got before must not be changed any more.
+        UsageError, with the state's name: a value is not of the declared type, and nothing is written.
+        """
         if not self._changed:
             return
         keys = self._in_order(list(self._changed))
@@ -162,19 +164,18 @@ class RocksTable(Generic[V]):
         self._changed.clear()
 
     def load(self, keys: Sequence[Hashable], values: Sequence[V]) -> None:
-        """Put the entries of a restore into RocksDB, past the cache."""
+        # past the cache
         self._store.write(
             zip(storage_keys(keys, self._max_parallelism), self._versions.encode(values), strict=True)
         )
 
     def keys(self) -> Iterator[Hashable]:
-        """Yield the keys that have an entry when the first one is asked for; later changes are not seen."""
         self.flush()
         for stored, _ in self._store.items():
             yield key_of(stored)
 
     def scan(self) -> Items:
-        """Yield each key with its value, read in portions, so files that compaction replaces are not held."""
+        # in portions, so that files that compaction replaces are not held
         self.flush()
         part = self._store.portion(None, _PORTION_ENTRIES)
         while part:
@@ -186,7 +187,6 @@ class RocksTable(Generic[V]):
             part = self._store.portion(part[-1][0], _PORTION_ENTRIES)
 
     def empty(self) -> bool:
-        """Return whether the state has no entries."""
         self.flush()
         return self._store.empty()
 
@@ -213,7 +213,7 @@ class RocksTable(Generic[V]):
         self._older, self._cache, self._bytes = self._cache, {}, {}
 
     def _in_order(self, keys: Sequence[Hashable]) -> list[Hashable]:
-        """Return keys in the order of their bytes, in which RocksDB reads and writes many of them sooner."""
+        # of their bytes: RocksDB reads and writes many of them sooner so
         known = self._bytes
         new = [key for key in keys if key not in known]
         if new:

@@ -67,7 +67,9 @@ def stored_timer(timestamp: int, key: Hashable, max_parallelism: int) -> tuple[b
 
 
 def timer_of(stored: bytes, data: bytes) -> tuple[int, Hashable]:
-    """Return the timestamp and the key of a timer's RocksDB entry; a StorageError if it is damaged."""
+    """Return the timestamp (ms) and the key of a timer, whose entry in RocksDB has the key `stored` and the
+    value `data`, as :func:`stored_timer` made them. StorageError: they do not decode.
+    """
     try:
         return time_of(stored), decode_tagged(data or stored[_HEAD.size :])
     except UNDECODABLE as error:
@@ -75,21 +77,22 @@ def timer_of(stored: bytes, data: bytes) -> tuple[int, Hashable]:
 
 
 def time_of(stored: bytes) -> int:
-    """Return the timestamp in ms that the bytes of a timer's RocksDB key begin with."""
     return int.from_bytes(stored[:8], "big") - _ORIGIN
 
 
 def group_of_timer(stored: bytes) -> int:
-    """Return the key group in the bytes of a timer's RocksDB key."""
     return int.from_bytes(stored[8:10], "big")
 
 
 class RocksTimerQueue:
-    """The timer queue of one time domain, with all timers in RocksDB and the next ones in memory too.
+    """The timers of one time domain of an operator subtask: all in RocksDB, those that fire next in memory
+    too.
 
-    The head, in memory, has all timers before the horizon, a place in their order. When it is used up, the
-    next `head_entries` timers are read from the horizon on; fired ones are before it and not read again.
-    Up to `pending_entries` changes wait for one write. A timer added at or before `limit` sets `interrupt`.
+    A RocksKeyedBackend makes it; the operator calls it as it calls a TimerQueue, and sets `limit` to how far
+    its time has come (ms): a timer added at or before that sets `interrupt`. In memory are all timers before
+    the horizon, a place in their order. When these are used up, the next `head_entries` timers are read from
+    there on; what has fired lies before it and is not read again. Up to `pending_entries` changes wait for
+    one write.
     """
 
     __slots__ = (
@@ -127,7 +130,9 @@ class RocksTimerQueue:
         self._count, self._counted = 0, True  # the number of timers; an estimate until all are counted
 
     def attach(self, store: ColumnStore) -> None:
-        """Use the restored column family `store`, with its timers, in place of the empty one."""
+        """Use a restored column family, with its timers, in place of the empty one, before the first record.
+        Until `len()` counts the timers, their number is RocksDB's estimate.
+        """
         self._store, self._count, self._counted = store, store.about_entries, False
         self._read_anew()
 
@@ -135,17 +140,14 @@ class RocksTimerQueue:
         self._live, self._head, self._horizon = {}, [], b""
 
     def __len__(self) -> int:
-        """Return the number of timers; the first call after a restore reads all of them."""
         if not self._counted:
             self._count, self._counted = sum(1 for _ in self.entries()), True
         return self._count
 
     def about(self) -> int:
-        """Return the number of timers; after a restore an estimate, until `len()` has counted them."""
         return max(0, self._count)
 
     def register(self, timestamp: int, key: Hashable) -> bool:
-        """Add a timer at `timestamp` (ms); return False if it is there already; UsageError: no int64."""
         check_timestamp(timestamp)
         stored, data = stored_timer(timestamp, key, self._max_parallelism)
         if self._horizon is None or stored < self._horizon:
@@ -167,7 +169,6 @@ class RocksTimerQueue:
         return True
 
     def delete(self, timestamp: int, key: Hashable) -> bool:
-        """Remove a timer; return False if there is none."""
         time = whole_number(timestamp)  # as a dict would find it
         if time is None or not WATERMARK_MIN <= time <= WATERMARK_MAX:
             return False
@@ -184,17 +185,14 @@ class RocksTimerQueue:
 
     @property
     def next_time(self) -> int | None:
-        """The earliest timestamp that has a timer; None without timers."""
         first = self._first()
         return None if first is None else time_of(first)
 
     def has_due(self, up_to: int) -> bool:
-        """Return whether a timer at or before `up_to` is left."""
         first = self._first()
         return first is not None and time_of(first) <= up_to
 
     def pop_due(self, up_to: int) -> Iterator[tuple[int, Hashable]]:
-        """Remove and yield timers at or before `up_to`, also new ones, as (timestamp, key), as they fire."""
         behind = BEYOND_ALL_TIMERS if up_to >= WATERMARK_MAX else (up_to + 1 + _ORIGIN).to_bytes(8, "big")
         while (first := self._first()) is not None and first < behind:
             heappop(self._head)
@@ -203,20 +201,20 @@ class RocksTimerQueue:
             yield time_of(first), key
 
     def settle(self, budget: int) -> bool:
-        """Return True, whatever `budget` is: unlike in memory, a snapshot leaves no changes to merge."""
+        # unlike in memory, a snapshot leaves no changes to merge
         return True
 
     def frozen(self) -> tuple[list[int], list[Hashable]]:
-        """Return all timers, read into memory, in firing order: a list of timestamps and one of keys."""
         timers = self.snapshot()
         return [timestamp for timestamp, _ in timers], [key for _, key in timers]
 
     def snapshot(self) -> list[tuple[int, Hashable]]:
-        """Return all timers as (timestamp, key), in firing order."""
         return [timer_of(stored, data) for stored, data in self.entries()]
 
     def restore(self, timers: Iterable[tuple[int, Hashable]]) -> None:
-        """Add timers of a snapshot, as (timestamp, key), of which none may be there yet (not checked)."""
+        """Add the timers of a snapshot, pairs of timestamp (ms) and key, at a restore. None of them may be in
+        the queue yet, which is not checked: the number of timers would be wrong.
+        """
         self.flush()
         for timestamp, key in timers:
             stored, data = stored_timer(timestamp, key, self._max_parallelism)
@@ -225,18 +223,16 @@ class RocksTimerQueue:
         self._read_anew()
 
     def entries(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the timers' RocksDB entries in firing order, as they are when the first is asked for."""
         self.flush()
         yield from self._store.items(stop=BEYOND_ALL_TIMERS)
 
     def flush(self) -> None:
-        """Write the waiting changes to RocksDB."""
         if self._pending:
             self._store.write(self._pending.items())
             self._pending.clear()
 
     def _first(self) -> bytes | None:
-        """Return the RocksDB key of the next timer, at the top of the heap; None without timers."""
+        # deleted timers are still in the heap, and are skipped
         if not self._live and self._horizon is not None:
             self._refill(self._horizon)
         while self._head:
@@ -282,11 +278,11 @@ class RocksTimerQueue:
 
 
 def timer_chunks(name: str, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Entries]:
-    """Yield keys and timestamps of stored timers, ascending by key group, each group in firing order.
-
-    They are stored in the order of time, so a large queue is read several times, each time for some groups.
-
-    `groups`: first and last key group; a timer of another is an InternalError with the queue's `name`.
+    """Yield the timers of a column family as batches for a snapshot: ascending by key group, and within a
+    group in firing order; each batch has up to 10,000 keys of one group, and as values their timestamps in
+    ms. RocksDB has timers in order of time, so a large queue is read several times, each time for some of the
+    groups. `groups`: first and last key group; a timer of another one is an InternalError that begins with
+    `name`.
     """
     first, last = groups
     passes = max(1, ceil(store.about_entries / PASS_TIMERS))
@@ -311,7 +307,9 @@ def _chunks(group: int, entries: list[Entry]) -> Iterator[Entries]:
 
 
 def timers_of(store: ColumnStore, groups: tuple[int, int]) -> Iterator[Entry]:
-    """Yield the RocksDB entries of timers in `groups` (first and last key group), in order of time."""
+    """Yield the RocksDB entries (key and value bytes) of the timers in `groups`, first and last key group, in
+    firing order. A restore copies them into another subtask's database, or moves them into memory.
+    """
     first, last = groups
     for stored, data in store.items(stop=BEYOND_ALL_TIMERS):
         if first <= group_of_timer(stored) <= last:
@@ -319,7 +317,9 @@ def timers_of(store: ColumnStore, groups: tuple[int, int]) -> Iterator[Entry]:
 
 
 def keep_only(store: ColumnStore, groups: tuple[int, int]) -> None:
-    """Delete the timers of key groups outside `groups`, one by one: they form no range of their own."""
+    """Delete all timers of key groups outside `groups` (first and last) from a restored column family. They
+    are read and deleted in batches: the order is that of time, in which a key group is no range.
+    """
     first, last = groups
     others = (
         (stored, None)

@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
 
 def entries_of(rows: Iterable[Row]) -> Iterator[Entries]:
-    """Yield batches of entries, each of one key group, out of rows in order of the keys' bytes."""
+    """Yield `rows`, in order of keys' bytes, as batches of one key group each and about 10,000 of weight."""
     for group, of_group in groupby(rows, lambda row: group_of(row.stored)):
         found, weight = Entries(group, [], []), 0
         for row in of_group:
@@ -45,8 +45,7 @@ def entries_of(rows: Iterable[Row]) -> Iterator[Entries]:
 
 
 class VersionedValues:
-    """Converts a state's values to RocksDB entries of its column family, and back.
-
+    """Converts a state's values to RocksDB entries of its column family, and back. Base class of all layouts.
     Format 2, of all states but maps in format 3: the value's type's number, a byte, then the encoded value.
     """
 
@@ -62,19 +61,20 @@ class VersionedValues:
             yield Row(stored, decoded(self.versions, where(stored), self.numbered(data)))
 
     def entries(self, stored: bytes, value: Any) -> Stored:
-        """Yield the RocksDB entries that hold `value` under the key of bytes `stored`, which had no value."""
+        """Yield RocksDB entries of `value` (its type is not checked) for key `stored`, which has none yet."""
         yield stored, self.versions.encode((value,))[0]
 
     def numbered(self, data: bytes) -> bytes:
-        """Return the bytes of a stored value, beginning with the number of its type."""
+        # beginning with the number of its type
         return data
 
     def migrated(self, stored: bytes, data: bytes) -> bytes:
-        """Return `data`, of an older type, under `stored`, in the declared type; StorageError: damage."""
+        """Return the RocksDB value for the declared type in place of `data`, which is of an older one and
+        lies under the key `stored`. StorageError: damaged; UsageError: it does not convert.
+        """
         return self.versions.encode((decoded(self.versions, where(stored), data),))[0]
 
     def at_snapshot(self) -> Self:
-        """Return a copy of the layout as it is now, for a snapshot in the background."""
         return type(self)(self.versions.at_snapshot())
 
 
@@ -84,10 +84,9 @@ class PlainValues(VersionedValues):
     format = PLAIN_VALUES
 
     def numbered(self, data: bytes) -> bytes:
-        """Return the bytes of a stored value after the number 0, as this format stores none."""
         return b"\0" + data
 
 
 def where(stored: bytes) -> str:
-    """Return the place of an entry for messages: its key group, as the key itself may be damaged."""
+    # its key group, as the key itself may be damaged
     return f"key group {group_of(stored)}"

@@ -1,7 +1,6 @@
-"""Values of several types in one column family: the first byte of each is the number of its type.
-
-So a change of type needs no rewriting before processing: what an earlier program wrote is read by a reader of
-its own, what is written is of the declared type, and a type that no value is left of is dropped.
+"""Values of several types in one column family: the first byte of each is the number of its type. So what an
+earlier program wrote need not be rewritten before processing: readers of its types are kept as long as
+needed.
 """
 
 from __future__ import annotations
@@ -46,7 +45,10 @@ class _Known(NamedTuple):
 
 
 class Versions:
-    """Encodes the values of one state's column family in the declared type; decodes older types as well."""
+    """The types of the values in one column family: the declared one, and those of values still to be
+    rewritten. A layout has one: it encodes in the declared type, number `current`, and decodes every known
+    type as that.
+    """
 
     def __init__(self, name: str, target: Target) -> None:
         self.name, self.target = name, target
@@ -60,9 +62,10 @@ class Versions:
 
     @classmethod
     def restored(cls, name: str, target: Target, schema: Description, stored: StoredVersions) -> Versions:
-        """Return the types of a restored column family with entries; a UsageError if one does not fit.
-
-        `schema` is the newest type of the checkpoint. A declared serializer may be reconfigured.
+        """Return the types of the values in a restored column family, all of them readable as the declared
+        type. `schema`: the newest type in the checkpoint; `stored`: its number, and older types. UsageError:
+        a type does not fit, or all 256 numbers are taken. It may reconfigure a serializer that the program
+        gave.
         """
         made = cls(name, target)
         # The newest first: where a serializer is reconfigured, it is by what it has to follow.
@@ -84,17 +87,17 @@ class Versions:
 
     @property
     def older(self) -> bool:
-        """Whether values of another type may be left."""
         return bool(self._older)
 
     def encode(self, values: Sequence[Any]) -> list[bytes]:
-        """Encode values, trusted to be of the declared type, each by itself after its type's number."""
+        """Return for each value its type's number and the encoded value, as stored bytes; types are not
+        checked.
+        """
         # Batches are what other shapes and versions of a type are read from.
         prefix = self.prefix
         return [prefix + data for data in self._singles.encode(values)]
 
     def encode_checked(self, values: Sequence[Any]) -> list[bytes]:
-        """Encode each value by itself, as :meth:`encode`; UsageError: one is not of the declared type."""
         try:
             self.target.serializer.encode_checked(values)
             return self.encode(values)
@@ -102,13 +105,14 @@ class Versions:
             raise UsageError(f"state {self.name!r} cannot be stored: {error}") from None
 
     def decode(self, stored: Sequence[bytes]) -> list[Any]:
-        """Return the values, as of the declared type, in stored bytes of any type; StorageError: damaged."""
+        """Return the values in stored bytes of any known types, as values of the declared type, in the same
+        order. StorageError: one is damaged or of no known type; UsageError: an older value does not convert.
+        """
         if self._older or not all(data.startswith(self.prefix) for data in stored):
             return [self.decode_one(data) for data in stored]
         return self._singles.decode([data[1:] for data in stored])
 
     def decode_one(self, data: bytes) -> Any:
-        """Return the value in stored bytes of any type, as of the declared type; StorageError: damaged."""
         prefix = data[:1]
         if prefix == self.prefix:
             return self._singles.decode((data[1:],))[0]
@@ -118,7 +122,6 @@ class Versions:
         return known.read(memoryview(data)[1:], 1)[0]
 
     def unknown(self, prefix: bytes) -> StorageError:
-        """Return the error for a stored value whose first byte, `prefix`, is the number of no type."""
         known = ", ".join(map(str, sorted([self.current, *self._older])))
         return StorageError(
             f"a stored value begins with byte {prefix[0] if prefix else None}, and the types of its state "
@@ -126,7 +129,9 @@ class Versions:
         )
 
     def renumbered(self, others: Versions) -> dict[bytes, bytes]:
-        """Add older types of `others`; return its type numbers (bytes) -> those here; UsageError: > 256."""
+        """Add the types of `others`, whose stored values are copied here, to the older types of this column
+        family. Return which first byte replaces that of each copied value; UsageError: over 256 types.
+        """
         numbers = {others.prefix: self.prefix}
         for number, known in others._older.items():
             numbers[bytes((number,))] = bytes((self._add(known),))
@@ -141,21 +146,20 @@ class Versions:
         return number
 
     def forget_older(self) -> None:
-        """Drop the older types; the caller has rewritten all their values."""
         self._older = {}
 
     def at_snapshot(self) -> Versions:
-        """Return a copy of the types as they are now, for a snapshot in the background."""
         return copy.copy(self)
 
     def stored(self) -> StoredVersions:
-        """Return the types as a checkpoint stores them."""
         older = (Older(n, dict(known.schema), known.changes) for n, known in self._older.items())
         return StoredVersions(self.current, tuple(older))
 
 
 def decoded(versions: Versions, where: str, data: bytes) -> Any:
-    """Return the value in stored bytes; an error names the state, a StorageError the place `where` too."""
+    """Return the value, as of the declared type, in the stored bytes `data` of one entry. Errors name the
+    state: StorageError, with `where` (the key or its group): damaged; UsageError: it does not convert.
+    """
     try:
         return versions.decode_one(data)
     except StorageError as error:
@@ -180,16 +184,12 @@ def _changes(verdict: Compatibility) -> tuple[str, ...]:
 
 
 def _of_fields(changes: Iterable[str]) -> set[str]:
-    """Return the changes that add, remove or rename a field, not those of its type (": int became float")."""
+    # without those of a field's type (": int became float")
     return {change for change in changes if change.rpartition(": ")[2].startswith("field ")}
 
 
 def _check_way(name: str, older: Older, newest: Compatibility, direct: Compatibility) -> None:
-    """Raise a UsageError if older values, read directly, would differ from those rewritten in between.
-
-    A field that was renamed twice and keeps its last alias only, or that was removed and came back,
-    would read as an added or a kept one. So the changes of fields have to be those of both steps.
-    """
+    # A field that was renamed twice, or removed and came back, would read as an added or a kept one.
     steps, at_once = _of_fields({*older.changes, *_changes(newest)}), _of_fields(_changes(direct))
     if isinstance(direct, AfterMigration) and at_once != steps:
         lost = sorted(steps ^ at_once)

@@ -35,7 +35,9 @@ class StoredBlob:
     def sections(
         self, values: ValueCodec, names: Collection[str] | None, without: Collection[str] = ()
     ) -> list[OpenSection]:
-        """Return the sections of states in `names` (None: all) but not in `without`, decoded by `values`."""
+        """Return the sections of states and timers in `names` (None: all) but not in `without`, to be decoded
+        by `values`; what it leaves out is missing. UsageError: it cannot decode a state.
+        """
         found = []
         for section in self.header.sections:
             removed = changed_name(section.name)
@@ -54,7 +56,9 @@ class StoredBlob:
     def entries(
         self, section: Section, codec: SectionCodec | None, groups: Collection[int]
     ) -> Iterator[Entries]:
-        """Yield a section's entries in `groups`, by `codec`; None: keys only; StorageError: damaged."""
+        """Yield the entries of `section` in the key groups `groups`, in batches, ascending by key group.
+        `codec` decodes values; None: only keys are stored. StorageError: damaged; UsageError: not readable.
+        """
         for span in _spans([chunk for chunk in section.chunks if chunk.group in groups]):
             for chunk, part in zip(
                 span, blob_format.read_chunks(self._reader, self._body, section, span), strict=True
@@ -78,7 +82,6 @@ class StoredBlob:
 
 
 def keys_and_values(section: Section, chunk: Chunk, part: memoryview) -> tuple[list[Hashable], memoryview]:
-    """Return a verified chunk's keys, and its values as one encoded batch; StorageError: not decodable."""
     if section.columns is None:
         stored_keys, stored_values = blob_format.split_chunk(part)
         return KEY_SERIALIZER.decode_many(stored_keys, chunk.count), stored_values
@@ -108,12 +111,13 @@ Store = Callable[[Iterable[Part]], StateHandle]
 
 
 def in_metadata(parts: Iterable[Part]) -> Inline:
-    """Return a handle that keeps the bytes in the checkpoint's metadata."""
     return Inline(b"".join(parts))
 
 
 class BlobWriter:
-    """The `StateWriter` of a blob; its chunks wait in memory, as the header before them is known last."""
+    """The `StateWriter` of a blob; its chunks wait in memory, as the header before them is known last.
+    `store` stores the complete blob, in parts, and returns its handle; by default it stays in the metadata.
+    """
 
     def __init__(self, groups: tuple[int, int], max_parallelism: int, store: Store = in_metadata) -> None:
         self._groups, self._max_parallelism, self._store = groups, max_parallelism, store
@@ -122,7 +126,6 @@ class BlobWriter:
         self._offset = 0
 
     def add(self, section: NewSection, entries: Iterable[Entries]) -> None:
-        """Write a section, one chunk for each batch of entries; an empty section is described as well."""
         chunks: list[Chunk] = []
         for group, keys, values, _ in entries:
             if keys:
@@ -133,7 +136,7 @@ class BlobWriter:
         self._sections.append(Section(section.name, section.schema, chunks))
 
     def add_columns(self, section: NewSection, layout: ColumnLayout, chunks: Iterable[ColumnChunk]) -> None:
-        """Write a section whose entries are given as Arrow columns; `chunks` ascend by key group."""
+        """Write a section whose entries are Arrow columns; `chunks` ascend by key group (not checked)."""
         from headgate.state.stored.column_chunks import written_chunk  # it loads Arrow
 
         found: list[Chunk] = []
@@ -148,7 +151,6 @@ class BlobWriter:
         self._body.append(data)
 
     def parts(self) -> Iterable[Part]:
-        """Return the complete blob in parts: the header, then all chunks."""
         return [self._head(), *self._body]
 
     def _head(self) -> bytes:
@@ -158,12 +160,10 @@ class BlobWriter:
         )
 
     def finish(self) -> KeyedStateHandle:
-        """Store the blob by `store`, and return the handle for the checkpoint's metadata."""
         handle = self._store(self.parts())
         return KeyedStateHandle(*self._groups, handle, size_of(handle))
 
     def abandon(self) -> None:
-        """Drop the chunks from memory."""
         self._body = []
 
 
@@ -180,17 +180,15 @@ class SpooledBlob(BlobWriter):
         self._spool.write(data)
 
     def parts(self) -> Spool:
-        """Put the header before the chunks and return the blob, readable at any offset; call it once."""
+        # readable at any offset; to be called once
         self._spool.finish(self._head())
         return self._spool
 
     def finish(self) -> KeyedStateHandle:
-        """Store the blob, delete the local file, and return the handle for the checkpoint's metadata."""
         try:
             return super().finish()
         finally:
             self._spool.close()
 
     def abandon(self) -> None:
-        """Delete the local file with the chunks."""
         self._spool.close()

@@ -27,8 +27,7 @@ WITH_COLUMNS: Final = 2
 """The version of a blob of which a section has columns; programs that know none refuse it."""
 _ENVELOPE: Final = Envelope("keyed state blob", MAGIC, "<IQ")
 """The envelope of a blob; the body is the header, with the checksum of every chunk after it."""
-KEY_SERIALIZER: Final = DynamicSerializer()
-"""The serializer of the keys in every chunk."""
+KEY_SERIALIZER: Final = DynamicSerializer()  # of the keys in every chunk
 _KEYS_LENGTH: Final = struct.Struct("<Q")
 
 
@@ -36,7 +35,9 @@ _Size = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Chunk(msgspec.Struct, frozen=True, array_like=True):
-    """Place and checksum of one section's entries of one key group; `offset` counts from the header's end."""
+    """Where one section's entries of one key group, or some of them, are in a blob: part of its header.
+    `offset`, in bytes, counts from the header's end; `count`: number of entries.
+    """
 
     group: int
     offset: _Size
@@ -88,12 +89,10 @@ class BytesBlob:
         self.size = len(data)
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return `length` bytes from `offset`, fewer where the blob ends."""
         return self._data[offset : offset + length]
 
 
 def place_in(blob: BlobReader, start: int, stop: int) -> str:
-    """Return how errors name bytes `start` to `stop` of a blob: by file and offset in it, if known."""
     where, begins = _source_of(blob)
     return f"bytes {begins + start} to {begins + stop} of {where}"
 
@@ -103,19 +102,16 @@ def _source_of(blob: BlobReader) -> tuple[str, int]:
 
 
 def preamble_and_header(header: Header) -> bytes:
-    """Return the bytes of a blob before its first chunk: magic, version and header."""
     columns = any(section.columns is not None for section in header.sections)
     version = WITH_COLUMNS if columns else VERSION
     return b"".join(_ENVELOPE.seal(version, [msgspec.msgpack.encode(header)]))
 
 
 def chunk_bytes(keys: bytes, values: bytes) -> bytes:
-    """Return the bytes of a chunk of `keys` and `values`, each encoded as one batch."""
     return _KEYS_LENGTH.pack(len(keys)) + keys + values
 
 
 def split_chunk(chunk: memoryview) -> tuple[memoryview, memoryview]:
-    """Return the encoded keys and the encoded values of a verified chunk; StorageError: it is too short."""
     if len(chunk) < _KEYS_LENGTH.size:
         raise StorageError(f"a chunk has {len(chunk)} bytes; expected {_KEYS_LENGTH.size} or more")
     (length,) = _KEYS_LENGTH.unpack_from(chunk)
@@ -124,7 +120,9 @@ def split_chunk(chunk: memoryview) -> tuple[memoryview, memoryview]:
 
 
 def read_header(blob: BlobReader) -> tuple[Header, int]:
-    """Return the verified header of a blob, and the offset of its first chunk; StorageError: damaged."""
+    """Return the verified header of a blob, and the offset in bytes of its first chunk. StorageError: it is
+    damaged, of another version, or the blob has another length than it says.
+    """
     where, begins = _source_of(blob)
     head = _ENVELOPE.head(blob.read(0, _ENVELOPE.size), where, (VERSION, WITH_COLUMNS), begins)
     body = _ENVELOPE.size + head.length
@@ -146,7 +144,9 @@ def read_header(blob: BlobReader) -> tuple[Header, int]:
 
 
 def read_chunks(blob: BlobReader, body: int, section: Section, chunks: list[Chunk]) -> list[memoryview]:
-    """Return verified bytes of adjacent chunks, read at once; `body`: header's end; StorageError: damaged."""
+    """Return the verified bytes of each of `chunks`, which are adjacent ones of one section; they are read at
+    once. `body`: offset of the blob's first chunk. StorageError: one is damaged.
+    """
     if not chunks:
         return []
     start = chunks[0].offset

@@ -1,7 +1,5 @@
-"""Chunks of a blob that hold Arrow columns: large map states whose entries are at hand as columns.
-
-A row is one entry of a key's map: the columns of the key, then that of the entry's key, then the fields of
-its record. They are read back as the maps that they are, so nothing but the blob knows of columns.
+"""Chunks of a blob that hold Arrow columns: large map states whose entries are at hand as columns. They are
+read back as maps, so nothing but the blob and the operator that writes them knows of columns.
 """
 
 from __future__ import annotations
@@ -40,23 +38,22 @@ class Maps(NamedTuple):
 
 
 def layout_of(schema: pa.Schema, keys: int, *, numbered: bool) -> ColumnLayout:
-    """Return the layout of batches with `keys` columns of the stream's key, then one of the map entry's key.
-
-    `numbered`: a key may have several rows with one entry's key, which become entries (that key, number).
+    """Return the layout of chunks with this Arrow schema: `keys` columns of the stream's key, then one of the
+    map entry's key, then the record's fields. `numbered`: several rows may have the same two keys; they
+    become entries whose keys are (entry's key, number from 0).
     """
     return ColumnLayout(schema.serialize().to_pybytes(), keys, numbered)
 
 
 def written_chunk(chunk: ColumnChunk) -> bytes:
-    """Return the bytes of a chunk, without its schema."""
+    # without the schema, which the layout has
     return bytes(chunk.columns.serialize().to_pybytes())
 
 
 def read_chunk(layout: ColumnLayout, data: memoryview) -> tuple[list[Hashable], bytes]:
-    """Return the keys of a chunk, and their maps as one batch of a map state's built-in serializer.
-
-    Raises:
-        StorageError: the bytes are no columns of this layout.
+    """Return the stream's keys in a chunk's bytes, each once, and their maps as one batch, in the form that
+    the built-in serializer of the map state encodes and decodes. StorageError: the bytes are no columns of
+    this layout.
     """
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(layout.schema))
@@ -71,7 +68,9 @@ def read_chunk(layout: ColumnLayout, data: memoryview) -> tuple[list[Hashable], 
 
 
 def converts_of(schema: pa.Schema, layout: ColumnLayout) -> list[Convert | None]:
-    """Return for each record field a converter of its values to what msgspec encodes; None: not needed."""
+    """Return a function for each field of the record, which turns its Arrow values into what msgspec encodes;
+    None: no need. `schema` has the columns of `layout`: those of keys are left out of the result.
+    """
     return [_convert(field.type) for field in list(schema)[layout.keys + 1 :]]
 
 
@@ -91,7 +90,10 @@ def _optional(convert: Convert | None) -> Convert:
 
 
 def maps_of(values: Sequence[list[Any]], layout: ColumnLayout, converts: Sequence[Convert | None]) -> Maps:
-    """Return each key with its map; `values`: columns in the layout's order; a key's rows may lie apart."""
+    """Return each key of the stream with its map. `values`: the columns as Python lists, in the order of
+    `layout`; `converts`: as :func:`converts_of` gives them. Rows of a key need not follow one another;
+    without `numbered`, a later row replaces an earlier one under the same entry's key.
+    """
     columns = iter(values)
     of_keys = list(islice(columns, layout.keys))
     keys = of_keys[0] if layout.keys == 1 else list(zip(*of_keys, strict=True))
@@ -122,7 +124,6 @@ def _pairs(keys: list[Any], places: list[Any], rows: Iterable[tuple[Any, ...]]) 
 
 
 def python_columns(table: pa.Table) -> list[list[Any]]:
-    """Return a table's columns as lists of Python values."""
     return [_values(column) for column in table.columns]
 
 
@@ -140,7 +141,6 @@ def _values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
 
 
 def places_of_nulls(column: pa.ChunkedArray | pa.Array) -> Iterator[int]:
-    """Yield the indexes of the rows that are null, ascending."""
     start = 0
     for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
         mask = chunk.is_null().to_numpy(zero_copy_only=False)

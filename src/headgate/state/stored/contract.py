@@ -26,13 +26,13 @@ class SectionCodec(NamedTuple):
 class ValueCodec(Protocol):
     """Decides how the stored values of each state are decoded; a UsageError names a state that cannot be."""
 
-    advice: str
-    """Ends the message on values that cannot be decoded: what the user can do."""
-    converts: bool
-    """Whether values of older types are converted to the newest type."""
+    advice: str  # ends the message on values that cannot be decoded: what the user can do
+    converts: bool  # whether values of older types are converted to the newest type
 
     def codec(self, section: Section) -> SectionCodec | None:
-        """Return how the values of a stored section are decoded; None: the section is left out."""
+        """Return how the values of a stored section are decoded; None: the section is left out. UsageError,
+        with the state's name and `advice`: they cannot be decoded.
+        """
 
     def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
         """Return state -> type and serializer to read RocksDB's files by; `stored`: their newest types."""
@@ -58,9 +58,7 @@ class OpenSection(NamedTuple):
     state: str
     removed: bool  # it holds what was removed
     codec: SectionCodec | None  # None: only keys are stored
-    entries: Callable[
-        [Collection[int]], Iterator[Entries]
-    ]  # those of some key groups, ascending by key group
+    entries: Callable[[Collection[int]], Iterator[Entries]]  # of the key groups given, ascending
 
 
 class StoredForm(Protocol):
@@ -74,7 +72,9 @@ class StoredForm(Protocol):
         """The header: the stored form's own description of its content, verified."""
 
     def sections(self, values: ValueCodec, names: Collection[str] | None) -> list[OpenSection]:
-        """Return the sections of the states and timers in `names` (None: all), to be decoded by `values`."""
+        """Return the sections of the states and timers in `names` (None: all), to be decoded by `values`,
+        which may leave some out. UsageError: it cannot decode a state; StorageError: damaged.
+        """
 
 
 _TIMERS: Final = timers_target()
@@ -82,12 +82,11 @@ TIMER_CODEC: Final = SectionCodec(_TIMERS.serializer.decode_many, _TIMERS, plain
 
 
 def described(name: str, schema: Description) -> Section:
-    """Return a stand-in for a stored section, to check a type: it has no data but counts as filled."""
+    # to check a type
     return Section(name, schema, [BlobChunk(0, 0, 0, 1, 0)])
 
 
 def written(writer: StateWriter, add_sections: Callable[[StateWriter], None]) -> KeyedStateHandle:
-    """Call `add_sections`, then finish the writer and return its handle; abandon it on any error."""
     try:
         add_sections(writer)
         return writer.finish()

@@ -28,10 +28,9 @@ if TYPE_CHECKING:
 
 class Families:
     """The `StoredForm` of RocksDB's own files: one subtask's column families, and the blob beside them.
-
-    `max_parallelism`: number of key groups that it must have been stored with; None: any. `stack`: closes
-    what is opened, and gives the local disk its space back. `size`: bytes of all of it, from which those of
-    an entry are estimated. UsageError: package rocksdict is not installed.
+    `max_parallelism`: number of key groups that it must have been stored with; None: any. `stack` deletes the
+    local copies, which are fetched for the first sections. `size`: bytes of all of it, from which those of an
+    entry are estimated. UsageError: package rocksdict is not installed.
     """
 
     def __init__(
@@ -50,7 +49,6 @@ class Families:
         self._entry_bytes = 0.0
 
     def sections(self, values: ValueCodec, names: Collection[str] | None) -> list[OpenSection]:
-        """Return a section per column family in `names` (None: all), then the blob's; first fetch files."""
         from headgate.state.rocksdb.timer_queue import timer_chunks
         from headgate.state.stored.native_restore import readable, readable_timers, sources_of
 
@@ -123,7 +121,9 @@ def own_prefix() -> str:
 
 @contextmanager
 def opened_database(source: Source, folder: Path) -> Iterator[Database]:
-    """Fetch and verify a source's files into `folder`, and open them as a database for reading."""
+    """Fetch a source's RocksDB files, verified, into the new local `folder`, and open them for reading while
+    the block lasts; the caller removes the folder. StorageError: damaged, or the disk fails.
+    """
     from headgate.state.rocksdb.database import Access, Database
     from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
 

@@ -57,7 +57,9 @@ class StoredSection(NamedTuple):
 
 
 def sections_of(files: StoredFiles, keyed: KeyedStateHandle) -> list[StoredSection]:
-    """Return a subtask's sections, of a state one per blob and log segment; StorageError: damaged heads."""
+    """Return a description of each state and kind of timers that one subtask stored, without reading entries.
+    A state has one per blob and changelog segment that holds it. StorageError: a file's head is damaged.
+    """
     if keyed.tables is not None:
         infos = [head_of_table(files, table).info for table in keyed.tables]
         return [
@@ -80,7 +82,7 @@ def sections_of(files: StoredFiles, keyed: KeyedStateHandle) -> list[StoredSecti
 
 
 def filled_natively(files: StoredFiles, keyed: KeyedStateHandle) -> frozenset[str]:
-    """Return names of states and timers with entries in RocksDB's files, which are fetched to find out."""
+    """Return names of states and timers with entries in RocksDB's files, all fetched to find out."""
     if keyed.native is None:
         return frozenset()
     with _database(files, keyed, keyed.native) as database:
@@ -148,7 +150,7 @@ def stored_keys(
 
 
 def _keys_of_table(table: OpenTable, domain: str | None) -> Keys:
-    """Yield the keys of a state's rows; of timers those of one time domain."""
+    # of timers those of one time domain
     info, wanted = table.info, KeyColumns(table.info.key)
     columns = [field.name for field in wanted.fields] + ([] if domain is None else [TIME_DOMAIN])
     groups = range(info.first_group, info.last_group + 1)
@@ -187,10 +189,10 @@ def _native_keys(store: ColumnStore, name: str, native: NativeFiles) -> Keys:
 def judge_state(
     name: str, schema: Description, target: Target, stored: Iterable[KeyedStateHandle]
 ) -> list[Compatibility]:
-    """Return verdicts on whether a program with `target` can read a state that some subtasks stored.
-
-    The first is on its stored type `schema`; one more is on each older type in RocksDB's files. A serializer
-    that a restore would reconfigure is reconfigured by this, too.
+    """Return verdicts on whether a program with `target` can read a state that some subtasks stored. The
+    first is on its stored type `schema`; one more is on each older type in RocksDB's files. That a type
+    misfits is a verdict, too, no error. A serializer that a restore would reconfigure is reconfigured by
+    this.
     """
     found = list(_judged(name, schema, target))
     for keyed in stored:
@@ -208,9 +210,6 @@ def _judged(name: str, schema: Description, target: Target) -> Iterator[Compatib
 
 
 def _natively(name: str, schema: Description, target: Target, native: NativeFiles) -> Iterator[Compatibility]:
-    """Yield a verdict on each older type of the values in RocksDB's files; a single Incompatible if a type
-    has no way to the declared one.
-    """
     from headgate.state.rocksdb.native_files import details_of
     from headgate.state.rocksdb.value_versions import Versions
 

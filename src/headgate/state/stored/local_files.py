@@ -15,7 +15,9 @@ _PIECE_BYTES: Final = 1 << 20
 
 
 class FileParts:
-    """An iterable of a finished local file's bytes in pieces, read when asked for, as an upload needs."""
+    """The bytes of a finished local file as an iterable of pieces of 1 MiB, read when asked for, as an upload
+    needs. Each iteration opens the file anew. StorageError, while iterating: it cannot be read.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -32,7 +34,7 @@ class FileParts:
 class Spool:
     """A nameless scratch file in a local folder, its head in memory; gone once closed or garbage-collected.
 
-    `size` counts the bytes of head and body. Errors of the disk are StorageErrors.
+    `size` counts the bytes of head and body, which iterating yields. Errors of the disk are StorageErrors.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -47,7 +49,6 @@ class Spool:
         self._closed = when_forgotten(self, hide(self._file).close)
 
     def write(self, data: bytes | memoryview) -> None:
-        """Append bytes to the body."""
         rest = memoryview(data)
         try:
             while rest:
@@ -58,12 +59,11 @@ class Spool:
             raise local_error("write", self._folder, error) from error
 
     def finish(self, head: bytes) -> None:
-        """Put `head` before the body, which has to be complete; call it once."""
+        # the body has to be complete
         self._head = head
         self.size += len(head)
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return `length` bytes of head and body from `offset`; fewer where they end."""
         head = self._head[offset : offset + length]
         start = max(0, offset - len(self._head))
         try:
@@ -76,7 +76,6 @@ class Spool:
             yield self.read(offset, _PIECE_BYTES)
 
     def close(self) -> None:
-        """Remove the file and free its space; more than once does no harm."""
         self._closed()
 
 

@@ -52,11 +52,10 @@ class Source:
     details: Details
 
     def wanted(self, groups: tuple[int, int]) -> int:
-        """Return how many of `groups` (first and last) the earlier subtask had; 0 or less: none."""
         return min(groups[1], self.header.last_group) - max(groups[0], self.header.first_group) + 1
 
     def fetch(self, directory: Path) -> None:
-        """Put all files, each verified, into a new local `directory`; StorageError: one is damaged."""
+        # each file verified
         try:
             directory.mkdir(parents=True)
         except OSError as error:
@@ -66,7 +65,11 @@ class Source:
 
 
 def sources_of(states: Sequence[NamedStates], groups: tuple[int, int]) -> list[Source]:
-    """Return sources with any of `groups`, most first; headers: named states only; StorageError: damaged."""
+    """Return the RocksDB files of those earlier subtasks that had any of `groups` (first and last key group).
+
+    Most of these groups first. `states`: each one's files, and names of the wanted states (None: all), to
+    which its header is reduced. StorageError: a blob's header or the description of the files is damaged.
+    """
     found = []
     for state, names in states:
         header, details = read_header(state)[0], details_of(state.native)
@@ -82,7 +85,9 @@ def sources_of(states: Sequence[NamedStates], groups: tuple[int, int]) -> list[S
 def readable(
     source: Source, stored: Database, targets: Mapping[str, Target], max_parallelism: int
 ) -> dict[str, VersionedValues]:
-    """Return state -> layout to read its non-empty column family in `stored`; UsageError: type misfits."""
+    """Return state -> layout to read its non-empty column family in `stored`, the opened files of `source`.
+    UsageError: a type does not fit `targets`, or a state with entries is not declared.
+    """
     return _layouts_of(
         source,
         targets,
@@ -92,10 +97,7 @@ def readable(
 
 
 def fits_as_described(source: Source, targets: Mapping[str, Target], max_parallelism: int) -> bool:
-    """Return whether the program can read every type that stored values may have.
-
-    If not, the restore depends on which states have entries.
-    """
+    # If not, the restore depends on which states have entries.
     formats = source.details.formats
     try:
         _layouts_of(source, targets, max_parallelism, lambda section: section.name in formats)
@@ -122,7 +124,7 @@ def _layouts_of(
 
 
 def readable_timers(source: Source, stored: Database) -> list[str]:
-    """Return the kinds of timers, such as "timers:event", that are in column families, not in the blob."""
+    # kinds of timers, such as "timers:event"
     formats = source.details.formats.items()
     return [name for name, number in formats if number == TIMERS and name in stored.stores]
 
@@ -137,7 +139,9 @@ class Restored(NamedTuple):
 
 @dataclass
 class NativeRestore:
-    """Makes one subtask's RocksDB database of `sources`, at least one, in the order of :func:`sources_of`."""
+    """Makes one subtask's RocksDB database of `sources`, at least one, in the order of :func:`sources_of`. A
+    backend makes it, in its `restore`, and calls :meth:`build` once.
+    """
 
     sources: Sequence[Source]
     targets: Mapping[str, Target]
@@ -151,7 +155,10 @@ class NativeRestore:
     )  # of the column families that have entries
 
     def build(self) -> Restored:
-        """Build and return the database; UsageError, before it is built: a stored type does not fit."""
+        """Build the database in the folder `db` of `directory` and return it, open; delete what was fetched.
+        UsageError, before that: a stored type does not fit; StorageError: files are damaged, or the disk
+        fails.
+        """
         try:
             self._judge()
             return self._built()
@@ -160,10 +167,7 @@ class NativeRestore:
                 remove_tree(self._folder(number))
 
     def _judge(self) -> None:
-        """Raise a UsageError if a stored type does not fit, before anything is built.
-
-        Types of states without entries do not count; if a type misfits, files are fetched to see which have.
-        """
+        # Types of states without entries do not count: files are fetched to see which have some.
         for source in self.sources:
             readers_of(source.header, self.targets, self.max_parallelism, lambda _: False)
         for number, source in enumerate(self.sources):
@@ -205,12 +209,10 @@ class NativeRestore:
         return self.directory / f"restored-{number}"
 
     def _goes_on(self, source: Source) -> bool:
-        """Return whether a source's files can become the database: their formats are this program's."""
         formats = source.details.formats.items()
         return all(name not in self.empty or number == self.empty[name].format for name, number in formats)
 
     def _fit(self, source: Source, database: Database) -> None:
-        """Reduce a continued database to the declared states and the wanted key groups."""
         self.layouts = readable(source, database, self.targets, self.max_parallelism)
         low, high = groups_range(*self.groups)
         for name, number in source.details.formats.items():
@@ -253,7 +255,6 @@ class NativeRestore:
 
     @contextmanager
     def _opened(self, number: int) -> Iterator[Database]:
-        """Fetch the files of a source, unless they are there, and open them for reading."""
         folder = self._folder(number)
         if not folder.exists():
             self.sources[number].fetch(folder)
@@ -265,14 +266,13 @@ class NativeRestore:
 
 
 class Progress:
-    """Logs every few seconds how many entries of one state a long restore has copied."""
+    """Logs every 5 s how many of about `about` entries of one state a long restore has copied."""
 
     def __init__(self, name: str, about: int, now: Callable[[], float] = clock.monotonic) -> None:
         self._name, self._about, self._now = name, about, now
         self._count, self._next = 0, now() + REPORT_EVERY_S
 
     def advance(self, count: int) -> None:
-        """Count `count` more copied entries; log the sum if the last log line is 5 s ago."""
         self._count += count
         if self._now() >= self._next:
             self._next = self._now() + REPORT_EVERY_S

@@ -1,12 +1,10 @@
 """Sorts the entries of one operator by other key groups, or new keys, through a file on the local disk.
 
-As they come, entries are put into buckets: a bucket is a range of the new key groups that fits into memory.
-Within a bucket they stay in the order in which they came, so that a changelog's entries of a key follow
-earlier ones. They are written by the megabyte: one place in the file for each bucket and state that has
-entries then. Only these places are kept in memory.
-
-How large entries become outside of compressed files is known only once they are read. A bucket that turns out
-too large is read several times, each time for some of its key groups.
+As they come, entries are put into buckets: a bucket is a range of the new key groups that fits into memory,
+and keeps the order in which they came, so that a changelog's entries of a key follow earlier ones. They are
+written by the megabyte; only their places in the file, for each bucket and state, are kept in memory. How
+large entries become outside of compressed files is known only once they are read. A bucket that turns out too
+large is read several times, each time for some of its key groups.
 """
 
 from __future__ import annotations
@@ -65,10 +63,10 @@ _Groups = tuple[int, int]
 
 
 class Sorter:
-    """Takes all entries of one operator, and gives each new subtask its entries in the order of key groups.
-
-    `folder`: for a scratch file; `parallelism`: of the new subtasks; `size`: about how many stored bytes all
-    entries have; `rekey`: returns a stored key's new one; None: keys stay.
+    """Takes all keyed entries of one operator, and gives each new subtask its entries in order of key groups.
+    Commands that change a snapshot's parallelism or keys use it, `add` first, then what reads. `folder`:
+    local, for a scratch file; `parallelism`: of the new subtasks; `size`: about how many stored bytes all
+    entries have; `rekey`: returns a stored key's new one; None: keys stay. Disk errors are StorageErrors.
     """
 
     def __init__(
@@ -95,7 +93,7 @@ class Sorter:
         self._of_subtask.append(list(range(start, start + count)))
 
     def add(self, chunk: Chunk) -> None:
-        """Add a batch of entries or removals; later ones of a key replace earlier ones."""
+        # later ones of a key replace earlier ones, or are removals
         if chunk.codec is not None:
             self.codecs.setdefault(chunk.state, chunk.codec)
         new = chunk.keys if self._rekey is None else [self._rekey(key) for key in chunk.keys]
@@ -127,7 +125,10 @@ class Sorter:
         self._waiting, self._waiting_bytes = {}, 0
 
     def chunks(self, subtask: int, state: str) -> Iterator[Entries]:
-        """Yield a state's entries of new `subtask` (index), merged, by key group; call it after all adds."""
+        """Yield the merged entries of a state or kind of timers for the new `subtask` (index from 0),
+        ascending by key group, its timers by time in each. Call it after all adds; KeyError: `state` was
+        never added.
+        """
         codec = self.codecs[state]
         self._write()
         timers = state in TIMER_SECTIONS
@@ -145,7 +146,7 @@ class Sorter:
                     yield from self._by_group(keys, values, 1 if codec.single else CHUNK_ENTRIES)
 
     def check_apart(self) -> None:
-        """Raise a UsageError if `rekey` made two keys one: their state would mix, or half of it be lost."""
+        """After all adds, raise a UsageError if `rekey` made one key of two: their state would be mixed."""
         if self._rekey is None:
             return
         self._write()
@@ -158,11 +159,10 @@ class Sorter:
                         _demand_apart(part, before)
 
     def close(self) -> None:
-        """Delete the scratch file on the local disk; no entries can be read afterwards."""
         self._file.close()
 
     def _slices(self, bucket: int, states: Sequence[str]) -> list[_Groups]:
-        """Return the ranges of key groups in which to read a bucket: one, or several if it is large."""
+        # several if the bucket is large
         first, last = self._groups_of[bucket]
         size = sum(sum(self._runs.get((bucket, state), array("q"))[1::2]) for state in states)
         wanted = 1 if size <= _TOO_LARGE * BUCKET_BYTES else ceil(size / BUCKET_BYTES)

@@ -39,7 +39,9 @@ class Restore(NamedTuple):
     groups: range
 
     def fill(self, tables: Mapping[str, StateTable], timers: Mapping[str, TimerQueue[Hashable]]) -> None:
-        """Load the bases into the empty tables and timer queues, then apply the changes of each segment."""
+        """Load the bases' entries into the empty tables and timer queues, then apply each segment's changes.
+        Key groups other than the backend's are left out. StorageError: stored bytes are damaged.
+        """
         for base in self.bases:
             for chunk in chunks_of(base, self.groups):
                 if chunk.state in timers:
@@ -63,10 +65,10 @@ def open_restore(
     *,
     takes_native: bool = False,
 ) -> Iterator[Restore]:
-    """Open all of `stored` for a subtask of key `groups` (first and last); check the types (UsageError).
-
-    State of other groups is checked, too, and left out; a group that is missing is an InternalError.
-    `takes_native`: whether the backend takes over RocksDB's files itself; else they are read as entries.
+    """Open all that earlier subtasks stored, while the block lasts, for a subtask of key `groups` (first,
+    last). All types are judged first, of other groups too, and may reconfigure serializers. `takes_native`:
+    whether the backend takes RocksDB's files over itself; else they are read as entries. UsageError: a type
+    misfits, or a state with entries is not declared; InternalError: a key group is missing.
     """
     with ExitStack() as stack:
         opened: list[tuple[StoredState, Claims | None]] = []
@@ -103,7 +105,6 @@ def open_restore(
 def _judged(
     header: Header, claims: Claims | None, targets: Mapping[str, Target], max_parallelism: int
 ) -> tuple[ValueCodec, Collection[str] | None]:
-    """Check the types of one stored form (UsageError); return its codec and the wanted states (None: all)."""
     names = _names(header, claims)
     there = [
         section
@@ -133,7 +134,6 @@ class _Judged:
 
 
 def _names(header: Header, claims: Claims | None) -> Collection[str] | None:
-    """Return the states in a blob that `claims` wants restored; it notes others as skipped; None: all."""
     if claims is None:
         return None
     return {changed_name(s.name) or s.name for s in header.sections if claims.claims(s.name)}

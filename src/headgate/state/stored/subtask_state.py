@@ -59,10 +59,9 @@ def open_state(
 
 
 class StoredState(NamedTuple):
-    """The open keyed state that one earlier subtask stored; :func:`open_state` opens and closes it.
-
-    The first of `forms` is the base, the others are the segments of a changelog after it, oldest first.
-    `native` is set where the base is only the blob next to native files that the caller takes over.
+    """The open keyed state that one earlier subtask stored; :func:`open_state` opens and closes it. `forms`:
+    the base, then the segments of a changelog after it, oldest first; `groups`: the subtask's key groups;
+    `native`: RocksDB's files that the caller takes over, the base being only the blob beside them.
     """
 
     forms: Sequence[StoredForm]
@@ -72,7 +71,10 @@ class StoredState(NamedTuple):
     def chunks(
         self, values: ValueCodec, names: Collection[str] | None = None, groups: Collection[int] | None = None
     ) -> Iterator[Chunk]:
-        """Yield batches of stored entries, the base's first, then changes; None: all states or key groups."""
+        """Yield batches of stored entries as they lie: the base's, then the changes of each segment, oldest
+        first. `values` decodes them; `names`: states and kinds of timers, None: all; `groups`: key groups,
+        None: all. StorageError: stored bytes are damaged; UsageError: values of a state cannot be decoded.
+        """
         forms = self._sections(values, names)
         for place, sections in enumerate(forms):
             yield from chunks_of(sections, self.groups if groups is None else groups, place, len(forms) - 1)
@@ -85,8 +87,7 @@ class StoredState(NamedTuple):
         return found
 
     def by_group(self, values: ValueCodec, names: Sequence[str], groups: Sequence[int]) -> dict[str, Merged]:
-        """Return name -> merged entries of each state or kind of timers in `names`, empty if not stored.
-
+        """Return name -> merged entries of each state or kind of timers in `names`; of one not stored, none.
         `groups`: the key groups, ascending, that can then be taken from each :class:`Merged`.
         """
         forms = self._sections(values, names)
@@ -108,7 +109,10 @@ class StoredState(NamedTuple):
 def stored_chunks(
     files: StoredFiles, keyed: KeyedStateHandle, values: ValueCodec, max_parallelism: int
 ) -> Iterator[Chunk]:
-    """Yield all entries that one subtask stored, then the changes to them; every byte is verified."""
+    """Yield all entries that one subtask stored in batches, then the changes to them; every byte is verified.
+    `max_parallelism`: number of key groups that RocksDB's files must have been stored with. StorageError:
+    damaged; UsageError: `values` cannot decode a state.
+    """
     with open_state(files, keyed, max_parallelism, verified=True) as stored:
         yield from stored.chunks(values)
 
@@ -128,7 +132,6 @@ def chunks_of(
 
 @contextmanager
 def located(place: int, segments: int) -> Iterator[None]:
-    """Add to a StorageError of the block that it is in segment `place` of `segments`; 0: the base, as is."""
     try:
         yield
     except StorageError as error:
@@ -139,16 +142,15 @@ def located(place: int, segments: int) -> Iterator[None]:
 
 
 class Merged:
-    """The entries of one state or kind of timers, merged out of base and segments by key group.
-
-    Of timers a key may have several entries, which differ in their values.
-    """
+    """Entries of one state, or one kind of timers, of one subtask: base and changes merged by key group."""
 
     def __init__(self, base: _Grouped, log: Sequence[tuple[_Grouped, _Grouped]], timers: bool) -> None:
         self._base, self._log, self._timers = base, log, timers
 
     def take(self, group: int) -> Entries:
-        """Take the merged entries of a key group; ask for each group once, in ascending order."""
+        """Return the merged entries of a key group, or none; ask for each group once, in ascending order. Of
+        timers a key may have several entries, with different timestamps.
+        """
         base = self._base.take(group)
         if not self._log:
             return base
@@ -171,9 +173,8 @@ class Part(NamedTuple):
 
 
 def merged(parts: Iterable[Part], timers: bool) -> Columns:
-    """Return the keys and values left when a base and later changes are applied, oldest first.
-
-    `timers`: whether a key may have several entries, which differ in their values.
+    """Return the keys and values left when `parts`, puts and removals, are applied, oldest first. `timers`:
+    whether a key may have several entries, which differ in their values.
     """
     held: dict[Hashable, tuple[Hashable, Any]] = {}
     for removed, keys, values in parts:
@@ -194,7 +195,6 @@ class _Grouped:
         self._next = next(found, None)
 
     def take(self, group: int) -> Entries:
-        """Take the entries of a key group; those of lower groups are dropped."""
         taken = Entries(group, [], [])
         while self._next is not None and self._next.group <= group:
             if self._next.group == group:

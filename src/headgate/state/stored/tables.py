@@ -25,14 +25,14 @@ _Entry = tuple[int, Hashable, Any]
 
 
 class Tables:
-    """The `StoredForm` of a subtask's canonical tables; `max_parallelism`: used if there is no table."""
+    """The `StoredForm` of a subtask's canonical tables; `max_parallelism`: for its header if it has none."""
 
     def __init__(self, files: StoredFiles, keyed: KeyedStateHandle, max_parallelism: int | None) -> None:
         self._files, self._keyed, self._max_parallelism = files, keyed, max_parallelism
 
     @cached_property
     def header(self) -> Header:
-        """Key groups and sections, by the tables' metadata. It has no checksum, so all bytes are verified."""
+        # The tables' metadata has no checksum, so all bytes are verified.
         tables = self._keyed.tables or ()
         for table in tables:
             self._files.verify(table.range())
@@ -45,7 +45,6 @@ class Tables:
         return Header(number, self._keyed.first_group, self._keyed.last_group, keys, sections, 0)
 
     def sections(self, values: ValueCodec, names: Collection[str] | None) -> list[OpenSection]:
-        """Return a section for each state and kind of timers in `names` (None: all), decoded by `values`."""
         found = []
         for table in self._keyed.tables or ():
             mine = list(TIMER_SECTIONS) if table.name == TIMERS else [table.name]

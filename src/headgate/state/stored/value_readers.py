@@ -32,10 +32,10 @@ def readers_of(
     has_entries: Callable[[Section], bool] = lambda section: bool(section.chunks),
 ) -> dict[str, Reader]:
     """Return section name -> function that decodes its batches of values, for sections with entries.
-
-    UsageError: a type does not fit, max parallelism is another, or a state with entries is not declared.
-    `header`: of a blob; native files next to it are described there as well.
-    `has_entries`: whether a section has entries; without any it may be of any type.
+    `header`: of a blob; native files next to it are described there as well. `has_entries`: tells whether a
+    section has any; without any it may be of any type. A serializer that the program gave may be
+    reconfigured. UsageError: a type does not fit, `max_parallelism` is another, or a state with entries is
+    not declared.
     """
     if header.max_parallelism != max_parallelism:
         raise UsageError(
@@ -69,7 +69,9 @@ def readers_of(
 
 
 def value_reader(section: Section, target: Target) -> Reader:
-    """Return a decoder of a section's batches for `target`, maybe reconfigured; UsageError: incompatible."""
+    """Return a function that decodes batches of a section (bytes, count) into the declared type of `target`.
+    It may reconfigure the target's serializer. UsageError, with the state's name: incompatible types.
+    """
     stored, current = section.schema, target.schema
     declared = isinstance(target.serializer, DeclaredSerializer)
     if not declared and isinstance(compare(stored, current), AsIs):
@@ -99,11 +101,7 @@ def value_verdict(stored: Description, target: Target) -> Compatibility:
 
 
 def _follow(section: Section, target: Target | None) -> None:
-    """Reconfigure a declared serializer by the type of a section without entries, as others may have some.
-
-    All subtasks write one format, whichever of them has restored entries; a state without entries may
-    change in any way.
-    """
+    # All subtasks write one format, whichever of them has entries; without any a type may change freely.
     if target is not None and isinstance(target.serializer, DeclaredSerializer):
         with suppress(UsageError):
             value_reader(section, target)
@@ -121,7 +119,9 @@ def _check_map_keys(stored: Description, current: TypeSerializer[Any]) -> None:
 
 
 def stored_value(name: str, target: Target, value: Any) -> StoredValue | None:
-    """Return a live value encoded for a query, None if it is MISSING; UsageError: it is of a wrong type."""
+    """Return a live value of state `name` encoded for a query, with its type; None if `value` is MISSING,
+    that is, there is none. UsageError, with the state's name: the value is not of the declared type.
+    """
     if value is MISSING:
         return None
     try:

@@ -38,7 +38,9 @@ TAKE_CANONICAL: Final = "take a canonical savepoint of the running job and read 
 
 
 class PlainValues:
-    """The `ValueCodec` that needs no program: values as plain data, no classes; `advice` ends its errors."""
+    """The `ValueCodec` that needs no program: values are plain data (numbers, text, bytes, lists, dicts).
+    `advice` ends the messages of its errors.
+    """
 
     converts = False
 
@@ -47,7 +49,7 @@ class PlainValues:
         self._targets: dict[str, Target] = {}
 
     def codec(self, section: Section) -> SectionCodec | None:
-        """Return a codec of plain data; UsageError: only a program decodes it, or it mixes types."""
+        # UsageError: only a program decodes it, or sections of its name differ in type
         schema = section.schema
         single = row_of(schema) == BYTES
         if single and any(chunk.count != 1 for chunk in section.chunks):
@@ -69,7 +71,6 @@ class PlainValues:
         )
 
     def targets(self, stored: Mapping[str, Description]) -> dict[str, Target]:
-        """Return state -> target to read RocksDB's files as plain data; UsageError: only the program can."""
         found = {}
         for name, schema in stored.items():
             if row_of(schema) == BYTES:
@@ -84,8 +85,8 @@ class PlainValues:
 class DeclaredValues:
     """The `ValueCodec` of a program: values are read as a restore reads them, written as it declares them.
 
-    `declared`: the program's targets (type, serializer) by name of the state or kind of timers.
-    `drop`: whether states that the program does not declare are left out; else they are refused.
+    `declared`: the program's targets (type, serializer) by name of the state or kind of timers. `drop`:
+    whether stored states that the program does not declare are left out; else they are a UsageError.
     """
 
     advice = "declare the state as the snapshot has it"
@@ -95,7 +96,6 @@ class DeclaredValues:
         self._declared, self._drop = declared, drop
 
     def codec(self, section: Section) -> SectionCodec | None:
-        """Return the state's codec; None: it is left out; UsageError: undeclared, or its type misfits."""
         target = self._declared.get(section.name)
         if target is not None:
             return SectionCodec(value_reader(section, target), target)
@@ -107,7 +107,7 @@ class DeclaredValues:
         )
 
     def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
-        """Return the declared targets, and makeshift ones for dropped states, which are read all the same."""
+        # makeshift ones for dropped states, which are read all the same
         found = {name: target for name, target in self._declared.items() if name not in TIMER_SECTIONS}
         if self._drop:
             missing = {
@@ -126,11 +126,9 @@ class KeysOnly:
     converts = True
 
     def codec(self, section: Section) -> SectionCodec | None:
-        """Return a codec that drops the values of a section."""
         return SectionCodec(lambda _, __: [], Target(section.schema, OpaqueValues()), plain=True)
 
     def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
-        """Return state -> target to read RocksDB's files as plain data; UsageError: only the program can."""
         return PlainValues().targets(stored)
 
 
@@ -152,18 +150,18 @@ class _OfDescription(TypeSerializer[V]):
 
 
 class PlainSerializer(_OfDescription[V]):
-    """A serializer made for a stored description: decodes values to plain data and encodes them again."""
+    """A serializer made for a stored description: decodes values to plain data (numbers, text, bytes, lists,
+    dicts), without the program's classes, and encodes such plain data again.
+    """
 
     def __init__(self, stored: Description) -> None:
         self._stored = stored
         self.name = str(stored["kind"])
 
     def encode_many(self, values: Sequence[V]) -> bytes:
-        """Return plain values encoded as one batch, which the described serializer can read."""
         return close_batch(self._stored, values if isinstance(values, list) else list(values))
 
     def decode_many(self, data: Buffer, count: int) -> list[V]:
-        """Return the `count` plain values of a batch; StorageError: it holds another number."""
         return open_batch(self._stored, bytes(data), count)
 
 
@@ -173,12 +171,10 @@ class OpaqueValues(_OfDescription[bytes]):
     name = "bytes"
 
     def encode_many(self, values: Sequence[bytes]) -> bytes:
-        """Return the bytes of the batch's only value; ValueError if there is not exactly one."""
         (value,) = values
         return bytes(value)
 
     def decode_many(self, data: Buffer, count: int) -> list[bytes]:
-        """Return a list with the batch's bytes, as its only value, whatever `count` says."""
         return [bytes(data)]
 
 
@@ -203,7 +199,9 @@ Maps = dict[_Key, Any]
 
 
 class PlainMaps(_OfDescription[Maps]):
-    """A serializer of maps as dicts of plain data, for a backend that stores each entry by itself."""
+    """A serializer of maps as dicts of plain data, for RocksDB files in which each entry of a map is stored
+    by itself. The keys of these dicts are wrapped, as plain data need not be hashable.
+    """
 
     def __init__(self, key: Description, value: Description) -> None:
         self._stored = stored_type({"kind": "map", "of": [key, value]})
@@ -212,11 +210,9 @@ class PlainMaps(_OfDescription[Maps]):
         self.name = "map"
 
     def encode_many(self, values: Sequence[Maps]) -> bytes:
-        """Return the bytes of a batch of maps, each a dict as :meth:`decode_many` returns it."""
         return close_batch(self._stored, [self._plain(entries) for entries in values])
 
     def decode_many(self, data: Buffer, count: int) -> list[Maps]:
-        """Return a list with a dict for each of the `count` maps of a batch: keys as `_Key`, values plain."""
         return [self._entries(plain) for plain in open_batch(self._stored, bytes(data), count)]
 
     def _entries(self, plain: Any) -> Maps:
@@ -241,12 +237,13 @@ def _settled(part: Any, settle: Convert | None) -> Any:
 
 
 def spilled(codec: SectionCodec, values: Sequence[Any]) -> bytes:
-    """Return values that `codec` has read, encoded for a scratch file; :func:`unspilled` decodes them."""
+    """Return `values`, which `codec` has read, as one batch of bytes that :func:`unspilled` decodes: for a
+    scratch file on the local disk, not for a snapshot.
+    """
     return msgspec.msgpack.encode(values) if codec.single else codec.target.serializer.encode_many(values)
 
 
 def unspilled(codec: SectionCodec, data: Buffer, count: int) -> list[Any]:
-    """Return the `count` values that :func:`spilled` encoded."""
     if not codec.single:
         return codec.target.serializer.decode_many(data, count)
     found: list[Any] = msgspec.msgpack.decode(data)

@@ -59,10 +59,10 @@ class _State:
 
 
 class TtlKeyedBackend(BackendWrapper[KeyedBackend]):
-    """The keyed state of one operator subtask, in which the entries of some states expire.
-
-    `descriptors` are the declared states by name, as the program wrote them. Each has one live handle; the
-    hidden states of last-access times have none. The clocks return ms.
+    """The keyed state of one operator subtask, in which the entries of some states expire, around a `backend`
+    that keeps values and last-access times as two states. `descriptors` are the declared states by name, as
+    the program wrote them. Each has one live handle; the hidden states of last-access times have none. The
+    clocks return ms.
     """
 
     def __init__(
@@ -86,13 +86,13 @@ class TtlKeyedBackend(BackendWrapper[KeyedBackend]):
         self.event_timers, self.processing_timers = backend.event_timers, backend.processing_timers
 
     def keys(self, name: str) -> Iterable[Hashable]:
-        """Return the keys under which a read of `name` finds an entry; iterating binds the handle to them."""
+        # iterating binds the handle to them
         state = self._states.get(name)
         keys = self._backend.keys(name)
         return keys if state is None else filter(state.handle.holds, keys)
 
     def peek(self, name: str, key: Hashable) -> StoredValue | None:
-        """Return the encoded value of `key` for a query; None: none, or one expired, even if reads see it."""
+        # not of an expired one, even if reads see it
         state = self._states.get(name)
         if state is None:
             return self._backend.peek(name, key)
@@ -100,7 +100,6 @@ class TtlKeyedBackend(BackendWrapper[KeyedBackend]):
         return None if living is ABSENT else stored_value(name, state.target, living)
 
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
-        """Return the inner backend's snapshot, less expired entries of states with full-snapshot cleanup."""
         pending = self._backend.snapshot_sync(checkpoint, completed)
         states = [state.at_snapshot() for state in self._states.values() if state.ttl.cleanup.full_snapshot]
         if states:
@@ -108,7 +107,7 @@ class TtlKeyedBackend(BackendWrapper[KeyedBackend]):
         return pending
 
     def restore(self, stored: Iterable[Stored]) -> None:
-        """Restore values and last-access times; entries without such a time count as written just now."""
+        # entries without a last-access time count as written just now
         self._backend.restore(stored)
         for state in self._states.values():
             state.handle.expiry.begin()

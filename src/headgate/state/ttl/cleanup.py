@@ -23,7 +23,6 @@ class SnapshotCleanup:
             self._filters |= {state.stamps_name: state.of_stamps, state.name: state.of_values}
 
     def __call__(self, name: str, keys: list[Hashable], values: list[Any]) -> Columns:
-        """Return the keys and values to write of a batch of section `name`: a state or last-access times."""
         keep = self._filters.get(name)
         return (keys, values) if keep is None else keep(keys, values)
 
@@ -31,8 +30,9 @@ class SnapshotCleanup:
 class ExpiringState:
     """One state with a time to live at the snapshot point; it finds and counts expired entries.
 
-    The clock of `expiry` stands still; `size` tells how many bytes a stored value takes. Of `seen` entries so
-    far `expired` were left out, whose values would have taken `expired_bytes`.
+    The thread that writes the snapshot calls it, with all batches of the last-access times (stamps) before
+    those of values. The clock of `expiry` stands still; `size` tells how many bytes a stored value takes. Of
+    `seen` entries so far `expired` were left out, whose values would have taken `expired_bytes`.
     """
 
     def __init__(
@@ -45,7 +45,6 @@ class ExpiringState:
         self.seen = self.expired = self.expired_bytes = 0
 
     def of_stamps(self, keys: list[Hashable], stamps: list[Any]) -> Columns:
-        """Return keys and last-access times not expired; note keys with expired ones for `of_values`."""
         kept: Columns = ([], [])
         for key, stored in zip(keys, stamps, strict=True):
             count, alive = self._split(stored, self._over)
@@ -58,7 +57,6 @@ class ExpiringState:
         return kept
 
     def of_values(self, keys: list[Hashable], values: list[Any]) -> Columns:
-        """Return keys and values not expired, by what :meth:`of_stamps` noted; it must be called before."""
         if not self._stamps:
             return keys, values
         kept: Columns = ([], [])

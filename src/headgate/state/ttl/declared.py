@@ -23,7 +23,6 @@ _SUFFIXES: Final = {"processing": STAMPS, "event": f"{STAMPS}-event"}
 
 
 def stamps_name(descriptor: StateDescriptor) -> str:
-    """Return the name of the hidden state that holds the stamps (last-access times) of a declared state."""
     ttl: StateTtl = descriptor.ttl
     return descriptor.name + _SUFFIXES[ttl.time]
 
@@ -85,5 +84,4 @@ class Accumulators(Generic[IN, ACC, OUT]):
         self.add = function.add
 
     def get_result(self, accumulator: ACC) -> ACC:
-        """Return the accumulator itself, in place of the user's result."""
         return accumulator

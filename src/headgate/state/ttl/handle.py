@@ -40,7 +40,6 @@ class Expiry:
         self.tick()
 
     def tick(self) -> int:
-        """Read the clock, set `now` and `limit`, return `now` in ms. The first known time is the origin."""
         now = self.now = self._read_clock()
         self.limit = now - self.duration_ms
         if self.origin == WATERMARK_MIN:
@@ -48,18 +47,16 @@ class Expiry:
         return now
 
     def since(self, stamp: int | None) -> int:
-        """Return the time at which an entry with the last-access time `stamp` counts as written, in ms."""
         return self.origin if stamp is None or stamp == WATERMARK_MIN else stamp
 
     def over(self, stamp: int | None) -> bool:
-        """Return whether an entry of last-access time `stamp` (None: `origin`) is expired at `now`."""
+        """Return whether an entry is expired, by the time that the last :meth:`tick` read. `stamp`: its
+        last-access time in ms; None: unknown, so that it counts as written at `origin`.
+        """
         return self.since(stamp) <= self.limit
 
     def renewed(self, stamp: int | None) -> int:
-        """Return the new last-access time of an entry that is used now: `now`, or `stamp` if that is later.
-
-        A clock may go back, as event time where a subtask took over from one with a lower watermark.
-        """
+        # A clock may go back, as event time where a subtask took over from one with a lower watermark.
         return self.now if stamp is None or stamp < self.now else stamp
 
     def at_snapshot(self) -> Expiry:
@@ -110,7 +107,6 @@ class TtlHandle(ABC):
         self.sweep: Callable[[], int | None] = expiry.tick
 
     def bind(self, key: Hashable) -> None:
-        """Make `key` the current key, after a step of the sweep for expired entries."""
         self.sweep()
         self.values.bind(key)
         self.stamps.bind(key)
@@ -121,13 +117,14 @@ class TtlHandle(ABC):
         """Do nothing: changes are made in the tables at once."""
 
     def clear(self) -> None:
-        """Remove the value and the last-access time of the current key."""
         for handle in (self.values, self.stamps):
             handle.clear()
             handle.store()
 
     def peek(self, key: Hashable) -> Any:
-        """Return what a read of `key` would, without renewing or removing; for tests. Leaves `key` bound."""
+        """Return what a read of `key` would return (the default if there is nothing to be seen), without
+        renewing or removing an entry; for the test harness. `key` stays bound.
+        """
         shown = self._shown_for(key, self.expiry.show_expired)
         return self._empty() if shown is ABSENT else self._result(shown)
 
@@ -140,7 +137,9 @@ class TtlHandle(ABC):
         return self._shown_for(key, False)
 
     def tidy(self, key: Hashable) -> None:
-        """Remove expired entries of `key`; set a missing time of others to `origin`; leaves `key` bound."""
+        """Remove the expired entries of `key`, and set missing last-access times of others to `origin`. The
+        sweep calls it; it counts what it removes. `key` stays bound.
+        """
         self.values.bind(key)
         self.stamps.bind(key)
         over = self._tidy()
@@ -154,12 +153,13 @@ class TtlHandle(ABC):
         return self._shown(expired)
 
     def _result(self, shown: V) -> V:
-        """Return what the program reads for a stored value: here the value itself."""
         return shown
 
     @abstractmethod
     def judge(self, stamps: Any) -> tuple[int, bool, int]:
-        """Judge a key's times: return how many, whether :meth:`tidy` has to run, and the oldest in ms."""
+        """Judge the stored last-access times of one key, for the sweep, without reading its value. Return how
+        many there are, whether :meth:`tidy` has to run for the key, and the oldest in ms.
+        """
 
     @abstractmethod
     def _tidy(self) -> int:

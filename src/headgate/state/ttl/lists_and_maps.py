@@ -14,26 +14,25 @@ from headgate.state.ttl.handle import TtlHandle
 
 
 class TtlListState(TtlHandle, Generic[V]):
-    """Live handle of a list state with a time to live per element, for the bound key.
+    """The live handle of a list state whose elements expire one by one, for the list of one key at a time.
 
-    The last-access times are in the order of the elements; elements without a time come first.
+    The last-access times, in ms, are a list in the order of the elements; elements without a time come first.
+    A read returns expired elements only if `show_expired`, and removes them in any case; it renews the others
+    if `refresh` (both are of :class:`~headgate.state.ttl.handle.Expiry`).
     """
 
     __slots__ = ()
 
     def add(self, value: V) -> None:
-        """Append one element, written now."""
         self.values.add(value)
         self.stamps.add(self.expiry.now)
 
     def extend(self, values: Iterable[V]) -> None:
-        """Append several elements, written now."""
         added = list(values)
         self.values.extend(added)
         self.stamps.extend([self.expiry.now] * len(added))
 
     def get(self) -> list[V]:
-        """Return the elements, expired ones if `show_expired`; remove these, renew others if `refresh`."""
         elements, stamps, alive = self._state()
         kept = elements
         if not all(alive):
@@ -47,19 +46,17 @@ class TtlListState(TtlHandle, Generic[V]):
         return elements if self.expiry.show_expired else kept
 
     def update(self, values: Iterable[V]) -> None:
-        """Replace the list; all its elements count as written now."""
         elements = list(values)
         self.values.update(elements)
         self.stamps.update([self.expiry.now] * len(elements))
 
     def judge(self, stamps: list[int]) -> tuple[int, bool, int]:
-        """Judge a key's times: return their number, whether :meth:`tidy` has to run, the oldest in ms."""
         oldest = min(map(self.expiry.since, stamps), default=self.expiry.now)
         untidy = WATERMARK_MIN in stamps or oldest <= self.expiry.limit
         return len(stamps), untidy, oldest
 
     def _state(self) -> tuple[list[V], list[int], list[bool]]:
-        """Return the elements, when each counts as written, and whether each is not expired."""
+        # elements, when each counts as written, and whether each is not expired
         elements: list[V] = self.values.get()
         stored = self.stamps.get() if elements else []
         expiry = self.expiry
@@ -83,20 +80,21 @@ class TtlListState(TtlHandle, Generic[V]):
 
 
 class TtlMapState(Subscripts[MK, MV], TtlHandle):
-    """Live handle of a map state with a time to live per entry; the times are a map from the same keys.
+    """The live handle of a map state whose entries expire one by one, for the map of one key at a time.
 
-    `in`, iteration and `items` read the entries they touch (remove expired, renew others); `len` does not.
+    The last-access times, in ms, are a map from the same keys. A read returns expired entries only if
+    `show_expired`, and removes them in any case; it renews the others if `refresh` (both are of
+    :class:`~headgate.state.ttl.handle.Expiry`). `in`, iteration and `items` are reads; `len` is none.
     """
 
     __slots__ = ()
 
     def get(self, key: MK, default: MV | None = None) -> MV | None:
-        """Return the value of `key` (expired: only if `show_expired`, and removed), else `default`."""
         value = self._read(key)
         return default if value is ABSENT else value
 
     def put(self, key: MK, value: MV) -> None:
-        """Set the value under the map's own key `key`, written now; an expired entry moves to the end."""
+        # an expired entry moves to the end
         stamp = self.stamps.get(key)
         if self.expiry.over(stamp) and key in self.values:
             self._drop(key)  # what is expired has lost its place in the order, too
@@ -104,7 +102,6 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
         self.stamps.put(key, self.expiry.renewed(stamp))
 
     def remove(self, key: MK) -> None:
-        """Remove the entry of the map's own key `key`; an absent one is no error."""
         self.values.remove(key)
         self.stamps.remove(key)
 
@@ -119,7 +116,6 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
         return 0 if shown is ABSENT else len(shown)
 
     def items(self) -> Iterable[tuple[MK, MV]]:
-        """Return the entries, expired ones if `show_expired`; remove those, renew others if `refresh`."""
         expiry = self.expiry
         entries, over = self._state()
         for key in over:
@@ -131,13 +127,11 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
         return [item for item in entries.items() if expiry.show_expired or item[0] not in over]
 
     def judge(self, stamps: dict[Hashable, int]) -> tuple[int, bool, int]:
-        """Judge a key's times: return their number, whether :meth:`tidy` has to run, the oldest in ms."""
         oldest = min(map(self.expiry.since, stamps.values()), default=self.expiry.now)
         untidy = WATERMARK_MIN in stamps.values() or oldest <= self.expiry.limit
         return len(stamps), untidy, oldest
 
     def _read(self, key: MK) -> Any:
-        """Return an entry's value or ABSENT; renew it if `refresh`, remove it if expired, even if shown."""
         value = self.values.get(key, ABSENT)
         if value is ABSENT:
             return ABSENT
@@ -155,7 +149,6 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
         self.remove(key)
 
     def _state(self) -> tuple[dict[MK, MV], set[MK]]:
-        """Return the entries, and the keys of those that are expired."""
         entries, stamps = dict(self.values.items()), dict(self.stamps.items())
         return entries, {key for key in entries if self.expiry.over(stamps.get(key))}
 

@@ -21,7 +21,6 @@ class TtlSingleState(TtlHandle):
     __slots__ = ()
 
     def judge(self, stamps: int) -> tuple[int, bool, int]:
-        """Judge a key's time: return 1 (its number), whether :meth:`tidy` has to run, the time in ms."""
         return 1, stamps <= self.expiry.limit or stamps == WATERMARK_MIN, stamps
 
     def _tidy(self) -> int:
@@ -39,7 +38,7 @@ class TtlSingleState(TtlHandle):
         """Return the value stored for the bound key, expired or not; or ABSENT."""
 
     def _read(self) -> Any:
-        """Return the key's value or ABSENT; renew it if `refresh`, remove it if expired, even if shown."""
+        # the value, or ABSENT; one that is expired is removed, even if it is shown
         held = self._held()
         if held is ABSENT:
             return ABSENT
@@ -68,7 +67,10 @@ class TtlSingleState(TtlHandle):
 
 
 class TtlValueState(TtlSingleState, Generic[V]):
-    """Live handle of a value state whose values expire. `values`, the inner handle, has ABSENT for none."""
+    """The live handle of a value state whose values expire, for the value of one key at a time.
+
+    `values`, the inner handle, has ABSENT where there is none. A read of an expired value removes it.
+    """
 
     __slots__ = ("_default", "_make_default")
 
@@ -81,7 +83,7 @@ class TtlValueState(TtlSingleState, Generic[V]):
 
     @property
     def value(self) -> V:
-        """The current key's value, else the default; a read may renew or remove it, or store the default."""
+        # a read may renew or remove it, or store the default
         expiry, stamp = self.expiry, self.stamps.value
         if stamp is not None and stamp > expiry.limit and not expiry.refresh:  # as most reads are
             value: V = self.values.value
@@ -122,7 +124,6 @@ class TtlReducingState(TtlSingleState, Generic[V]):
     __slots__ = ()
 
     def add(self, value: V) -> None:
-        """Reduce `value` into the unexpired value, if any; renew its time; TypeError: that gives None."""
         if self._held() is not ABSENT and self.expiry.over(self.stamps.value):
             self._drop()
         self.values.add(value)
@@ -130,7 +131,6 @@ class TtlReducingState(TtlSingleState, Generic[V]):
         self._stamp(self.expiry.renewed(self.stamps.value))
 
     def get(self) -> Any:
-        """Return the current key's reduced value; None if there is none, or an expired one is not shown."""
         held = self._read()
         return None if held is ABSENT else self._result(held)
 

@@ -35,14 +35,16 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class EntriesPiece:
-    """Piece of a read: ascending key groups of one subtask's state, whose entries are decoded into rows."""
+    """Piece of a read: ascending key groups of one subtask's state, whose entries are decoded into rows.
+
+    Its batches have about `ROWS` rows, and all columns of the `shape`, whichever are wanted.
+    """
 
     keyed: KeyedStateHandle
     shape: Shape
     groups: tuple[int, ...]
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of `groups` in batches of about `ROWS`, with all columns, not only `columns`."""
         waiting: list[pa.RecordBatch] = []
         for batch in _of_groups(disk, self.keyed, self.shape, self.groups):
             waiting.append(batch)
@@ -92,7 +94,7 @@ def _entries(states: Mapping[str, Merged], group: int) -> tuple[list[Hashable], 
 def _written_at(
     shape: Shape, keys: Sequence[Hashable], values: Sequence[Any], written: Mapping[Hashable, V]
 ) -> pa.Array:
-    """Return the column of last-access times for entries; null where `written` has none that is possible."""
+    # Null where there is no time, or none that is possible.
     stamps: list[int | None] = []
     for key, value in zip(keys, values, strict=True):
         stamps += _rows(shape.rows_are, value, _plain(written.get(key)))
@@ -102,7 +104,6 @@ def _written_at(
 
 
 def _rows(rows_are: str, value: Any, stamps: Any) -> list[int | None]:
-    """Return an entry's last-access times (`stamps`), one for each table row that its value takes."""
     if rows_are == BYTES:
         return [stamps if type(stamps) is int else None]
     if rows_are == ELEMENT:
@@ -123,5 +124,4 @@ def _pairs(entries: dict[K, V] | Sequence[tuple[K, V]]) -> list[tuple[K, V]]:
 
 
 def _name(key: K) -> K | str:
-    """Return a map's plain key as a hashable value: the key, or its text, as a key may be a list."""
     return key if type(key) in (str, int) else repr(key)

@@ -51,12 +51,17 @@ class Piece(Protocol):
     """A piece of a read, which one Spark task does; picklable, as it is sent to the task."""
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the piece's rows from the snapshot's storage `disk`, in batches with at least `columns`."""
+        """Yield the piece's rows, read from `disk`, in batches with at least `columns`; or StorageError."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """The plan of reading one state of a snapshot; picklable, so that the state is looked up once."""
+    """The plan of reading one state of a snapshot; picklable, so that the state is looked up once.
+
+    `root` is the snapshot's URI, `storage` settings of it; `columns` are all that the state has, with Arrow's
+    types as stored. `keyed`: table shape, and each subtask's state; None: the state is unkeyed, read by
+    `other_pieces`.
+    """
 
     root: str
     storage: tuple[str, ...]
@@ -66,7 +71,6 @@ class Reading:
     other_pieces: tuple[Piece, ...] = ()  # all pieces of everything else
 
     def open(self) -> Disk:
-        """Open the snapshot's storage with the read's storage settings, and return it."""
         with storage_options(self.storage):
             return open_disk(self.root)
 
@@ -86,7 +90,10 @@ class Reading:
 
 
 def reading_of(request: ReadRequest) -> Reading:
-    """Return the plan of a read; UsageError, with a list of all states, if the requested one is not there."""
+    """Return the plan of a read, in the driver, from the snapshot's metadata and heads of its files.
+
+    UsageError, with a list of all states, if the requested one is not there; StorageError: absent or damaged.
+    """
     with storage_options(request.storage):
         disk, metadata = open_checkpoint(request.path)
     groups, uid, state = metadata.max_parallelism, request.uid, request.state
@@ -123,7 +130,6 @@ class TablePiece:
     row_groups: tuple[int, int] | None = None  # the first one, and the one after the last; None: all
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield `columns` of all rows of row groups that may have a wanted group; StorageError: damaged."""
         table = open_table(DiskFiles(disk), self.table)
         first, stop = self.row_groups or (0, table.row_groups)
         try:
@@ -190,7 +196,6 @@ def _table_pieces(disk: Disk, keyed: KeyedStateHandle, shape: Shape, groups: lis
 
 
 def nothing_chosen(disk: Disk, metadata: CheckpointMetadata, request: ReadRequest) -> UsageError:
-    """Return the UsageError for a read whose options name no stored state; it lists the snapshot's states."""
     uids = {*metadata.operators, *metadata.state_types, *(s.receiver for s in metadata.in_flight)}
     there = {uid: _options_of(disk, metadata, uid) for uid in sorted(uids)}
     listed = "; ".join(f"{uid!r}: {', '.join(states)}" for uid, states in there.items() if states)
@@ -206,7 +211,6 @@ def nothing_chosen(disk: Disk, metadata: CheckpointMetadata, request: ReadReques
 
 
 def _options_of(disk: Disk, metadata: CheckpointMetadata, uid: str) -> list[str]:
-    """Return the values that the option `state` may have for an operator, each with its type."""
     sections = sections_of_operator(disk, metadata, uid)
     types = metadata.state_types.get(uid, {})
     schemas = types | {each.name: each.schema for each in sections if each.name not in types}
@@ -223,7 +227,6 @@ def _options_of(disk: Disk, metadata: CheckpointMetadata, uid: str) -> list[str]
 
 
 def _as_option(name: str) -> str:
-    """Return the value of option `state` for a state; one named like the timers' folder is escaped."""
     return "%74imers" if name == TIMERS_FOLDER else name
 
 
@@ -235,8 +238,8 @@ def keyed_shape(
 ) -> Shape | None:
     """Return the table's shape of the keyed state or timers that option `state` names; None: none is there.
 
-    `handles` are the subtasks' state, `types` the states' descriptions in the metadata. UsageError for a
-    state of which values of several types are stored.
+    `handles` are the subtasks' state, `types` the states' descriptions in the metadata. UsageError: values of
+    several types are stored of the state.
     """
     if option == TIMERS_FOLDER:
         if not any(True for handle in handles for _ in handle.handles()):
@@ -260,7 +263,6 @@ def keyed_shape(
 def _stored_schemas(
     disk: Disk, handles: Sequence[KeyedStateHandle], name: str
 ) -> Iterator[tuple[str, Description]]:
-    """Yield names and types of the stored data of a state and its last-access times, if there are entries."""
     for handle in handles:
         for table in handle.tables or ():
             if table.name == name or _stamps_of(table.name, name):
@@ -278,7 +280,6 @@ def _stamps_of(name: str, state: str) -> bool:
 
 
 def _key_type(disk: Disk, handles: Sequence[KeyedStateHandle], names: Sequence[str]) -> Description | None:
-    """Return the type of the first key stored of the states `names`; None: no column holds it, or no key."""
     for handle in handles:
         for table in handle.tables or ():
             if table.name in names and (info := head_of_table(DiskFiles(disk), table).info).key is not None:
@@ -296,7 +297,6 @@ def _key_type(disk: Disk, handles: Sequence[KeyedStateHandle], names: Sequence[s
 
 
 def _first_keys(disk: Disk, handle: KeyedStateHandle, names: Sequence[str]) -> Iterator[Hashable]:
-    """Yield the first key of each section in a subtask's blobs: of the base, then of the log."""
     wanted = [name for state in names for name in (state, removed(state))]
     for stored in (handle.handle, *handle.log):
         blob = StoredBlob(DiskFiles(disk).ranges(stored))

@@ -25,7 +25,11 @@ _STAMP: Final = pa.field(WRITTEN_AT, pa.timestamp("us", "UTC"))
 
 @dataclass(frozen=True)
 class Shape:
-    """One keyed state, or all timers, as a table; `stamps`: state of its last-access times; None: no TTL."""
+    """One keyed state, or all timers of an operator, as a table of a read.
+
+    `schema` is the state's description, `key` that of its keys (None: no column holds them); `stamps` is the
+    state of its last-access times (None: no TTL). `rows` makes table rows of entries.
+    """
 
     name: str
     schema: Description
@@ -34,26 +38,22 @@ class Shape:
 
     @cached_property
     def rows(self) -> TableRows:
-        """The encoder that makes table rows of entries, without last-access times."""
         return TableRows(new_table_info(self.name, self.schema, self.key, 1, (0, 0)))
 
     @cached_property
     def columns(self) -> pa.Schema:
-        """All columns of the table; that of last-access times, if entries expire, is the last."""
         return self.rows.schema if self.stamps is None else self.rows.schema.append(_STAMP)
 
     def __reduce__(self) -> tuple[type[Shape], tuple[str, Description, Description | None, str | None]]:
-        """Return how to pickle a shape: by its fields, from which Arrow's builders are made again."""
+        # Arrow's builders cannot be pickled, and are made again.
         return Shape, (self.name, self.schema, self.key, self.stamps)
 
     @property
     def rows_are(self) -> str:
-        """What one row of the table holds, such as a list's element; see `table_layout.TableInfo`."""
         return row_of(self.schema)
 
     @property
     def timers(self) -> bool:
-        """Whether this is the table of an operator's timers, not of a state."""
         return self.rows_are == TIMER
 
 

@@ -73,13 +73,12 @@ def _columns(schema: Description) -> list[ArrowColumn]:
 
 @dataclass(frozen=True)
 class OperatorPiece:
-    """Piece of a read: the elements or entries that one subtask stored of an operator state."""
+    """Piece of a read: the elements or entries that one subtask stored of an operator state, a row each."""
 
     subtask: int
     handle: OperatorStateHandle
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield one batch, with all columns whatever `columns`, a row per element; StorageError: damaged."""
         handle = self.handle
         made = _columns(handle.schema)
         try:
@@ -99,7 +98,10 @@ class OperatorPiece:
 
 
 def in_flight_columns(streams: Sequence[InFlightStream]) -> tuple[Description | None, pa.Schema]:
-    """Return the type that all typed records in flight share (None: none), and the columns of the read."""
+    """Return the type of the typed column of records in flight, and all columns of the read.
+
+    None, and no typed column, unless all `streams` (channels) have records of one type that Arrow can hold.
+    """
     types = [stream.record_type for stream in streams if stream.record_type is not None and stream.parts]
     alike = types[:1] if all(each == types[0] for each in types) and all(map(is_open, types)) else []
     record = alike[0] if alike and ArrowColumn(RECORD, alike[0]).fields[0].name == RECORD else None
@@ -120,7 +122,6 @@ class InFlightPiece:
     max_parallelism: int
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the channel's records in flight as rows, in their order; `columns` leaves none out."""
         position = 0
         for found in records_in_flight(disk, self.stream, self.max_parallelism):
             yield self._batch(found, position)
@@ -149,6 +150,5 @@ class InFlightPiece:
 
 
 def _text(record: R) -> str:
-    """Return a record's repr, surrogates escaped; for one that no typed column holds."""
     shown = repr(record.plain if isinstance(record, Described) else record)
     return shown.encode(errors="backslashreplace").decode()

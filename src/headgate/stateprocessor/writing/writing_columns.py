@@ -119,7 +119,7 @@ def _is_bytes(given: pa.DataType) -> bool:
 
 
 def _moment(_: Description, given: pa.DataType, where: str) -> Fit | None:
-    """Return the fit of timestamps to datetimes; an instant is stored as the wall clock in UTC."""
+    # An instant is stored as the wall clock in UTC.
     if not pa.types.is_timestamp(given):
         return None
     offset = None if given.tz is None else 0
@@ -226,7 +226,6 @@ def _struct(
 
 
 def _places(valid: pa.BooleanArray) -> pa.Array:
-    """Return each valid row's index among the valid rows; null for the other rows."""
     counted = pc.subtract(pc.cumulative_sum(valid.cast(pa.int64())), 1)
     return pc.if_else(valid, counted, pa.scalar(None, pa.int64()))
 
@@ -260,7 +259,7 @@ def _map(stored: Description, given: pa.DataType, where: str) -> Fit | None:
 
 
 def parts_of_map(array: pa.MapArray) -> tuple[pa.Array, pa.Array]:
-    """Return all keys and all values of a map column's rows as two arrays; null rows have none."""
+    """Return all keys, and all values, of a map column's rows as two arrays; null rows have none."""
     flat = _as_pairs(array).flatten()
     return flat.field(0), flat.field(1)
 

@@ -64,7 +64,10 @@ _SAMPLES: Final[Sequence[tuple[Callable[[pa.DataType], bool], KeyPart]]] = (
 
 
 class KeyRows:
-    """Reads key columns as the keys of ``key_by()``, several as a tuple; UsageError: no key has that type."""
+    """Reads key columns of a DataFrame as the keys of ``key_by()`` would be, several as a tuple.
+
+    UsageError: no key has a column's type. `shape` is the type of the keys, `description` its stored form.
+    """
 
     def __init__(self, names: Sequence[str], types: Sequence[pa.DataType]) -> None:
         self._names = list(names)
@@ -81,11 +84,10 @@ class KeyRows:
         ]
 
     def columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        """Return the key columns of a batch of the DataFrame."""
         return [batch.column(name) for name in self._names]
 
     def groups(self, columns: Sequence[pa.Array], max_parallelism: int) -> NDArray[np.int32]:
-        """Return the key group of each row; UsageError if a key is null or NaN."""
+        """Return the key group of each row of the key `columns`; UsageError if a key is null or NaN."""
         for name, column in zip(self._names, columns, strict=True):
             if column.null_count:
                 raise UsageError(
@@ -120,12 +122,17 @@ class RowColumn(Protocol):
         """The stored schema of the state: its kind and the descriptions of its serializers."""
 
     def rows(self) -> RowsOf:
-        """Return a function that converts batches of the DataFrame to rows of the state's table."""
+        """Return a function that converts batches of the DataFrame to rows of the state's table.
+
+        UsageError: a column's type does not fit; from the function: a value does not fit.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class ValueColumn:
-    """Makes the table of a state's values of the DataFrame's `column`; picklable, to be used in tasks."""
+    """Makes the table of a state's values of the DataFrame's `column`; picklable, to be used in tasks.
+    `type`: Arrow type of the column; `convert` makes the state's value of the column's, None: types must fit.
+    """
 
     state: str
     schema: Description
@@ -135,7 +142,6 @@ class ValueColumn:
     convert: Convert | None = None  # None: the column has the state's type
 
     def rows(self) -> RowsOf:
-        """Return the converter of batches to table rows; UsageError: another type, or `convert` is needed."""
         if self.convert is not None and self.descriptor is not None:
             return _converted(self.schema, self.descriptor, self.column, self.convert)
         rows_are = row_of(self.schema)
@@ -152,12 +158,11 @@ class ValueColumn:
 
 
 def _with_raw(typed: pa.Array, fields: Sequence[pa.Field]) -> list[pa.Array]:
-    """Return a typed column, and a column of nulls for values that would not fit into it."""
     return [typed, *(pa.nulls(len(typed), field.type) for field in fields[1:])]
 
 
 def _spread(schema: Description, is_map: bool, name: str, given: pa.DataType) -> RowsOf:
-    """Return the converter of a list or map column: a row per part, one if empty; UsageError: other type."""
+    # A row for each element or entry of a key, and one if there is none.
     if not (pa.types.is_map(given) if is_map else pa.types.is_list(given)):
         kind = "map" if is_map else "list"
         raise UsageError(
@@ -194,7 +199,6 @@ def _spread(schema: Description, is_map: bool, name: str, given: pa.DataType) ->
 
 
 def _converted(schema: Description, descriptor: StateDescriptor, name: str, convert: Convert) -> RowsOf:
-    """Return the converter of a column by the function `convert`; it raises UsageError where that fails."""
     serializer, in_bytes = target_of(descriptor).serializer, row_of(schema) == BYTES
     columns = values_of(row_of(schema), schema)
 
@@ -224,7 +228,7 @@ def _converted(schema: Description, descriptor: StateDescriptor, name: str, conv
 
 @dataclass(frozen=True, slots=True)
 class TimerColumn:
-    """Makes the table of timers of two columns of a DataFrame, time domain and timestamp; picklable."""
+    """Makes the table of timers of a DataFrame's columns `domain` and `column`, their times; picklable."""
 
     schema: Description
     domain: str  # the column with "event" or "processing"
@@ -232,13 +236,11 @@ class TimerColumn:
     type: pa.DataType
 
     def rows(self) -> RowsOf:
-        """Return the converter of batches to rows; UsageError: other column type; by the converter: null."""
         moments = _moments(self.column, self.type)
         return lambda batch: (None, [batch.column(self.domain).cast(pa.string()), moments(batch)])
 
 
 def _moments(name: str, given: pa.DataType) -> Callable[[pa.RecordBatch], pa.Array]:
-    """Return a function that gives a column's moments in ms since 1970; UsageError: other type, or null."""
     if not (pa.types.is_integer(given) or pa.types.is_timestamp(given)):
         raise UsageError(
             f"column {name!r} is of type {given}; expected a timestamp, or integers of ms since 1970"
@@ -258,8 +260,7 @@ def _moments(name: str, given: pa.DataType) -> Callable[[pa.RecordBatch], pa.Arr
 @dataclass(frozen=True, slots=True)
 class LastAccessColumn:
     """Makes the table of a state's last-access times, of a column or of one time for all; picklable.
-
-    The last-access times have the shape of the values; those of one key are of one moment.
+    They have the shape of the values; those of one key are of one moment. `column` None: `now_ms` for all.
     """
 
     values: ValueColumn
@@ -269,7 +270,6 @@ class LastAccessColumn:
     now_ms: int
 
     def rows(self) -> RowsOf:
-        """Return the converter of batches to rows; UsageError: other column type; by the converter: null."""
         values, parts = self.values.rows(), mappings_in(self.schema, "of")
         moments = None if self.column is None else _moments(self.column, self.type)
         fields = ArrowColumn(VALUE, parts[-1]).fields
@@ -343,8 +343,8 @@ def outputs_of(
     """Return table name -> its maker: first of last-access times, if the state has a TTL, then of values.
 
     `column` has the values, which `convert` (None: none needed) turns into those of the state; `types` are
-    of all columns. `written_at`: the column with the time of a key's last write; None: now. UsageError: a
-    column does not fit, or `written_at` is given for a state without a TTL.
+    Arrow types of all columns. `written_at`: the column with the time of a key's last write; None: now.
+    UsageError: a column does not fit, or `written_at` is given for a state without a TTL.
     """
     kept = with_stamps({descriptor.name: descriptor})
     schema = target_of(kept[descriptor.name]).schema

@@ -66,7 +66,10 @@ _RANGES_PER_SLOT = 2
 
 @dataclass(frozen=True, slots=True)
 class NewState:
-    """A DataFrame to become one state of an operator or its timers; `outputs`: table name -> its maker."""
+    """A DataFrame to become one state of an operator or its timers; `frame` has no other columns than named.
+
+    `outputs`: table name -> what makes the table; `distinct`: columns that distinguish timers of one key.
+    """
 
     frame: DataFrame  # has the columns that are named here, and no others
     keys: Sequence[str]
@@ -92,7 +95,11 @@ class WrittenSavepoint(NamedTuple):
 
 @dataclass(frozen=True)
 class SavepointContents:
-    """The contents of a new savepoint, by (uid, state; None: all); `base`: URI of a snapshot to change."""
+    """What a new savepoint is to contain, by (uid, state); `SavepointWriter` collects, :func:`run` writes it.
+
+    `base`: URI of the snapshot that is changed, or None; `removed` (state None: all) and `transforms` are of
+    its state. `max_parallelism` None: that of `base`; `parallelism` None: the same, or by Spark's slots.
+    """
 
     base: str | None
     max_parallelism: int | None
@@ -104,7 +111,10 @@ class SavepointContents:
 
 
 def run(writer: SavepointContents, uri: str) -> WrittenSavepoint:
-    """Write the savepoint to folder `uri`; UsageError: it is not empty. An error deletes what was written."""
+    """Write the savepoint to the folder `uri`, its metadata last; an error deletes what was written.
+
+    Raises UsageError (also if the folder is not empty), StorageError or OperatingError, as `write` says.
+    """
     refuse_fleeting(uri)
     with storage_options(writer.options) if writer.options else nullcontext():
         to = open_disk(uri)
@@ -162,7 +172,7 @@ class _Writing:
         return WrittenSavepoint(self._to.describe(), made.max_parallelism, entries)
 
     def undo(self) -> None:
-        """Delete this writer's files, if storage allows; first its metadata, if a failed call stored it."""
+        # The metadata goes first; it is there if the call that stored it failed all the same.
         with suppress(StorageError, OSError):
             names = self._to.list("")
             if METADATA in names and self._to.read(METADATA) == self._metadata:
@@ -177,7 +187,6 @@ class _Writing:
     # -- what stays
 
     def _kept(self) -> CheckpointMetadata:
-        """Copy what stays of the existing snapshot to the new folder, and return its metadata."""
         base, writer = self._base, self._writer
         removed = {uid for uid, state in writer.removed if state is None}
         operators = {
@@ -226,7 +235,6 @@ class _Writing:
         return msgspec.structs.replace(held, handle=handle)
 
     def _replaced(self, uid: str, name: str) -> bool:
-        """Return whether a table or operator state is of a state that is removed or written anew."""
         states = [*self._writer.removed, *self._writer.states]
         return any(of == uid and state is not None and is_of(name, state) for of, state in states)
 
@@ -276,7 +284,6 @@ class _Writing:
         return _typed(made, uid, {name: target_of(transform.after).schema})
 
     def _collected(self, rows: DataFrame, task: Task, uid: str) -> list[TableRow]:
-        """Run `task` on rows; return its tables, counting entries; raise its error, or OperatingError."""
         try:
             found: list[TableRow] = [row.asDict() for row in _mapped(rows, task).collect()]  # type: ignore[misc]
         except PySparkException as error:
@@ -293,7 +300,6 @@ class _Writing:
     def _adding(
         self, made: CheckpointMetadata, uid: str, parallelism: int, rows: Iterable[TableRow]
     ) -> CheckpointMetadata:
-        """Return the metadata with new tables of an operator's subtasks; UsageError: key groups differ."""
         states = made.operators.get(uid) or [OperatorSubtaskState(uid) for _ in range(parallelism)]
         tables: dict[int, list[StateTable]] = {}
         for row in rows:
@@ -313,10 +319,7 @@ class _Writing:
 
 
 def _mapped(rows: DataFrame, task: Task) -> DataFrame:
-    """Return the rows that a task yields for `rows`; it gets the columns under their own names.
-
-    PySpark looks for each column by its name, as if a dot led into a struct and a backtick quoted.
-    """
+    # PySpark looks for each column by its name, as if a dot led into a struct and a backtick quoted.
     names = rows.columns
 
     def named(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -348,7 +351,6 @@ def _typed(made: CheckpointMetadata, uid: str, schemas: Mapping[str, Description
 
 
 def opened_as_tables(uri: str, work: str) -> tuple[Disk, CheckpointMetadata]:
-    """Return a snapshot in tables, if need be a copy made at URI `work`; UsageError: records in flight."""
     disk, metadata = open_checkpoint(uri)
     if any(part.records for stream in metadata.in_flight for part in stream.parts):
         raise UsageError(
@@ -373,7 +375,6 @@ def is_of(table: str, state: str) -> bool:
 
 
 def check_there(metadata: CheckpointMetadata, uid: str, state: str | None) -> None:
-    """Raise UsageError if a snapshot lacks an operator or state that is to be changed."""
     known = {*metadata.operators, *metadata.state_types, *metadata.enumerators}
     if uid not in known:
         listed = ", ".join(sorted(map(repr, known))) or "no state"
@@ -391,13 +392,11 @@ def check_there(metadata: CheckpointMetadata, uid: str, state: str | None) -> No
 
 
 def with_tables(keyed: KeyedStateHandle, tables: Sequence[StateTable]) -> KeyedStateHandle:
-    """Return a handle of the same key groups whose state is in `tables` alone; its key types are unknown."""
     size = sum(table.length for table in tables)
     return KeyedStateHandle(keyed.first_group, keyed.last_group, Inline(b""), size, tables=list(tables))
 
 
 def new_metadata(max_parallelism: int, time_ms: int, fingerprint: str) -> CheckpointMetadata:
-    """Return the metadata of an empty savepoint taken by no job; `fingerprint`: of the stored formats."""
     return CheckpointMetadata(
         job=f"bootstrap-{secrets.token_hex(3)}",
         job_name="bootstrap",
@@ -417,6 +416,5 @@ def new_metadata(max_parallelism: int, time_ms: int, fingerprint: str) -> Checkp
 
 
 def without(found: Mapping[str, V], names: Iterable[str]) -> dict[str, V]:
-    """Return a copy of the mapping `found` without the entries under `names`."""
     left_out = set(names)
     return {name: value for name, value in found.items() if name not in left_out}

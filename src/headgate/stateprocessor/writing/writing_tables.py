@@ -53,7 +53,10 @@ RESULT: Final = RowFormat("index int, state string, file string, length long, cr
 
 
 class TableRow(ReportedError):
-    """The row by which a Spark task reports a table file that it has written, or the error that it met."""
+    """The row by which a Spark task reports a table file that it has written, or the error that it met.
+
+    `index` is the subtask's, `length` in bytes, `entries` the number of keys, or of timers.
+    """
 
     index: int
     state: str
@@ -80,7 +83,6 @@ class Place:
     mark: str  # in the names of all files of the savepoint's writer
 
     def table_info(self, state: str, schema: Description, key: Description | None, index: int) -> TableInfo:
-        """Return the description of the table of subtask `index`: the state's types and its key groups."""
         groups = key_group_range(self.max_parallelism, self.parallelism, index)
         return new_table_info(state, schema, key, self.max_parallelism, groups)
 
@@ -97,7 +99,11 @@ class TableTask:
     place: Place
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield one row per written table, or one with an error; no rows in, no table. For `mapInArrow`."""
+        """Yield a row of `RESULT` for each written table, or one for an error; no rows in, no table.
+
+        For `mapInArrow`; `batches` are one partition's rows, sorted by key group. Errors in rows:
+        InternalError: not sorted; UsageError: a key is there twice, or a value does not fit.
+        """
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is not None:
@@ -143,13 +149,11 @@ class TableFile:
         return TableRow(index=index, state=state, file=name, length=length, crc32=crc32, entries=entries)
 
     def close(self) -> None:
-        """Close the local file, finished or not; a table that is stored already stays."""
         self.writer.close()
         self._stream.close()
 
 
 def result_of(work: Callable[[], Sequence[TableRow]], what: str) -> pa.RecordBatch:
-    """Call `work`; return its rows as a batch, or its HeadgateError as a row; its text begins with `what`."""
     try:
         return RESULT.batch(work())
     except HeadgateError as error:
@@ -157,7 +161,6 @@ def result_of(work: Callable[[], Sequence[TableRow]], what: str) -> pa.RecordBat
 
 
 def _table_rows(groups: NDArray[np.int32], key: pa.Array, found: Rows, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch of table rows: key and key group repeated for each row that the key's values take."""
     sizes, values = found
     if sizes is not None:
         repeat = np.repeat(np.arange(len(key)), sizes)
@@ -176,7 +179,6 @@ class _Order:
         self.entries = 0
 
     def checked(self, batch: pa.RecordBatch) -> tuple[NDArray[np.int32], pa.Array]:
-        """Return a batch's key groups and keys; InternalError: not in order; UsageError: a key is twice."""
         columns = self._keys.columns(batch)
         groups = self._keys.groups(columns, self._max_parallelism)
         self._check_order(groups)
@@ -185,7 +187,6 @@ class _Order:
         return groups, self._keys.array(columns)
 
     def _check_order(self, groups: NDArray[np.int32]) -> None:
-        """Raise InternalError unless Spark has sorted by the key groups in which a restore will look."""
         first, last = int(groups[0]), int(groups[-1])
         if first < self._last_group or last > self._range[1] or (np.diff(groups) < 0).any():
             raise InternalError(
@@ -242,7 +243,6 @@ class TransformTask:
     place: Place
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield rows that report new tables, or errors, for the subtasks whose indexes `batches` has."""
         shown = f"state {self.transform.before.name!r} of operator {self.uid!r}"
         for batch in batches:
             for index in batch.column(0).to_pylist():

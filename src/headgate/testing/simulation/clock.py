@@ -30,30 +30,31 @@ class Timeline:
         self._numbers = itertools.count()
 
     def at(self, when_ms: int, name: str, action: Callable[[], None]) -> None:
-        """Plan `action`, named for the trace, at a virtual time (ms), now if past; equal times keep order."""
+        """Plan `action` for virtual time `when_ms`, or for now if that has passed; actions of one time keep
+        their order. It runs only when a caller takes and calls it. `name` is for the trace.
+        """
         heapq.heappush(self._planned, (max(when_ms, self.now_ms), next(self._numbers), name, action))
 
     def after(self, delay_ms: int, name: str, action: Callable[[], None]) -> None:
-        """Plan `action`, with a name for the trace, for `delay_ms` virtual ms from now."""
+        """Plan `action`, with a name for the trace, for `delay_ms` virtual ms from now, like :meth:`at`."""
         self.at(self.now_ms + delay_ms, name, action)
 
     def next_time(self) -> int | None:
-        """Return the virtual time (ms) of the earliest planned action; None if there is none."""
         return self._planned[0][0] if self._planned else None
 
     def due(self) -> tuple[int, str] | None:
-        """Return time and name of the earliest planned action if it is due, and keep it; else None."""
+        """Return (time, name) of the earliest planned action if its time has come, and keep it; else None."""
         if not self._planned or self._planned[0][0] > self.now_ms:
             return None
         when, _, name, _ = self._planned[0]
         return when, name
 
     def take(self) -> Callable[[], None]:
-        """Remove the earliest planned action and return it; the caller runs it."""
+        """Remove the earliest planned action and return it for the caller to run; IndexError if none."""
         return heapq.heappop(self._planned)[3]
 
     def advance(self, to_ms: int) -> None:
-        """Set the virtual time to `to_ms`; AssertionError to go back. Due actions are not run."""
+        """Set the virtual time to `to_ms`; AssertionError if that would go back. It runs no due action."""
         assert to_ms >= self.now_ms
         self.now_ms = to_ms
 
@@ -71,15 +72,12 @@ class SimClock:
         self._offset_ms = 0.0
 
     def now_ms(self) -> int:
-        """Return the wall clock, in ms since 1970, with this process's skew."""
         return EPOCH_MS + self._line.now_ms + self.skew_ms
 
     def monotonic_ms(self) -> int:
-        """Return the virtual time in ms, the same in all processes."""
         return self._line.now_ms
 
     def precise_ms(self) -> float:
-        """Return the virtual time in ms plus a span that grows at random with each call, as if by work."""
         self._offset_ms += self._rng.random() * self._step_ms
         return self._line.now_ms + self._offset_ms
 
@@ -114,7 +112,9 @@ class Agenda:
         self.following: int | None = None
 
     def add(self, name: str, since: int | None, action: Action) -> None:
-        """Add an action that is possible from the time `since` (ms) on, past or future; None: it is not."""
+        """Add an action that is possible from virtual time `since` (ms) on. One in the future only lowers
+        `following`; with None the action is not possible, and nothing is added. `name` is for the trace.
+        """
         if since is None:
             return
         if since > self.now:
@@ -126,6 +126,6 @@ class Agenda:
             self.oldest = since
 
     def not_before(self, time: int | None) -> None:
-        """Record that an action becomes possible at `time` (ms); ignore None and times that have passed."""
+        """Record in `following` that an action becomes possible at `time` (ms); ignore None and the past."""
         if time is not None and time > self.now and (self.following is None or time < self.following):
             self.following = time

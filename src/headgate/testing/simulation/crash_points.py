@@ -20,7 +20,7 @@ PHASES: Final[tuple[Phase, ...]] = ("before", "after")
 
 @dataclass(slots=True)
 class CrashPoints:
-    """Counts steps (disk operations, messages) of one checkpoint; kills the driver at step `strike_at`."""
+    """Counts the steps of one checkpoint, from 0, and kills the driver at step `strike_at`, once."""
 
     checkpoint: int = 0  # none by default
     strike_at: int | None = None  # the number of a step, from 0; None only counts
@@ -34,7 +34,7 @@ class CrashPoints:
     _driver: DriverProcess | None = None
 
     def triggered(self, driver: DriverProcess, checkpoint: int) -> None:
-        """Note a trigger: the chosen checkpoint's starts the count; that of one after the next ends it."""
+        """Note a trigger: the chosen checkpoint's first one starts the count, the next but one ends it."""
         self.last = max(self.last, checkpoint)
         if checkpoint == self.checkpoint and self._driver is None:
             self._open, self._driver = True, driver
@@ -42,17 +42,17 @@ class CrashPoints:
             self._open = self.to_end
 
     def reached(self, process: Process, place: str) -> None:
-        """Note that a process is at a named place; "checkpoint.retired" ends the count unless `to_end`."""
         if process is self._driver and place == "checkpoint.retired":
             self._open = self.to_end
 
     def disk(self, process: Process, operation: str, name: str) -> int | None:
-        """Count a coming disk operation, kill the driver if chosen; return its step, None if not counted."""
+        """Count a coming disk operation of the chosen checkpoint's driver or of its workers, and kill the
+        driver if the step is chosen. Return the step's number for :meth:`after`; None if no steps count now.
+        """
         owner = process.driver if isinstance(process, WorkerProcess) else process
         return self._step(owner, f"{process.name} {operation} {name}")
 
     def message(self, driver: Process, wire: str) -> int | None:
-        """Count a message coming on `wire`, kill the driver if chosen; return its step, None if uncounted."""
         return self._step(driver, f"message, {wire}")
 
     def after(self, step: int | None) -> None:

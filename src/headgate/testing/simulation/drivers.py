@@ -48,30 +48,34 @@ class DriverStarter(Protocol):
     """Starts simulated drivers, and decides whether another one is needed when one has exited."""
 
     def start(self) -> DriverProcess:
-        """Start one more driver process for the job."""
+        """Start one more driver process, beside any that live, for the job's current execution; return it."""
 
     def job_id(self, run: int) -> str:
         """Return the job id of an execution; `run` is the number of the job's executions before it."""
 
     def did_not_start(self, driver: DriverProcess, error: Exception) -> None:
-        """Report that a driver failed before its job was started; Violation if no fault explains it."""
+        """Report that `driver` failed with `error` before its job ran; it is about to exit. Violation for a
+        UsageError, or if no fault was injected and no other driver was ever started.
+        """
 
     def driver_exited(self, driver: DriverProcess, how: str) -> None:
-        """Report a driver's exit; `how`: "killed", "over", "did not start", "superseded" or a job state."""
+        """Report that a driver has exited; plan another one, or the job's next execution, if one is needed.
+        `how`: "killed", "over" (the job's end was on record), "did not start", "superseded", or a job state.
+        """
 
 
 class DriverObserver(Protocol):
     """Gives each simulated driver's job master a checking listener, and checks files before a kill."""
 
     def listener(self, scene: JobScene, driver: DriverProcess) -> JobListener:
-        """Return a listener, for the driver's job master, that checks its events and raises Violation."""
+        """Return a new listener for `driver`'s job master; it raises Violation for a broken invariant."""
 
     def killed(self, driver: DriverProcess) -> None:
-        """Check the stored files when a driver is about to be killed; Violation if one is missing."""
+        """Check all stored files before a driver is killed; Violation if one is absent or damaged."""
 
 
 class JobScene(Scene):
-    """Shared state of a simulated job: its drivers, its workers, and the faults injected so far."""
+    """Shared state of one simulated job: all its drivers and workers, and the faults injected so far."""
 
     supervisor: DriverStarter
     checks: DriverObserver
@@ -85,49 +89,43 @@ class JobScene(Scene):
 
     @property
     def driver(self) -> DriverProcess:
-        """The driver whose code runs now; else the one that ended the job, or the newest one."""
         if isinstance(self.at_work, DriverProcess):
             return self.at_work
         return self.finished or self.drivers[-1]
 
     @property
     def master(self) -> JobMaster:
-        """The job master in the driver that :attr:`driver` names; AssertionError if it has none yet."""
+        """The job master of the driver in :attr:`driver`; AssertionError before that driver has made one."""
         master = self.driver.master
         assert master is not None, f"{self.driver.name} has no job master yet"
         return master
 
     @property
     def done(self) -> bool:
-        """Whether the job has ended for good, so that it needs no driver any more."""
         return self.finished is not None
 
     def living(self) -> list[WorkerProcess]:
-        """Return the worker processes that have not exited."""
         return [worker for worker in self.workers if worker.alive]
 
     def living_drivers(self) -> list[DriverProcess]:
-        """Return the driver processes that have not exited."""
         return [driver for driver in self.drivers if driver.alive]
 
     def add_worker(self, worker: WorkerProcess) -> None:
-        """Add a worker process; forget exited ones whose last messages have arrived."""
         self.workers = [known for known in self.workers if known.alive or known.unheard]
         self.workers.append(worker)
         self.network.sweep()
 
     def fault(self, what: str) -> None:
-        """Record a fault being injected, or a user's request, in `faults_done` and in the trace."""
         self.faults_done.append(f"{self.now()} ms: {what}")
         self.note(f"FAULT {what}")
 
     @abstractmethod
     def triggered(self, driver: DriverProcess, checkpoint: int) -> None:
-        """Record that a driver sends a worker the trigger of a checkpoint, whose id is `checkpoint`."""
+        """Record that `driver` sends a worker the trigger of checkpoint id `checkpoint`."""
 
 
 class DriverProcess(GangOwner):
-    """The simulated driver `number` (from 1): job master and loop; if `elects` it must be elected first."""
+    """The simulated driver process `number` (from 1): election if it `elects`, then job master and loop."""
 
     scene: JobScene
 
@@ -159,17 +157,17 @@ class DriverProcess(GangOwner):
 
     @property
     def runs_job(self) -> bool:
-        """Whether this driver lives and its job has not ended."""
         return self.alive and self.master is not None and not self.master.state.terminal
 
     @property
     @override
     def mid_operation(self) -> bool:
-        """Whether this driver is in the middle of work on the disk, during which other processes may act."""
         return self.background.busy or self._within or self._proving
 
     def actions(self, now: int) -> Iterator[tuple[str, int | None, Action]]:
-        """Yield for each thread that may act now: name, since when (ms) it has work, or None, and action."""
+        """Yield (name for the trace, since, action) per thread that may act; nothing while paused or exited.
+        `since` is the virtual time (ms) from which the thread has had work, None if it has none at `now`.
+        """
         if not self.runs:
             return
         if not self._within:
@@ -186,7 +184,6 @@ class DriverProcess(GangOwner):
             yield f"{self.name} lease", now, leadership.watch
 
     def next_times(self) -> list[int | None]:
-        """Return when (virtual ms) each thread wakes up, None: not by itself; [] if paused or exited."""
         if not self.runs:
             return []
         if self.leadership is None:
@@ -199,7 +196,6 @@ class DriverProcess(GangOwner):
         return self._wake_at if self._wake_at is not None and self._wake_at <= now else None
 
     def act(self) -> str | None:
-        """Run one turn of the driver's main thread; return words about it for the trace, None for none."""
         with self.scene.acting(self):
             try:
                 return self._next()
@@ -228,7 +224,10 @@ class DriverProcess(GangOwner):
             self.scene.triggered(self, message.checkpoint)
 
     def kill(self, why: str, *, silently: bool) -> None:
-        """Kill the driver, if alive, noting `why`; workers notice at once, if `silently` as leases expire."""
+        """Kill this driver as by SIGKILL, after a check of the stored files; ignored if it has exited. `why`
+        is for the trace. If `silently`, its machine is lost, too: its workers notice only when their leases
+        run out; otherwise they notice when the news that their links broke arrives.
+        """
         if not self.alive:
             return
         self.scene.note(f"{self.name} is killed: {why}{' with its machine' if silently else ''}")
@@ -244,7 +243,7 @@ class DriverProcess(GangOwner):
         self.scene.supervisor.driver_exited(self, how)
 
     def _uninterrupted(self, what: Callable[[], str]) -> str:
-        """Run disk work of the main thread; other processes may act meanwhile, but not this thread."""
+        # Other processes may act meanwhile, but not this driver's main thread.
         self._within = True
         try:
             return what()

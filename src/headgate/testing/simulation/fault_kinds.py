@@ -41,14 +41,23 @@ REPEATABLE: Final = (*LOSABLE, m.Deployed, m.DataEnded, m.TaskFailed)
 
 @dataclass(frozen=True, slots=True)
 class FaultMix:
-    """The kinds of faults that a simulation may inject, by method names; each seed picks some of them."""
+    """Kinds of faults that a simulation may inject; each seed picks some of them.
+
+    Attributes:
+        kinds: names of methods of `Faults`; one that is named several times is picked more often.
+        budget_max: most faults and requests that one seed injects; 0: none.
+    """
 
     kinds: tuple[str, ...]  # names of methods of `Faults`
     budget_max: int = 8  # faults and requests of one seed at most
 
 
 class Injecting:
-    """Base of the fault classes: chooses kinds, number and moments of faults by the seed, and ends them."""
+    """Base of the fault classes: chooses kinds, number and moments of faults by the seed, and ends them.
+
+    A public method of a subclass, without arguments, injects one fault of the kind of its name and records it
+    with `scene.fault`; it does nothing if the process that it needs is not there.
+    """
 
     def __init__(self, scene: JobScene, mix: FaultMix, rng: random.Random) -> None:
         self._scene, self._rng = scene, rng
@@ -63,23 +72,27 @@ class Injecting:
 
     @property
     def spent(self) -> bool:
-        """Whether all faults of this seed were injected and have ended."""
+        """Whether all faults of this seed were injected, and the time that they last or wait is over."""
         return self._left == 0 and self._scene.now() >= self._quiet_at
 
     @property
     def drivers_change(self) -> bool:
-        """Whether this seed may inject faults of drivers, so that the job may have several drivers."""
+        """Whether this seed may inject faults of drivers, so that the job may get more than one driver."""
         return any("driver" in kind for kind in self._kinds)
 
     def maybe_inject(self) -> None:
-        """Inject a fault at random; none once the budget is spent or the job ended. Call between actions."""
+        """Inject one fault now, at random; nothing once the seed's number of faults is used up or the job has
+        ended. To be called before each action of the simulation.
+        """
         if not self._left or self._rng.random() >= self._chance or self._scene.done:
             return
         self._left -= 1
         getattr(self, self._rng.choice(self._kinds))()
 
     def heal(self) -> None:
-        """End all faults that last or wait, and inject no further one, so that the job can end."""
+        """End all faults that last, drop those that wait for a place or a disk operation, and inject no more,
+        so that the job can come to its end.
+        """
         self._left = 0
         self._armed.clear()
         self._armed_disk.clear()
@@ -105,7 +118,6 @@ class Injecting:
         return self._rng.choice(living) if living else None
 
     def _some_driver(self) -> DriverProcess | None:
-        """Return a living driver, preferably one that runs the job; None if there is none."""
         living = self._scene.living_drivers()
         leading = [driver for driver in living if driver.runs_job]
         return self._rng.choice(leading or living) if living else None
@@ -119,19 +131,15 @@ class WorkerFaults(Injecting):
     """Faults of workers: they are killed or paused, fail, or lose a connection to another worker."""
 
     def kill(self) -> None:
-        """Kill a random living worker, if there is one, as by SIGKILL."""
         worker = self._some_worker()
         if worker is not None:
             self._scene.fault(f"kill {worker.name}")
             worker.kill("at random")
 
     def kill_at_place(self) -> None:
-        """Kill the worker that next reaches a random one of `WORKER_PLACES` in its code, chosen now."""
         self._arm(self._rng.choice(WORKER_PLACES), "kill the worker at", _kill_from_inside)
 
     def kill_at_driver_place(self) -> None:
-        """Kill a random worker when a driver next reaches a random one of `DRIVER_PLACES`, chosen now."""
-
         def inject(_: Process) -> None:
             worker = self._some_worker()
             if worker is not None:
@@ -140,26 +148,21 @@ class WorkerFaults(Injecting):
         self._arm(self._rng.choice(DRIVER_PLACES), "kill a worker at", inject)
 
     def kill_while_writing(self) -> None:
-        """Kill the worker that next writes a file, which stays unfinished."""
         self._arm("write.before", "kill the worker at", _kill_from_inside)
 
     def pause(self) -> None:
-        """Stop a worker as by SIGSTOP for 20 to 400 ms, perhaps for longer than its heartbeat's timeout."""
         worker = self._some_worker()
         if worker is not None:
             worker.paused = True
             self._until(worker.name, "pause", lambda: setattr(worker, "paused", False))
 
     def raise_at_place(self) -> None:
-        """Raise an error in the task that next takes a snapshot; its process lives on."""
-
         def inject(process: Process) -> None:
             raise OperatingError(f"injected failure in {process.name}")
 
         self._arm("snapshot.drawn", "raise at", inject)
 
     def cut_data(self) -> None:
-        """Break a random connection of two workers, if any; up to three frames each way still arrive."""
         worker = self._some_worker()
         if worker is not None and worker.data.peers:
             peer = self._rng.choice(worker.data.peers)
@@ -167,7 +170,6 @@ class WorkerFaults(Injecting):
             self._scene.network.cut(worker.data, peer, self._rng.randint(0, 3))
 
     def jump_clock(self) -> None:
-        """Move the wall clock of a process by up to an hour, forwards or back."""
         process, jump_ms = self._some_process(), self._rng.randint(-3_600_000, 3_600_000)
         if process is not None:
             self._scene.fault(f"{process.name}'s wall clock jumps by {jump_ms} ms")
@@ -181,14 +183,15 @@ class StorageFaults(Injecting):
     """Whether the simulated disk has no space at present."""
 
     def hang_disk(self) -> None:
-        """Block a process's disk for 20 to 400 ms: checkpoints time out, leaders cannot renew their lease."""
         process = self._some_process()
         if process is not None:
             process.held = True
             self._until(process.name, "hang the disk of", lambda: setattr(process, "held", False))
 
     def fail_disk(self) -> None:
-        """Fail the next 1 to 4 disk operations, or writes, of workers or drivers, some after their effect."""
+        """Make the next 1 to 4 operations, or file creations, of any worker or any driver fail. A creation
+        has no effect, or ("unsure") takes effect and fails nevertheless; other operations have no effect.
+        """
         verdict: Verdict = self._rng.choice(("fails", "unsure"))
         whose = self._rng.choice(("master", "worker"))
         what = self._rng.choice(("create", "create", ""))
@@ -197,13 +200,10 @@ class StorageFaults(Injecting):
         self._armed_disk += [(whose, what, verdict)] * count
 
     def fill_disk(self) -> None:
-        """Refuse all writes to the disk for 20 to 400 ms, as if there were no space."""
         self.full = True
         self._until("everybody", "no space on the disk of", lambda: setattr(self, "full", False))
 
     def fail_commit(self) -> None:
-        """Raise in the next commit of sinks, before or after their output was published."""
-
         def inject(_: Process) -> None:
             raise OperatingError("the answer to the commit was lost")
 
@@ -217,30 +217,27 @@ class MessageFaults(Injecting):
     _repeating: set[str]
 
     def cut_control(self) -> None:
-        """Break a worker's connection to its job master; up to two messages each way still arrive."""
         worker = self._some_worker()
         if worker is not None:
             self._scene.fault(f"cut {worker.name} from the job master")
             worker.link.cut(self._rng.randint(0, 2))
 
     def slow_control(self) -> None:
-        """Delay a worker's messages one way by 10, 50 or 200 ms, for 20 to 400 ms; others overtake."""
+        """Delay a worker's control messages in one direction by 10, 50 or 200 ms more, for 20 to 400 ms."""
         wire = self._some_wire()
         if wire is not None:
             wire.slow_ms = self._rng.choice((10, 50, 200))
             self._until(wire.name, f"{wire.slow_ms} ms of delay", lambda: setattr(wire, "slow_ms", 0))
 
     def lose_messages(self) -> None:
-        """Lose half of a worker's :data:`LOSABLE` messages in one direction, for 20 to 400 ms."""
+        """Lose half of a worker's :data:`LOSABLE` messages in one direction, at random, for 20 to 400 ms."""
         self._tampered("lose messages", self._losing)
 
     def repeat_messages(self) -> None:
-        """Repeat some of a worker's :data:`REPEATABLE` messages in one direction, up to 200 ms later."""
+        """Repeat 3 in 10 of a worker's :data:`REPEATABLE` messages in one direction, 1 to 200 ms later."""
         self._tampered("repeat messages", self._repeating)
 
     def tampers(self, wire: ControlWire) -> Tamper:
-        """Return the function that decides for each message on a wire: lost, repeated or delivered."""
-
         def tamper(message: ControlMessage, data: bytes) -> str:
             if wire.name in self._losing and isinstance(message, LOSABLE) and self._rng.random() < 0.5:
                 return "lost"

@@ -69,14 +69,12 @@ class DriverFaults(Injecting):
     _until_driver_dies = 0  # operations on the disk; 0: it does not die
 
     def kill_driver(self) -> None:
-        """Kill a living driver now as by SIGKILL, perhaps without news to its workers."""
         driver = self._some_driver()
         if driver is not None:
             self._scene.fault(f"kill {driver.name}")
             driver.kill("at random", silently=self._silently())
 
     def kill_driver_at_place(self) -> None:
-        """Kill the driver that next reaches a random one of `DRIVER_PLACES` in its code, chosen now."""
         self._arm(self._rng.choice(DRIVER_PLACES), "kill the driver at", self._kill_driver_inside)
 
     def kill_driver_at_disk(self) -> None:
@@ -85,7 +83,9 @@ class DriverFaults(Injecting):
         self._until_driver_dies = self._rng.randint(1, 12)
 
     def pause_driver(self) -> None:
-        """Stop a driver as by SIGSTOP for 20 to 400 ms; meanwhile another one may replace it."""
+        """Stop a driver as by SIGSTOP for 20 to 400 ms. At 7 in 10 the supervisor starts another driver
+        within 60 ms, unless the paused one has gone on by then or the job has ended.
+        """
         driver = self._some_driver()
         if driver is None or driver.paused:
             return
@@ -96,13 +96,11 @@ class DriverFaults(Injecting):
             self._scene.line.after(delay, f"{driver.name} is thought dead", lambda: self._replace(driver))
 
     def second_driver(self) -> None:
-        """Start another driver although one runs, as a user may by mistake; not if three live."""
         if len(self._scene.living_drivers()) < 3:
             self._scene.fault("start another driver")
             self._scene.supervisor.start()
 
     def at_driver_disk(self, process: DriverProcess) -> None:
-        """Count a driver's disk operation about to happen, and kill the driver if a fault chose this one."""
         if self._until_driver_dies:
             self._until_driver_dies -= 1
             if not self._until_driver_dies:
@@ -122,21 +120,19 @@ class DriverFaults(Injecting):
 
 
 class Requests(Injecting):
-    """Requests of users to a job, at random moments while it runs; each must be answered once."""
+    """Requests of users to a job, one method per kind, at random moments; each must be answered once."""
 
     _checks: Checks
 
     def ask_checkpoint(self) -> None:
-        """Request a checkpoint at once."""
         self._ask("a checkpoint", lambda control, then: control.checkpoint(then))
 
     def ask_savepoint(self) -> None:
-        """Request a savepoint in a random format, which leaves the checkpoints as they are."""
         form = self._rng.choice(("canonical", "native"))
         self._ask(f"a {form} savepoint", lambda control, then: control.savepoint(SAVEPOINTS, form, then))
 
     def ask_stop(self) -> None:
-        """Request to stop the job with a savepoint; the supervisor then starts it from that savepoint."""
+        """Request to stop the job with a savepoint; the supervisor then starts the job again from there."""
         form = self._rng.choice(("canonical", "native"))
         self._ask(
             f"to stop with a {form} savepoint",
@@ -144,12 +140,11 @@ class Requests(Injecting):
         )
 
     def rescale(self) -> None:
-        """Request a random parallelism, one of `WIDTHS`, for the running job."""
         width, from_last = self._rng.choice(WIDTHS), self._rng.random() < 0.5
         self._ask(f"parallelism {width}", lambda control, then: control.rescale(width, then, from_last))
 
     def cancel(self) -> None:
-        """Cancel the job; the supervisor then starts it from its last checkpoint."""
+        """Cancel the job; the supervisor then starts the job again from its last completed checkpoint."""
         driver = self._some_driver()
         if driver is not None and driver.control is not None and driver.runs_job:
             self._scene.fault(f"cancel the job of {driver.name}")
@@ -172,7 +167,7 @@ class Requests(Injecting):
 
 
 class Faults(WorkerFaults, StorageFaults, MessageFaults, DriverFaults, Requests):
-    """Injects all kinds of faults, at moments that the seed picks."""
+    """Injects all kinds of faults, at moments that the seed picks; implements `FaultInjector`."""
 
     def __init__(
         self, scene: JobScene, mix: FaultMix, rng: random.Random, checks: Checks, crash_points: CrashPoints
@@ -187,7 +182,6 @@ class Faults(WorkerFaults, StorageFaults, MessageFaults, DriverFaults, Requests)
         self._until_driver_dies = 0
 
     def reached(self, process: Process, place: str) -> None:
-        """Let others act, then inject the fault that waits for this place, if any; it may raise."""
         self._scene.note(f"{process.name} is at {place}")
         self._crash_points.reached(process, place)
         if process.background.busy and place in DRIVER_PLACES:
@@ -196,7 +190,11 @@ class Faults(WorkerFaults, StorageFaults, MessageFaults, DriverFaults, Requests)
             inject(process)
 
     def disk(self, process: Process, operation: str, name: str) -> Verdict:
-        """Return a disk operation's outcome, "works" without a fault; ProcessKilled if a fault kills."""
+        """Return the outcome of the disk operation that `process` is about to do: "works" unless a fault hits
+        it. A fault may kill the process instead, by ProcessKilled. `operation` is "create",
+        "create-if-absent", "read", "size", "list" or "delete"; `name` the file or folder, from the root of
+        the disk.
+        """
         whose = "worker" if isinstance(process, WorkerProcess) else "master"
         writes = operation.startswith("create")
         if isinstance(process, DriverProcess):

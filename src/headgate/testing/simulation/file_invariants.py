@@ -46,7 +46,9 @@ class StoredFiles:
         self._savepoints: dict[str, str] = {}
 
     def run(self, job: str) -> list[Entry]:
-        """Return the valid entries of a job's log, oldest first: the chain that ends at the last one."""
+        """Return the valid entries of a job's log, oldest first: the last one, and each before that which is
+        named by the number and digest in its successor.
+        """
         if (cached := self._runs.get(job)) is not None:
             return cached
         prefix = f"{job}/log/"
@@ -63,11 +65,9 @@ class StoredFiles:
         return self._runs[job]
 
     def completed(self, job: str) -> list[Completed]:
-        """Return the completed checkpoints in a job's log, oldest first."""
         return [entry for entry in self.run(job) if isinstance(entry, Completed)]
 
     def generation(self, job: str) -> int:
-        """Return the generation of the driver that last claimed a job's log; 0 if the log has no entry."""
         return max((entry.generation for entry in self.run(job)), default=0)
 
     def metadata(self, entry: Completed) -> CheckpointMetadata:
@@ -81,11 +81,12 @@ class StoredFiles:
         return decode_metadata(data, name)
 
     def jobs(self) -> list[str]:
-        """Return the ids of all executions that have a log."""
         return sorted({name.partition("/")[0] for name in self._files.files if "/log/" in name})
 
     def deleting(self, process: str, name: str) -> None:
-        """Check that no completed checkpoint or savepoint needs file `name`, which `process` will delete."""
+        """Check that no completed checkpoint in a log, and no reported savepoint, needs file `name` (from the
+        root), which `process` is about to delete.
+        """
         if name not in self._files.files:
             return
         if name in self._savepoints:
@@ -100,14 +101,15 @@ class StoredFiles:
                     )
 
     def changed(self, process: str, name: str) -> None:
-        """Check the order of a job's log after one of its files was created, replaced or deleted."""
         job, _, rest = name.partition("/")
         if rest.startswith("log/"):
             self._runs.pop(job, None)
             self._demand_order(process, job)
 
     def savepoint(self, uri: str) -> CheckpointMetadata:
-        """Check that a savepoint is complete; return its metadata. `deleting` guards its files from then."""
+        """Check that the savepoint in folder `uri`, which was reported as complete, has all its files intact,
+        else Violation; return its metadata. From now on :meth:`deleting` guards these files.
+        """
         disk = SimDisk.at(uri, self._files)
         try:
             metadata = decode_metadata(disk.read(METADATA), uri)
@@ -120,11 +122,10 @@ class StoredFiles:
         return metadata
 
     def _end_on_record(self) -> bool:
-        """Return whether the job's end is on record, so that its log may be emptied."""
         return any(name.endswith(ENDED) for name in self._files.files)
 
     def demand_complete(self, job: str) -> None:
-        """Raise Violation unless every file of the completed checkpoints in a job's log is intact."""
+        """Raise Violation unless all files of the completed checkpoints in a job's log are intact."""
         for entry in self.completed(job):
             metadata = self.metadata(entry)
             try:
@@ -133,13 +134,14 @@ class StoredFiles:
                 raise Violation(f"completed checkpoint {entry.checkpoint} cannot be read: {error}") from error
 
     def demand_complete_savepoints(self) -> None:
-        """Raise Violation unless every savepoint folder that has metadata has all its files."""
         for name in self._files.names("savepoints"):
             if name.endswith(f"/{METADATA}"):
                 self.savepoint(f"{URI}/{name.rpartition('/')[0]}")
 
     def orphans(self, job: str) -> set[str]:
-        """Return unfinished files, and those of checkpoints not in the log, except newer complete ones."""
+        """Return what a sweep must delete: unfinished files of checkpoints, and all files of those not in the
+        log, except of those newer than the log's last that have metadata and all their files.
+        """
         needed, completed = self._needed(job)
         needed |= self._perhaps_complete(job, max(completed, default=0))
         unfinished = self._files.unfinished(job)
@@ -150,13 +152,11 @@ class StoredFiles:
         }
 
     def _needed(self, job: str) -> tuple[set[str], set[int]]:
-        """Return the files that completed checkpoints need, and the ids of these checkpoints."""
         logged = [self._logged(entry) for entry in self.completed(job)]
         files = {name for each in logged for name in (*each.files, each.metadata)}
         return files, {each.entry.checkpoint for each in logged}
 
     def _perhaps_complete(self, job: str, newest: int) -> set[str]:
-        """Return the files of checkpoints newer than `newest` that have metadata and all other files."""
         found: set[str] = set()
         names = set(self._files.names(job))
         for name in names:
@@ -173,7 +173,6 @@ class StoredFiles:
         return found
 
     def unneeded(self, job: str) -> set[str]:
-        """Return files in the folders of completed checkpoints that these checkpoints do not need."""
         needed, completed = self._needed(job)
         return {
             name

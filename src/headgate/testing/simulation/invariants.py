@@ -35,15 +35,12 @@ class Checks:
         self._answered: set[tuple[str, int]] = set()
 
     def begins(self, scene: JobScene) -> None:
-        """Prepare for the files of a simulation that is about to start."""
         self.stored = StoredFiles(scene.files)
 
     def listener(self, scene: JobScene, driver: DriverProcess) -> JobListener:
-        """Return a listener that traces and checks the events of a driver's job master."""
         return _Listener(scene, driver, self)
 
     def frame(self, lane: Lane, attempt: int, frame: Frame) -> None:
-        """Check that a frame that arrived on `lane` does not lower the watermark of its channel."""
         if frame.kind is not FrameKind.WATERMARK:
             return
         channel = (lane.name, attempt, frame.edge, frame.sender, frame.receiver)
@@ -54,20 +51,19 @@ class Checks:
         self._watermarks[channel] = watermark
 
     def used(self, process: Process, operation: str, name: str, verdict: str) -> None:
-        """Check before each disk operation that it deletes no file that a checkpoint or savepoint needs."""
         if operation == "delete" and verdict in ("works", "unsure"):
             self.stored.deleting(process.name, name)
 
     def changed(self, process: Process, operation: str, name: str) -> None:
-        """Check that the log of the job that `name` belongs to is in order, once a file has changed."""
         self.stored.changed(process.name, name)
 
     def leads(self, driver: DriverProcess) -> bool:
-        """Return whether a driver leads the job: it was the last to claim the job's log."""
         return driver.generation == self.stored.generation(driver.job_id)
 
     def checkpoint(self, scene: JobScene, checkpoint: int) -> None:
-        """Count a completed checkpoint; check its id (the driver's highest), the log and its files."""
+        """Count a checkpoint that the running driver completed. Its id must be the driver's highest so far,
+        it must be in the log if the driver leads, and all files of the checkpoints in the log must be intact.
+        """
         driver = scene.driver
         if checkpoint <= self._last[driver.name]:
             raise Violation(f"checkpoint {checkpoint} completed after {self._last[driver.name]}")
@@ -81,11 +77,12 @@ class Checks:
         self.stored.demand_complete(driver.job_id)
 
     def savepoint(self, scene: JobScene, uri: str) -> None:
-        """Check that the savepoint in folder `uri`, reported as complete, has all its files."""
         self.stored.savepoint(uri)
 
     def deploying(self, scene: JobScene, driver: DriverProcess, attempt: int, checkpoint: int | None) -> None:
-        """Check that an attempt begins from the last completed checkpoint, or from the restore point."""
+        """Check where attempt number `attempt` begins if its driver leads: at the checkpoint that is the last
+        in the log, else at the submission's restore point, else (None) with no state.
+        """
         if not self.stored.run(driver.job_id) or not self.leads(driver):
             return  # a driver that was replaced may know an older one: it cannot complete any
         logged = [entry.checkpoint for entry in self.stored.completed(driver.job_id)]
@@ -98,21 +95,22 @@ class Checks:
             )
 
     def failed(self, scene: JobScene, driver: DriverProcess, error: HeadgateError) -> None:
-        """Check that an attempt of the leading driver failed after a fault, by no Internal- or UsageError."""
+        """Check why an attempt failed: a fault was injected before, and `error` is no InternalError or
+        UsageError. Any error goes for a driver that was fenced or replaced.
+        """
         if len(scene.drivers) > 1 and (isinstance(error, FencedError) or not self.leads(driver)):
             return  # it was replaced, and may not even find its marker any more
         if not scene.faults_done or isinstance(error, InternalError | UsageError):
             raise Violation(f"an attempt failed by itself: {type(error).__name__}: {error}")
 
     def killed(self, driver: DriverProcess) -> None:
-        """Raise Violation unless all files of the completed checkpoints in every job's log are intact."""
         for job in self.stored.jobs():
             self.stored.demand_complete(job)
 
     def answered(
         self, driver: DriverProcess, number: int, answer: str | int | None, error: HeadgateError | None
     ) -> None:
-        """Check that request `number` is answered once, and a savepoint named in its answer is complete."""
+        """Check that request `number` of `driver.asked` is answered once, and its savepoint is complete."""
         if (driver.name, number) in self._answered:
             raise Violation(f"{driver.name} answers request {number} ({driver.asked[number]}) twice")
         self._answered.add((driver.name, number))
@@ -120,7 +118,9 @@ class Checks:
             self.stored.savepoint(str(answer))
 
     def ended(self, scene: JobScene) -> None:
-        """Check an ended job: it finished, its files are in order, ended drivers answered all requests."""
+        """Check an ended job: it FINISHED, ended drivers answered all requests, all checkpoints and
+        savepoints are complete, and needless files are left only by faults and are what a sweep deletes.
+        """
         master = scene.master
         if master.state is not JobState.FINISHED:
             raise Violation(f"the job ended as {master.state.value}: {master.error}")
@@ -136,7 +136,6 @@ class Checks:
             self._demand_clean_sweep(scene, job)
 
     def _demand_clean_sweep(self, scene: JobScene, job: str) -> None:
-        """Check that only needed files, or ones that faults left, are there, and a sweep takes the latter."""
         orphans = self.stored.orphans(job)
         if orphans and not scene.faults_done:
             raise Violation(f"files without an owner are left: {sorted(orphans)}")

@@ -40,13 +40,15 @@ class Wire(Underway[bytes | str], Generic[M]):
         self.delivered: Callable[[ControlMessage], None] = _ignore  # called after each delivery
 
     def push(self, what: bytes | str) -> None:
-        """Send a message's bytes, or as text why the link ended; it arrives in order, after the latency."""
+        """Send a message's bytes, or as text the reason why the link ended. It arrives in the order of
+        pushing, after the latency plus `slow_ms`.
+        """
         # In order, whatever the latency; a repeated message delays no other.
         self._last_due = max(self._now() + self._latency() + self.slow_ms, self._last_due)
         self._put(self._last_due, what)
 
     def repeat(self, what: bytes, after_ms: int) -> None:
-        """Send a copy of a message `after_ms` from now, perhaps after messages that were sent later."""
+        """Put a copy of a message on its way, to arrive `after_ms` virtual ms from now, in no fixed order."""
         self._put(self._now() + after_ms, what)
 
     def _put(self, due: int, what: bytes | str) -> None:
@@ -57,11 +59,12 @@ class Wire(Underway[bytes | str], Generic[M]):
 
     @property
     def due(self) -> int | None:
-        """Virtual time (ms) at which the first item arrives; None if none does or the receiver is paused."""
         return self._items[0][0] if self._items and not self._receiver_paused() else None
 
     def deliver(self) -> str:
-        """Take the first item to the receiver, unless that exited or a fault loses it; return words on it."""
+        """Take the first item off the wire and hand it to the receiver; return words on it for the trace. It
+        is dropped if the receiver's end is closed or broken, or `tamper` says "lost". There must be an item.
+        """
         _, what = self._items.popleft()
         if self.deaf:
             return "to nobody"
@@ -89,7 +92,6 @@ class SimLink(Generic[S, M]):
         self._closed = False
 
     def send(self, message: ControlMessage) -> None:
-        """Send a message to the other end, unless the link is closed; it is encoded in any case."""
         # Encoded also when it will not arrive: a message that cannot be encoded should be noticed.
         data = encode_message(message)
         self.sent(message)
@@ -97,15 +99,12 @@ class SimLink(Generic[S, M]):
             self.out.push(data)
 
     def close(self) -> None:
-        """Close the link; the other end is notified."""
         self._end("closed by the other side")
 
     def die(self) -> None:
-        """Break the link because the process at this end was killed; the other end notices."""
         self._end("connection reset")
 
     def vanish(self) -> None:
-        """End the link without news to the other end, as when a machine is lost."""
         self._closed = self.back.deaf = True
 
     def _end(self, reason: str) -> None:
@@ -114,7 +113,7 @@ class SimLink(Generic[S, M]):
             self.out.push(reason)
 
     def cut(self, keep: int) -> None:
-        """Break the link of two living ends; both notice. Up to `keep` messages under way arrive each way."""
+        """Break the link of two living ends: up to `keep` messages each way still arrive, both notice."""
         for wire in (self.out, self.back):
             wire.cut(keep)
             wire.push("connection reset")
@@ -127,14 +126,15 @@ def make_link(
     worker_paused: Callable[[], bool],
     master_paused: Callable[[], bool] = lambda: False,
 ) -> tuple[SimLink[FromWorker, ToWorker], SimLink[ToWorker, FromWorker]]:
-    """Return a link's ends, worker's and master's; paused ends get nothing; `now`, `latency`: virtual ms."""
+    """Return the worker's and the job master's end of a new control link; `name` is for the trace. `now` and
+    `latency` give virtual ms; an end whose process is paused receives nothing for that time.
+    """
     up = Wire(f"{name} to master", decode_from_worker, now, latency, master_paused)
     down = Wire(f"{name} to worker", decode_to_worker, now, latency, worker_paused)
     return SimLink(up, down), SimLink(down, up)
 
 
 def described(message: ControlMessage) -> str:
-    """Return a message's type and main fields as text for the trace, equal in all runs of a seed."""
     fields = ("attempt", "checkpoint", "vertex", "subtask", "kind", "splits", "restored_checkpoint")
     words = (f"{field}={getattr(message, field)!r}" for field in fields if hasattr(message, field))
     return " ".join([type(message).__name__, *words])

@@ -23,10 +23,10 @@ class Surroundings(Protocol):
         """Return the virtual time in ms."""
 
     def latency(self) -> int:
-        """Return the delay of the next item, in ms."""
+        """Draw the delay of the next item on its way (virtual ms), from the seed's random numbers."""
 
     def saw_frame(self, lane: Lane, attempt: int, frame: Frame) -> None:
-        """Report a frame of `attempt` that arrived on the connection `lane`, for the checks."""
+        """Check a frame of attempt number `attempt` that arrived on `lane`; may raise Violation."""
 
 
 class Underway(Generic[I]):
@@ -55,7 +55,9 @@ class Lane(Underway[Item]):
         self._reader = FrameReader()
 
     def push(self, attempt: int, what: bytes | str) -> None:
-        """Send a frame's bytes, or as text the reason why the connection ended, after all sent before."""
+        """Put an item on its way, to arrive after all that were sent before. `what` is a whole frame's bytes,
+        of attempt number `attempt`; or text, the reason why the connection ended.
+        """
         due = self._around.now() + self._around.latency()
         if self._items:
             due = max(due, self._items[-1][0])
@@ -63,7 +65,6 @@ class Lane(Underway[Item]):
 
     @property
     def due(self) -> int | None:
-        """Virtual time (ms) at which the first item arrives; None: no item, or its attempt not yet open."""
         if not self._items:
             return None
         due, (attempt, _) = self._items[0]
@@ -71,7 +72,10 @@ class Lane(Underway[Item]):
         return None if self.target.alive and self.target.attempt < attempt else due
 
     def deliver(self) -> str:
-        """Take the first item to the receiver or, if that is gone, tell the sender; return words on it."""
+        """Take the first item off the lane and hand it to the target's data plane; return words on it for the
+        trace. If the target has exited or closed the item's attempt, the source's data plane is told that the
+        connection is lost, and the item is dropped. There must be an item.
+        """
         _, (attempt, what) = self._items.popleft()
         target = self.target
         if not target.alive:
@@ -102,13 +106,14 @@ class Network:
         self.lanes: list[Lane] = []
 
     def plane(self, slot: int, changed: Callable[[], None]) -> SimDataPlane:
-        """Return a new data plane for a worker; `changed` is called when it has something to receive."""
+        """Return a new data plane, with an address of its own, for the worker of `slot`. `changed` is called
+        whenever the plane has a frame or a loss for its worker to fetch.
+        """
         plane = SimDataPlane(self, slot, f"n{len(self._planes)}", changed)
         self._planes[plane.address] = plane
         return plane
 
     def lane(self, source: SimDataPlane, address: str) -> Lane:
-        """Return the lane from a data plane to that at an address, made on first use; else KeyError."""
         lane = self._lanes.get((source.address, address))
         if lane is None:
             lane = Lane(source, self._planes[address], self._around)
@@ -117,11 +122,13 @@ class Network:
         return lane
 
     def sweep(self) -> None:
-        """Forget the lanes (connections) between processes that have both exited."""
+        """Forget the lanes between processes that have both exited, with what is still on its way there."""
         self.lanes = [lane for lane in self.lanes if lane.source.alive or lane.target.alive]
 
     def cut(self, first: SimDataPlane, second: SimDataPlane, keep: int) -> None:
-        """Break a connection of two workers; both notice. At most `keep` frames under way arrive each way."""
+        """Break a connection of two workers of whom the first has opened an attempt. Up to `keep` frames
+        under way each way still arrive; then each side's data plane reports the other side as lost.
+        """
         for source, target in ((first, second), (second, first)):
             lane = self._lanes.get((source.address, target.address))
             if lane is not None and source.attempt:
@@ -144,11 +151,9 @@ class SimDataPlane:
 
     @property
     def peers(self) -> list[SimDataPlane]:
-        """The data planes of the workers to which the open attempt is connected."""
         return [lane.target for _, lane in sorted(self._peers.items())]
 
     def open(self, fence: Fence, peers: Mapping[int, str]) -> None:
-        """Connect to `peers` (slot -> address) for a new attempt, or InternalError; `lost` has dead ones."""
         if self.is_open or fence.attempt <= self.attempt:
             raise InternalError(f"attempt {fence.attempt} was opened while {self.attempt} is open or newer")
         self._fence, self.attempt, self.is_open = fence, fence.attempt, True
@@ -163,7 +168,6 @@ class SimDataPlane:
                 self.peer_lost(slot, self.attempt, "the peer has closed this attempt")
 
     def send(self, slot: int, frame: Frame) -> None:
-        """Send a frame to a peer's slot (else InternalError); on a broken connection it is dropped."""
         if slot not in self._peers:
             raise InternalError(f"no peer of slot {slot} was opened")
         assert self._fence is not None
@@ -173,24 +177,20 @@ class SimDataPlane:
         self._peers[slot].push(self.attempt, head + b"".join(bytes(part) for part in frame.parts))
 
     def receive(self) -> list[tuple[int, Frame]]:
-        """Return the frames that arrived since the last call, each with its sender's slot."""
         inbox, self._inbox = self._inbox, []
         return inbox
 
     def lost(self) -> list[tuple[int, str]]:
-        """Return the slots whose connections broke since the last call, each with the reason."""
         lost, self._lost = self._lost, []
         return lost
 
     def close_attempt(self) -> None:
-        """Close the open attempt's connections, if any; peers notice. Forget its frames and losses."""
         if self.is_open:
             self._hang_up("the peer closed the attempt")
         self.is_open = False
         self._peers, self._inbox, self._lost, self._broken = {}, [], [], set()
 
     def close(self) -> None:
-        """Close the attempt, and the data plane for good: frames that arrive later are dropped."""
         self.close_attempt()
         self.alive = False
 
@@ -201,12 +201,13 @@ class SimDataPlane:
         self.alive = self.is_open = False
 
     def arrived(self, slot: int, frame: Frame) -> None:
-        """Take in a frame from the worker in `slot`, for the next `receive`, and call `changed`."""
         self._inbox.append((slot, frame))
         self._changed()
 
     def peer_lost(self, slot: int, attempt: int, reason: str) -> None:
-        """Note why the connection to a slot broke, for `lost`; ignored if not of the open attempt."""
+        """Note for `lost` that the connection to the peer of `slot` broke, and why; call `changed`. Ignored
+        if `attempt` is not the open attempt, the slot is no peer of it, or its loss was noted before.
+        """
         if not self.is_open or attempt != self.attempt or slot not in self._peers or slot in self._broken:
             return
         self._broken.add(slot)
@@ -214,7 +215,6 @@ class SimDataPlane:
         self._changed()
 
     def has_lost(self, slot: int) -> bool:
-        """Return whether the open attempt's connection to `slot` is broken."""
         return slot in self._broken
 
     def _hang_up(self, reason: str) -> None:

@@ -37,7 +37,7 @@ def job_of(
     parallelism: int,
     config: Mapping[str, str | int | float | bool] | None = None,
 ) -> tuple[JobSpec, Environment]:
-    """Return the job that `build` makes, and its new Environment; PlanError if `build` executes the job."""
+    """Return the job that `build` makes, not executed, and its Environment; PlanError if it executes."""
     capture = _Capture()
     env = Environment(parallelism, {**SETTINGS, **(config or {})}, executor=capture)
     build(env)
@@ -68,5 +68,4 @@ class Submission:
     run: int = 0  # executions before this one
 
     def again(self, point: RestorePoint | None, job_id: str) -> Submission:
-        """Return the submission of the job's next execution, which begins at `point`; None: from nothing."""
         return replace(self, job_id=job_id, point=point, run=self.run + 1)

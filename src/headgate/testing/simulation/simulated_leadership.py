@@ -20,35 +20,35 @@ class SimLeadership(Leadership):
 
     @property
     def leads(self) -> bool:
-        """Whether this driver has won the leadership and does not know of a loss."""
         return self._term.state not in (LeadershipState.CANDIDATE, LeadershipState.LOST)
 
     @property
     def deadline_ms(self) -> int | None:
-        """Time (monotonic ms) at which :meth:`watch` must be called next; None for none."""
         return self._term.next_wakeup()
 
     @property
     def unreported_loss(self) -> bool:
-        """Whether the leadership is lost and :meth:`watch` has not called its listeners yet."""
         return self._term.state is LeadershipState.LOST and bool(self._listeners)
 
     def look(self) -> Candidacy:
-        """Take part in the election once and return its result; StorageError if the disk gives no answer."""
+        """Take part in the election once, without waiting; StorageError if the disk gives no answer. Return
+        who leads, or that the job has ended, or that this driver has won, unless the answer took too long.
+        """
         seen = self._election.campaign()
         if seen.won_ms is not None and not self._granted(seen.won_ms):
             return Candidacy(None, "nobody: the answer came too late")
         return seen
 
     def prove(self) -> str:
-        """Renew the leadership once, as its thread does; return a word for the trace."""
         if self._asking.locked():
             return "waits for the election's answer to another question"
         self._prove_once()
         return self._term.state.value
 
     def watch(self) -> str:
-        """Call the listeners if the leadership is lost, as its thread does; return a word for the trace."""
+        """Note the end of the lease, if its time is over; call each listener of `on_lost` once if the
+        leadership is lost by now. Return the state for the trace. To be called at `deadline_ms`.
+        """
         if self._term.tick(self._clock.monotonic_ms()) or self._term.state is LeadershipState.LOST:
             error, listeners = self._lost(""), self._listeners
             self._listeners = []

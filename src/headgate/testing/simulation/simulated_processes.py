@@ -36,17 +36,19 @@ class ProcessKilled(PastAllHandlers):
 
 
 class FaultInjector(Protocol):
-    """Decides which faults hit the code of processes and the messages between them."""
+    """Decides which faults hit the code of simulated processes and the control messages between them."""
 
     def reached(self, process: Process, place: str) -> None:
-        """Inject the fault that waits for this named place, if any; it may raise, or kill the process."""
+        """Inject the fault that waits for `place`, if any, when production code of `process` gets there. It
+        may raise an error for production to handle, or kill the process and raise ProcessKilled.
+        """
 
     def tampers(self, wire: ControlWire) -> Tamper:
-        """Return a function that decides for each message on a wire whether it is lost or repeated."""
+        """Return a function that decides at each delivery on `wire` if the message is lost or repeated."""
 
 
 class Scene(ABC):
-    """Shared state of one simulation: time, randomness, network, disk and trace, all from the seed."""
+    """Shared state of one simulation: virtual time, randomness, network, disk and trace, all from `seed`."""
 
     faults: FaultInjector
 
@@ -61,28 +63,23 @@ class Scene(ABC):
         self._step_ms = self.rng.choice((0.1, 2.0, 40.0))
 
     def now(self) -> int:
-        """Return the virtual time in ms."""
         return self.line.now_ms
 
     def latency(self) -> int:
-        """Draw the delay of the next message, in ms, from the seed's random numbers."""
         return self.rng.randint(0, self._latency_ms) if self._latency_ms else 0
 
     def delay(self, most_ms: int) -> int:
-        """Draw a random pause, from 0 to `most_ms` ms, from the seed's random numbers."""
         return self.rng.randint(0, most_ms)
 
     def new_clock(self) -> SimClock:
-        """Return the clocks of a new process, with a wall clock that is up to 50 ms off."""
         return SimClock(self.line, self.rng, self.rng.randint(-50, 50), self._step_ms)
 
     def note(self, text: str) -> None:
-        """Add a line to the trace, about an event other than the actions that the simulation picks."""
         self.trace.add(self.now(), text)
 
     @contextmanager
     def acting(self, process: Process) -> Iterator[None]:
-        """Mark `process` as the one whose code runs in the block."""
+        """Mark `process` as the one whose code runs in the block; then restore the mark from before."""
         before, self.at_work = self.at_work, process
         try:
             yield
@@ -91,19 +88,26 @@ class Scene(ABC):
 
     @abstractmethod
     def saw_frame(self, lane: Lane, attempt: int, frame: Frame) -> None:
-        """Report a frame of `attempt` that arrived on the connection `lane`, for the checks."""
+        """Check a frame of attempt number `attempt` that arrived on `lane`; may raise Violation."""
 
     @abstractmethod
     def interleave(self, process: Process) -> None:
-        """Let others act amid this one's work, at least while it is paused; ProcessKilled if it has died."""
+        """Let other processes act amid work of `process`: at random, and always while it is paused. Raises
+        ProcessKilled if it was killed meanwhile.
+        """
 
     @abstractmethod
     def disk_gate(self, process: Process, operation: str, name: str) -> Verdict:
-        """Let others act before a disk operation of `process`; return its outcome, or raise ProcessKilled."""
+        """Return the outcome of the disk operation that `process` is about to do on file `name` (from the
+        root). Others may act before, if :attr:`Process.mid_operation`. Raises ProcessKilled if the process
+        was killed meanwhile or by a fault, Violation if the operation would delete a file that is needed.
+        """
 
     @abstractmethod
     def disk_done(self, process: Process, operation: str, name: str) -> None:
-        """Report that `process` has changed a file, for the checks; may raise ProcessKilled."""
+        """Report that `process` wrote or deleted file `name`: Violation if the files are out of order now,
+        ProcessKilled if a test wanted the process dead after this operation.
+        """
 
 
 class Process:
@@ -124,11 +128,9 @@ class Process:
 
     @property
     def runs(self) -> bool:
-        """Whether the process can act now: it lives and is not paused."""
         return self.alive and not self.paused
 
     def reached(self, place: str) -> None:
-        """Report that production code is at `place`; a fault injected there may raise, also ProcessKilled."""
         self.scene.faults.reached(self, place)
 
     def post(self, callback: Callable[[], None]) -> None:
@@ -138,12 +140,12 @@ class Process:
         self.posted.append(callback)
 
     def drain(self) -> None:
-        """Call all posted callbacks in order, also those that these post; an error leaves the rest posted."""
+        """Call all posted callbacks in order, also new ones; an error leaves the later ones posted."""
         while self.posted:
             self.posted.popleft()()
 
     def disk(self, uri: str = URI) -> SimDisk:
-        """Return this process's disk below a URI of the simulation; StorageError for any other URI."""
+        """Return this process's disk below `uri`, with its faults; StorageError if not below `URI`."""
         scene = self.scene
         return SimDisk.at(
             uri,
@@ -154,17 +156,16 @@ class Process:
 
     @property
     def mid_operation(self) -> bool:
-        """Whether background work is running, so that other processes may act at its disk operations."""
+        """Whether work is under way before whose disk operations other processes may act."""
         return self.background.busy
 
     def must_live(self) -> None:
-        """Raise ProcessKilled if the process was killed meanwhile, so that its code does not go on."""
         if not self.alive:
             raise ProcessKilled(self.name)
 
 
 class SimBackground:
-    """The background thread of a simulated process; implements `common.ports.Background`."""
+    """The background thread of a simulated process, run in turns; implements `common.ports.Background`."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
@@ -173,17 +174,18 @@ class SimBackground:
         self._jobs: deque[tuple[int, Callable[[], Report]]] = deque()
 
     def submit(self, work: Callable[[], T], done: Done[T]) -> None:
-        """Queue work; `done` gets its result or error, unless the process dies or forgets it before."""
         self._jobs.append((self.process.scene.now(), _attempt(work, done)))
 
     def since(self, now: int) -> int | None:
-        """Return since when (ms) the background thread has work that can run; None if it has none."""
+        """Return since when (virtual ms) the first queued work waits; None if none can run at present."""
         if not self._jobs or self.busy or self.process.held or not self.process.runs:
             return None
         return self._jobs[0][0]
 
     def act(self) -> str:
-        """Run the first queued work and its callback; others act at its disk operations. Return a word."""
+        """Run the first queued work (there must be one) and, unless the process is killed meanwhile, its
+        callback. Others may act before its disk operations. Return a word for the trace.
+        """
         _, attempt = self._jobs.popleft()
         self.busy = True
         with self.process.scene.acting(self.process):
@@ -198,11 +200,9 @@ class SimBackground:
 
     @property
     def idle(self) -> bool:
-        """Whether no work is queued or running."""
         return not self._jobs and not self.busy
 
     def forget(self) -> None:
-        """Drop all queued work, as at each exit of the process; work that runs is not stopped."""
         self._jobs.clear()
 
 
@@ -220,13 +220,11 @@ class SimThread:
         self._busy = False
 
     def submit(self, work: Callable[[], T], done: Done[T]) -> None:
-        """Queue work for this thread; `done` then gets its result or error, unless the process dies."""
         self._jobs.append(_attempt(work, done))
         if not self._busy:
             self._begin()
 
     def call(self, work: Callable[[], T]) -> T:
-        """Run `work` at once; return its result or raise its error. AssertionError if the thread is busy."""
         assert not self._busy, f"{self._name} is called while it works"
         return work()
 

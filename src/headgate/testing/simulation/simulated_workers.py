@@ -31,11 +31,11 @@ class GangOwner(Process):
 
     @abstractmethod
     def worker_ended(self, worker: WorkerProcess, error: str | None) -> None:
-        """Report that a worker has exited; `error` is the reason, None if it finished."""
+        """Report that a worker process has exited; `error` says why, None if it had finished its work."""
 
     @abstractmethod
     def with_master(self, act: Callable[[JobMaster], None]) -> None:
-        """Call `act` with the job master, later, in the driver's main loop, if it lives until then."""
+        """Have the driver's main loop call `act` with the job master, unless the driver exits before."""
 
 
 def _recorder(scene: Scene, where: str) -> Callable[[ControlMessage], None]:
@@ -43,7 +43,7 @@ def _recorder(scene: Scene, where: str) -> Callable[[ControlMessage], None]:
 
 
 class WorkerProcess(Process):
-    """A simulated worker process: worker, heartbeat, and link to the job master, by which it registers."""
+    """A simulated worker process in `slot` of gang number `gang`; registers with its job master at once."""
 
     def __init__(self, scene: Scene, driver: GangOwner, gang: int, slot: int) -> None:
         super().__init__(scene, f"worker {driver.prefix}{gang}.{slot}")
@@ -82,11 +82,9 @@ class WorkerProcess(Process):
 
     @property
     def unheard(self) -> bool:
-        """Whether a message between this worker and its job master is still on its way; not data."""
         return bool(len(self.link.out) or len(self.link.back))
 
     def since(self, now: int) -> int | None:
-        """Return since when (ms) the worker's loop has something to do; None if it has nothing."""
         if not self.runs:
             return None
         if self.posted:
@@ -96,11 +94,9 @@ class WorkerProcess(Process):
         return self._alarm if self._alarm is not None and self._alarm <= now else None
 
     def next_time(self) -> int | None:
-        """Return when (ms) the worker's idle loop wakes up; None: it is busy, has no timer, or cannot run."""
         return self._alarm if self.runs and self._dirty_since < 0 else None
 
     def act(self) -> str:
-        """Run one turn of the worker's loop; exit if its work is finished. Return a word for the trace."""
         now = self.scene.now()
         try:
             with self.scene.acting(self):
@@ -131,7 +127,9 @@ class WorkerProcess(Process):
             self.end(f"fenced: link {reason}", f"slot {self.slot}: the connection to the job master ended")
 
     def beat(self) -> str:
-        """Send a heartbeat, or exit if the job master was silent too long; return a word for the trace."""
+        """Send a heartbeat to the job master, or exit if the lease, which the job master's answers renew, has
+        run out; return a word for the trace. To be called at `beat_at` (virtual ms).
+        """
         now = self.scene.now()
         self.beat_at = now + self._interval_ms
         if self.lease.expired(now):
@@ -143,7 +141,9 @@ class WorkerProcess(Process):
         return "sent"
 
     def end(self, why: str, error: str | None, how: str = "ends") -> None:
-        """Exit the process, if alive; its driver gets `error` (None: finished), the trace `how`, `why`."""
+        """Exit this process, if it is alive: its connections break, and its gang hears of `error` (None: it
+        had finished its work). `how` and `why` are words for the trace.
+        """
         if self.alive:
             self.scene.note(f"{self.name} {how}: {why}")
             self.alive = False
@@ -153,12 +153,13 @@ class WorkerProcess(Process):
             self.driver.worker_ended(self, error)
 
     def kill(self, why: str) -> None:
-        """Kill the process, if alive, as by SIGKILL; `why` is for the trace."""
         self.end(why, f"slot {self.slot}: killed", "is killed")
 
 
 class SimGang:
-    """A gang of simulated workers, ended together as in a barrier stage; implements `common.ports.Gang`."""
+    """Gangs of simulated workers of one driver, each ended as a whole as in a barrier stage, after random
+    delays; implements `common.ports.Gang`. A cancelled gang's paused worker may survive, as a zombie.
+    """
 
     def __init__(self, scene: Scene, driver: GangOwner) -> None:
         self._scene, self._driver = scene, driver
@@ -169,7 +170,6 @@ class SimGang:
         self._errors: dict[int, str] = {}
 
     def submit(self, gang: int, slots: int) -> None:
-        """Start `slots` workers of gang number `gang`, each after 0 to 20 ms, unless it is cancelled."""
         scene = self._scene
         self._expected[gang], self._started[gang] = slots, 0
         for slot in range(slots):
@@ -177,7 +177,6 @@ class SimGang:
             scene.line.after(scene.delay(20), name, self._starter(gang, slot))
 
     def cancel(self, gang: int) -> None:
-        """Kill a gang's workers within 10 ms, perhaps not a paused one; a second call does nothing."""
         if gang in self._cancelled:
             return
         self._cancelled.add(gang)
@@ -185,7 +184,9 @@ class SimGang:
         self._scene.line.after(self._scene.delay(10), f"cancel gang {gang}", lambda: self._end_all(gang))
 
     def worker_ended(self, worker: WorkerProcess, error: str | None) -> None:
-        """Note a worker's exit: an `error` ends its gang; the last one's exit is told to the job master."""
+        """Note a worker's exit. An `error` ends its gang's other workers within 30 ms; once no worker of the
+        gang lives, the driver's job master is told that the gang has exited, and why (None: it had finished).
+        """
         gang = worker.gang
         if error is not None and gang not in self._cancelled:
             self._errors.setdefault(gang, error)
@@ -196,7 +197,6 @@ class SimGang:
         self._report_if_exited(gang)
 
     def living(self, gang: int | None = None) -> list[WorkerProcess]:
-        """Return the workers that have not exited, of one gang or (None) of all gangs."""
         return [w for w in self._workers if w.alive and (gang is None or w.gang == gang)]
 
     def _starter(self, gang: int, slot: int) -> Callable[[], None]:

@@ -22,7 +22,9 @@ NOT_STARTED_MS: Final = 30
 
 
 class Supervisor:
-    """Starts a driver whenever none lives, until the job has ended; with `elects` drivers elect a leader."""
+    """Starts a driver whenever none lives, until the job has ended, and the job again after it was stopped or
+    cancelled; with `elects`, drivers elect a leader. Implements `DriverStarter`.
+    """
 
     def __init__(self, scene: JobScene, checks: Checks, submission: Submission, elects: bool) -> None:
         self._scene, self._checks, self._elects = scene, checks, elects
@@ -32,7 +34,6 @@ class Supervisor:
         self._ended_unreported: DriverProcess | None = None
 
     def start(self) -> DriverProcess:
-        """Start one more driver process for the submission that runs now."""
         scene = self._scene
         driver = DriverProcess(scene, len(scene.drivers) + 1, self.submission, self._elects)
         scene.drivers.append(driver)
@@ -40,16 +41,13 @@ class Supervisor:
         return driver
 
     def job_id(self, run: int) -> str:
-        """Return the job id of an execution; `run` is the number of the job's executions before it."""
         return self._first_id if run == 0 else f"{self._first_id}-{run}"
 
     def did_not_start(self, driver: DriverProcess, error: Exception) -> None:
-        """Raise Violation if a driver failed to start by UsageError, or with no fault and no other driver."""
         if isinstance(error, UsageError) or not (self._scene.faults_done or len(self._scene.drivers) > 1):
             raise Violation(f"{driver.name} did not start: {type(error).__name__}: {error}")
 
     def driver_exited(self, driver: DriverProcess, how: str) -> None:
-        """Note that a driver has exited; plan another one, or the job's next execution, if one is needed."""
         scene = self._scene
         scene.note(f"{driver.name} is gone: {how}")
         if how == "killed" and driver.master is not None and driver.master.state.terminal:
@@ -82,7 +80,7 @@ class Supervisor:
         return master is not None and not master.goes_on and self._checks.leads(driver)
 
     def _dismiss_late_drivers(self) -> None:
-        """Kill drivers that have not seen the election: each would take the ended job for a new one."""
+        # A driver that has not seen the election would take the ended job for a new one.
         for driver in self._scene.living_drivers():
             if self._elects and not driver.looked:
                 driver.kill("it is not needed any more", silently=False)

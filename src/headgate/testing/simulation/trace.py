@@ -35,18 +35,16 @@ class Trace:
         self.count = 0
 
     def add(self, now_ms: int, text: str) -> None:
-        """Add one event, a line of text, at a virtual time (ms): to count, digest and story."""
+        """Add one event, a line of text, at virtual time `now_ms`, to count, digest and story."""
         self.count += 1
         self._hash.update(f"{now_ms} {text}\n".encode())
         self._lines.append((now_ms, text))
 
     @property
     def digest(self) -> str:
-        """Hexadecimal digest of all events so far."""
         return self._hash.hexdigest()
 
     def story(self) -> list[str]:
-        """Return the kept lines of the trace, oldest first."""
         return [f"{now_ms:7d} {text}" for now_ms, text in self._lines]
 
 
@@ -64,7 +62,7 @@ class CheckpointTraces:
         self._traces: OrderedDict[int, list[str]] = OrderedDict()
 
     def message(self, now_ms: int, where: str, message: m.FromWorker | m.ToWorker) -> None:
-        """Add a control message that arrived at the process `where`, if it is about a checkpoint."""
+        """Add a line for a control message that arrived at process `where`, if it is about a checkpoint."""
         match message:
             case m.Trigger():
                 what = f"is asked ({'savepoint' if message.savepoint else message.alignment})"
@@ -81,7 +79,9 @@ class CheckpointTraces:
         self.note(message.checkpoint, now_ms, f"{where} {what}")
 
     def file(self, now_ms: int, who: str, operation: str, name: str, verdict: str) -> None:
-        """Add a process's operation on a checkpoint's file, or on the log (to the last trace); no reads."""
+        """Add a line for an operation, but no read, of process `who`: to the trace of the checkpoint in whose
+        folder file `name` is, or to the latest one's if it is of the log; other files are ignored.
+        """
         found = _IN_FOLDER.search(name)
         if found is not None and operation not in _SILENT:
             result = "" if verdict == "works" else f" {verdict}"
@@ -90,13 +90,12 @@ class CheckpointTraces:
             self.note(next(reversed(self._traces)), now_ms, f"{who}: {operation} {name} {verdict}")
 
     def note(self, checkpoint: int, now_ms: int, text: str) -> None:
-        """Add a line to the trace of a checkpoint; only the latest few checkpoints are kept."""
         self._traces.setdefault(checkpoint, []).append(f"{now_ms:7d} {text}")
         while len(self._traces) > KEPT:
             self._traces.popitem(last=False)
 
     def story(self, violation: str | None) -> list[str]:
-        """Return the trace of the checkpoint named in `violation`, else of the last; [] for None."""
+        """Return a title and lines of the checkpoint that `violation` names, else the latest; [] for None."""
         if violation is None or not self._traces:
             return []
         named = [int(number) for number in _NAMED.findall(violation)]

@@ -29,22 +29,22 @@ _WHY: Final = {
 
 
 class SimFiles:
-    """The durable files of a simulation, shared by all processes, by name."""
+    """The durable files of a simulation by name, and those that killed writers left unfinished (`torn`)."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.torn: dict[str, bytes] = {}  # what killed writers left unfinished; no listing shows it
 
     def names(self, prefix: str) -> list[str]:
-        """Return the sorted names of the files below the folder `prefix`."""
         return _below(self.files, prefix)
 
     def unfinished(self, prefix: str) -> list[str]:
-        """Return the sorted names of files below the folder `prefix` that killed writers left unfinished."""
         return _below(self.torn, prefix)
 
     def tear(self, name: str, data: bytes) -> None:
-        """Leave half of `data` as an unfinished file: the process that wrote `name` was killed meanwhile."""
+        """Keep half of `data` as an unfinished file in the folder of `name`, under a name of its own that no
+        listing shows: the process that wrote file `name` was killed meanwhile.
+        """
         folder, slash, last = name.rpartition("/")
         self.torn[f"{folder}{slash}{TEMPORARY_PREFIX}{len(self.torn)}-{last}"] = data[: len(data) // 2]
 
@@ -55,7 +55,6 @@ def _below(names: Iterable[str], prefix: str) -> list[str]:
 
 
 def always_works(_operation: str, _name: str) -> Verdict:
-    """Return "works" for any operation: the gate of a disk without faults."""
     return "works"
 
 
@@ -66,8 +65,10 @@ def _ignore(_operation: str, _name: str) -> None:
 class SimDisk:
     """One process's access to the shared files, as a `Disk`, `RandomAccess` and `KeepsTemporaries`.
 
-    Names are relative to the folder `root`. `gate` is asked before each operation for its outcome: if that is
-    "fails" or "full", the operation raises StorageError. `done` is called after a change.
+    Names are relative to the folder `root`; `gate` and `done` get names from the root of all files. `gate` is
+    asked before each operation for its outcome: "works"; "fails" or "full" raise StorageError, and nothing
+    happens; "unsure" lets a write happen, and raises UnsureWriteError. If it raises ProcessKilled, half of
+    what was to be written is left as an unfinished file. `done` is called after each write and deletion.
 
     Example:
         >>> disk = SimDisk(SimFiles())
@@ -83,53 +84,46 @@ class SimDisk:
 
     @classmethod
     def at(cls, uri: str, files: SimFiles, gate: Gate = always_works, done: Done = _ignore) -> SimDisk:
-        """Return the disk below a URI of the simulation; StorageError for any other URI."""
+        """Return a process's disk whose root is the folder `uri`, which is :data:`URI` or below it;
+        StorageError for any other URI. `gate` and `done` are as for the class.
+        """
         if uri != URI and not uri.startswith(f"{URI}/"):
             raise StorageError(f"{uri!r} is nothing in a simulation; expected a URI that begins with {URI}")
         return cls(files, gate, done, uri.removeprefix(URI).strip("/"))
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
-        """Create or replace a file; StorageError, or UnsureWriteError once written, as the gate decides."""
         self._write("create", name, b"".join(bytes(part) for part in parts))
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
-        """Create a file; return False if it exists. StorageError or UnsureWriteError as the gate decides."""
         return self._write("create-if-absent", name, bytes(data))
 
     def read(self, name: str) -> bytes:
-        """Return a file's bytes; FileNotFoundError if it is absent, StorageError by the gate."""
         self._pass("read", name)
         return self._existing(name)
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Return `length` bytes of a file from `offset` on, fewer at its end; FileNotFoundError if absent."""
         self._pass("read", name)
         return self._existing(name)[offset : offset + length]
 
     def size(self, name: str) -> int:
-        """Return a file's size in bytes; FileNotFoundError if absent, StorageError by the gate."""
         self._pass("size", name)
         return len(self._existing(name))
 
     def list(self, prefix: str) -> Sequence[str]:
-        """Return the sorted names (relative to `root`) of the files below the folder `prefix`."""
         self._pass("list", prefix)
         return self._relative(self._files.names(self._root + prefix))
 
     def temporaries(self, prefix: str) -> Sequence[str]:
-        """Return the names of unfinished files that killed writers left below the folder `prefix`."""
         self._pass("list", prefix)
         return self._relative(self._files.unfinished(self._root + prefix))
 
     def delete(self, name: str) -> None:
-        """Delete a file, if it exists, and call `done`; StorageError by the gate."""
         self._pass("delete", name)
         self._files.files.pop(self._root + name, None)
         self._files.torn.pop(self._root + name, None)
         self._done("delete", self._root + name)
 
     def describe(self, name: str = "") -> str:
-        """Return the URI of a file, or of the disk's root, for messages."""
         return f"{URI}/{self._root}{name}".rstrip("/")
 
     def _relative(self, names: Iterable[str]) -> Sequence[str]:

@@ -83,11 +83,12 @@ class World(JobScene):
         self.supervisor = Supervisor(self, self.checks, self.submission(), elects)
 
     def submission(self) -> Submission:
-        """Return the submission that the first driver runs."""
         return Submission(self.job, JOB_ID)
 
     def run(self) -> Outcome:
-        """Run the job to its end or first violation, as which any exception counts; return how it ended."""
+        """Run the job until it has ended and all its processes have exited, or to the first violation; return
+        how it went. Raises nothing for either: an exception, too, counts as a violation. To be called once.
+        """
         violation = None
         try:
             self.checks.begins(self)
@@ -159,7 +160,6 @@ class World(JobScene):
 
     @property
     def ended(self) -> bool:
-        """Whether the job has ended and all its processes have exited."""
         return self.done and not self.living_drivers() and not self.living()
 
     def _run_to_end(self) -> None:
@@ -185,7 +185,6 @@ class World(JobScene):
         return f"{', '.join(drivers) or 'there is no driver'}, with {len(self.living())} workers"
 
     def _act(self) -> bool:
-        """Do one action or let time pass, perhaps after a fault; return False if nothing can ever happen."""
         self.faults.maybe_inject()
         now = self.now()
         agenda = self._agenda(now)
@@ -257,7 +256,7 @@ class World(JobScene):
 
 
 def shown(name: str) -> str:
-    """Return a file's name for traces; names of trial files, which are random, become "*"."""
+    """Return a file's name for traces, with the last part of a trial file's name, which is random, as "*"."""
     folder, slash, last = name.rpartition("/")
     is_trial = folder.rpartition("/")[2] == reachability.FOLDER and "marker" not in last
     return f"{folder}{slash}*" if is_trial else name

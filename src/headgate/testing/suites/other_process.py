@@ -1,6 +1,5 @@
-"""A second interpreter, to which the serializer suite ships serializers as a job ships them to workers.
-
-This file is also its program: run as a script, it imports neither the test kit nor pytest.
+"""A second interpreter, to which the serializer suite ships serializers as a job ships them to workers. This
+file is also its program: run as a script, it imports neither the test kit nor pytest.
 """
 
 from __future__ import annotations
@@ -54,7 +53,9 @@ class OtherProcess:
         at_exit(self._end)
 
     def rewritten(self, serializer: TypeSerializer[T], values: Sequence[T]) -> tuple[bytes, Description]:
-        """Return `values` re-encoded by the process, and its serializer's description; or AssertionError."""
+        """Ship `serializer` and the encoded `values` to the process; return the batch that it encodes from
+        the values it decoded, and its serializer's description. AssertionError if that fails there.
+        """
         task = Task(shipped(serializer), serializer.encode_many(values), len(values))
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -72,7 +73,6 @@ class OtherProcess:
 
 @functools.cache
 def other_process() -> OtherProcess:
-    """Return this process's second interpreter, which the first call starts."""
     return OtherProcess()
 
 

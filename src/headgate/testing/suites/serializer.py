@@ -76,14 +76,16 @@ class SerializerSuite(ABC, Generic[T]):
 
     @abstractmethod
     def values(self) -> Sequence[T]:
-        """Return at least one value to store, equal at each call; also the smallest and the strangest."""
+        """Return at least one value to store, equal at each call; add the smallest, the strangest and, unless
+        the serializer is immutable, one that can be changed in place.
+        """
 
     def strategy(self) -> SearchStrategy[T] | None:
         """Return a strategy of the package hypothesis for values; None: random batches of :meth:`values`."""
         return None
 
     def wrong_values(self) -> Sequence[Any]:
-        """Return values of other types, which must not be stored."""
+        """Return values that encoding must refuse with UsageError; by default one of an unknown class."""
         return [_Unknown()]
 
     def same(self, left: T, right: T) -> bool:
@@ -301,7 +303,6 @@ class SerializerSuite(ABC, Generic[T]):
         return values
 
     def _fresh(self, values: Sequence[T]) -> list[T]:
-        """Return copies of the values to which nothing else refers, made by encoding and decoding."""
         serializer = self.serializer()
         return serializer.decode_many(serializer.encode_many(values), len(values))
 
@@ -352,7 +353,6 @@ def _switching_often() -> Iterator[None]:
 
 @contextmanager
 def _traced_memory() -> Iterator[None]:
-    """Trace memory allocations in the block; afterwards stop, unless tracing was on before."""
     ours = not tracemalloc.is_tracing()
     if ours:
         tracemalloc.start()

@@ -65,7 +65,7 @@ class SerializerUpgradeSuite(ABC, Generic[T]):
 
     @abstractmethod
     def stored(self) -> StoredValues:
-        """Return the values that the older version has stored."""
+        """Return the values that the older version has stored, best read by `StoredValues.from_file`."""
 
     @abstractmethod
     def serializer(self) -> TypeSerializer[T]:
@@ -76,11 +76,11 @@ class SerializerUpgradeSuite(ABC, Generic[T]):
         """Return the verdict that the present serializer must give on the stored values."""
 
     def values(self) -> Sequence[T]:
-        """Return the stored values as the present program must get them, in order; none if incompatible."""
+        """Return what the present program must get for each stored value, in order; () if incompatible."""
         return ()
 
     def same(self, left: T, right: T) -> bool:
-        """Return whether a decoded value counts as equal to the expected one."""
+        """Return whether a decoded value counts as equal to the expected one; by default by :func:`same`."""
         return same(left, right)
 
     def test_the_verdict_is_the_expected_one(self) -> None:
@@ -100,7 +100,9 @@ class SerializerUpgradeSuite(ABC, Generic[T]):
 
     @pytest.mark.parametrize("backend", [HASHMAP, ROCKSDB])
     def test_ss7_a_restored_job_goes_on_or_does_not_start(self, backend: str, tmp_path: Path) -> None:
-        """In each possible kind of state, values are restored, changed and stored again, or are refused."""
+        """In value state, and for a user's own serializer in list and map state, stored values are restored,
+        changed, stored and restored again; incompatible ones raise UsageError with the state's name.
+        """
         if backend == ROCKSDB and importlib.util.find_spec("rocksdict") is None:
             pytest.skip("the package rocksdict is not installed")
         backends = backends_for(backend, _MEMORY, str(tmp_path))
@@ -123,7 +125,6 @@ class SerializerUpgradeSuite(ABC, Generic[T]):
                 self._check(made, kind, [self._expected()[-1], *self._expected()[1:]])
 
     def _changed_and_stored(self, backend: KeyedBackend, kind: str) -> bytes:
-        """Check the restored values, put the last one under the first key, and return a new snapshot."""
         self._check(backend, kind, self._expected())
         backend.bind(0)
         _replace(backend.handles[STATE], kind, self._expected()[-1])
@@ -173,7 +174,7 @@ class _Verbatim(TypeSerializer[int]):
 
 
 def _kinds_of(stored: StoredValues) -> list[str]:
-    """Return the kinds of state to test; only a user's serializer stores lists and maps value by value."""
+    # Only a user's own serializer stores lists and maps value by value.
     if stored.description["kind"] != "custom":
         return [StateKind.VALUE]
     return [StateKind.VALUE, StateKind.LIST, StateKind.MAP]
@@ -198,7 +199,6 @@ def _blob_of(stored: StoredValues, kind: str) -> bytes:
 
 
 def _declared(kind: str, serializer: TypeSerializer[T]) -> dict[str, StateDescriptor]:
-    """Return the declaration of one state of a kind, with this serializer for its values."""
     if kind == StateKind.MAP:
         parts = StateDescriptor(STATE, kind, (str, Any), lambda: None, serializers=(None, serializer))
     else:
@@ -207,14 +207,12 @@ def _declared(kind: str, serializer: TypeSerializer[T]) -> dict[str, StateDescri
 
 
 def _held(handle: Any, kind: str) -> list[Any]:
-    """Return the values that the state of kind `kind` behind `handle` holds for its current key."""
     if kind == StateKind.VALUE:
         return [handle.value]
     return handle.get() if kind == StateKind.LIST else [value for _, value in handle.items()]
 
 
 def _replace(handle: Any, kind: str, value: T) -> None:
-    """Replace what the state behind `handle` holds for its current key by one value."""
     if kind == StateKind.VALUE:
         handle.value = value
     elif kind == StateKind.LIST:

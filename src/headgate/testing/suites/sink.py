@@ -51,11 +51,15 @@ class SinkSuite:
     """
 
     def new_sink(self, folder: Path) -> Sink:
-        """Return a new sink; all sinks for one folder write to the same place, as other programs' would."""
+        """Return a new sink; all sinks for one `folder`, which each test has anew, write to the same place,
+        as those of other programs would.
+        """
         raise NotImplementedError
 
     def read(self, sink: Sink, folder: Path) -> Sequence[int]:
-        """Return the records, which are integers, that readers of the folder see, in any order."""
+        """Return the records, which are integers, that readers of the folder see now, in any order; `sink` is
+        one of the test's sinks for this folder.
+        """
         raise NotImplementedError
 
     @pytest.fixture
@@ -370,7 +374,6 @@ class _Job:
         return self.take()
 
     def take(self, also: _Snapshot | None = None) -> _Snapshot:
-        """Take a checkpoint, with the committables of `also`, if given; return it as read from its bytes."""
         self._number += 1
         ready = [] if also is None else list(also.committables)
         ready += [entry for writer in self.writers for entry in writer.prepare_commit_at(self._number)]
@@ -388,7 +391,6 @@ class _Job:
         return snapshot
 
     def restart(self, snapshot: _Snapshot | None) -> None:
-        """Commit what `snapshot` holds, abandon other output, and start new writers; old ones stay open."""
         committables = [] if snapshot is None else snapshot.committables
         if committables:
             self.committer.commit(committables)
@@ -399,7 +401,6 @@ class _Job:
         self.committer.hold(snapshot.committables, snapshot.fork)
 
     def release(self, snapshot: _Snapshot) -> None:
-        """Release a savepoint's committables with a new committer, as if no job was running."""
         committer = self._sink.create_committer()
         assert committer is not None
         committer.release(snapshot.committables, snapshot.fork)
@@ -409,7 +410,6 @@ class _Job:
         return self.committer.committed_after(self._context)
 
     def newer_than(self, snapshot: _Snapshot | None) -> str | None:
-        """Return the committer's report of output after `snapshot` of this job; None: after its beginning."""
         return self.committer.committed_after(self._after(snapshot))
 
     def take_back(self) -> None:

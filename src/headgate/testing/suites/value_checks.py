@@ -50,7 +50,7 @@ def same(left: Any, right: Any) -> bool:
 
 
 def check_same(found: list[T], expected: list[T], what: str, is_same: Callable[[T, T], bool] = same) -> None:
-    """Raise AssertionError, its text beginning with `what`, if a value or the number of values differs."""
+    """Raise AssertionError, with `what` first in its text, if a value (in order) or the number differs."""
     assert len(found) == len(expected), f"{what}: {len(found)} values came back; expected {len(expected)}"
     for place, (one, other) in enumerate(zip(found, expected, strict=True)):
         assert is_same(one, other), (
@@ -122,7 +122,6 @@ def _change_array(array: np.ndarray) -> bool:
 
 
 def _attributes(value: T) -> list[str]:
-    """Return the names of an instance's readable attributes, from its dict, slots and struct fields."""
     names = dict.fromkeys(getattr(value, "__dict__", ()))
     for cls in type(value).__mro__:
         slots = vars(cls).get("__slots__", ())
@@ -140,13 +139,13 @@ def _set(value: T, name: str) -> bool:
 
 
 def cut_short(data: bytes, at_most: int = 100) -> Iterator[bytes]:
-    """Yield beginnings of `data`, the empty one first, never all: of each length, or about `at_most` ones."""
+    """Yield beginnings of `data` from the empty one on, never all of it: every one, or about `at_most`."""
     step = max(1, len(data) // at_most)
     return (data[:end] for end in range(0, len(data), step))
 
 
 def with_a_flipped_bit(data: bytes, at_most: int = 300) -> Iterator[bytes]:
-    """Yield copies with one flipped bit: each bit in turn, or `at_most` fixed random ones of many."""
+    """Yield copies of `data` with one flipped bit: each bit in turn, or `at_most` random but fixed ones."""
     places = list(range(8 * len(data)))
     if len(places) > at_most:
         places = random.Random(len(data)).sample(places, at_most)
@@ -157,7 +156,7 @@ def with_a_flipped_bit(data: bytes, at_most: int = 300) -> Iterator[bytes]:
 
 
 def with_large_sizes(data: bytes, at_most: int = 24) -> Iterator[bytes]:
-    """Yield copies in which one, two, four or eight bytes, at about `at_most` places, are a huge number."""
+    """Yield copies of `data` where a huge number, of both byte orders, overwrites 1, 2, 4 or 8 bytes."""
     step = max(1, len(data) // at_most)
     for width in (1, 2, 4, 8):
         for place in range(0, len(data) - width + 1, step):

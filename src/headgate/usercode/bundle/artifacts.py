@@ -32,7 +32,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class UserBundle:
-    """All artifacts of a job's user code, in order of search, and the interpreter that they are for.
+    """All artifacts of a job's user code in order of search, and their interpreter; `key` is a hash of all.
 
     Example:
         >>> UserBundle((Artifact("job.zip", "ab" * 32),), "cpython-311-x86_64").key[:8]
@@ -44,26 +44,28 @@ class UserBundle:
 
     @property
     def key(self) -> str:
-        """The hash that names this bundle: of `abi`, and of name, hash, folder of each artifact in order."""
         text = "\n".join([self.abi, *(f"{one.name} {one.digest} {one.inside}" for one in self.artifacts)])
         return sha256(text.encode()).hexdigest()[:32]
 
 
 def abi_of_this() -> str:
-    """Return version and machine of this interpreter, to which packages with compiled parts are tied."""
     tag = sys.implementation.cache_tag or sys.implementation.name
     return f"{tag}-{platform.machine()}"
 
 
 def made_from(paths: Sequence[Path], folder: Path) -> tuple[UserBundle, tuple[Path, ...]]:
-    """Return the bundle of `paths` and files to ship, folders zipped to `folder`; or UserCodeLoadError."""
+    """Return the bundle of `paths` and the files to ship, in that order; folders are zipped into `folder`.
+    UserCodeLoadError for a path that is no folder or archive, or is of another Python.
+    """
     made = [_made(path, folder) for path in paths]
     artifacts = tuple(Artifact(file.name, hash_of(file), inside) for file, inside in made)
     return UserBundle(artifacts, abi_of_this()), tuple(file for file, _ in made)
 
 
 def unpacked(bundle: UserBundle, files: Iterable[Path], cache: ArtifactCache) -> list[Leased]:
-    """Lease a bundle's folders, made from `files`; UserCodeLoadError: changed file, other Python, system."""
+    """Lease, in a worker, the folders of a bundle's artifacts, in their order; `files` are the shipped ones.
+    UserCodeLoadError, and nothing stays leased: a changed file, another Python, or another system.
+    """
     if bundle.abi != abi_of_this():
         raise UserCodeLoadError(
             f"user code was bundled for {bundle.abi}, and this worker runs {abi_of_this()}; use one minor "
@@ -103,7 +105,6 @@ def _leased(artifact: Artifact, file: Path, cache: ArtifactCache) -> Leased:
 
 
 def _made(path: Path, folder: Path) -> tuple[Path, str]:
-    """Return the file to ship for a path (folders are zipped into `folder`), and where its modules are."""
     inside = inside_of(path)
     if path.is_dir():  # of an environment no more than its modules
         return packed_folder(path / inside, path.name, folder), ""
@@ -131,7 +132,6 @@ def _inside_of_archive(path: Path, inode: int, size: int, modified_ns: int) -> s
 
 
 def key_of_folder(digest: str, inside: str) -> str:
-    """Return the cache's key for an artifact of which only the folder `inside` is unpacked ('': all)."""
     return sha256(f"{digest} {inside}".encode()).hexdigest() if inside else digest
 
 

@@ -59,18 +59,19 @@ STANDARD: Final = Bounds()
 
 
 def too_many_bytes(bounds: Bounds) -> str:
-    """Return the reason to refuse an archive that unpacks to more than the bounds allow."""
     return f"all together unpacks to more than {bounds.bytes} bytes"
 
 
 def refused(archive: Path, name: str, why: str) -> UserCodeLoadError:
-    """Return the error that refuses an archive because of its entry `name`, for the reason `why`."""
     return UserCodeLoadError(f"archive {str(archive)!r} is refused at entry {name!r:.500}: {why}")
 
 
 @contextmanager
 def open_zip(archive: Path, bounds: Bounds) -> Iterator[zipfile.ZipFile]:
-    """Yield an open zip; UserCodeLoadError beyond `bounds` or if not packed as wheels; BadZipFile: no zip."""
+    """Yield an archive, opened as a zip, whose list of entries keeps within `bounds`.
+
+    UserCodeLoadError if it does not, or an entry is not packed as in wheels; BadZipFile: it is no zip.
+    """
     with archive.open("rb") as file:
         listed = _bytes_of_list(file)
     if listed > _NAMES_BYTES_MAX:
@@ -90,14 +91,12 @@ def open_zip(archive: Path, bounds: Bounds) -> Iterator[zipfile.ZipFile]:
 
 
 def zipped_link(opened: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes | None:
-    """Return the target of a symbolic link, an entry of a zip; None if it is longer than 4096 bytes."""
     with opened.open(entry) as source:
         found = source.read(PATH_BYTES_MAX + 1)
     return found if len(found) <= PATH_BYTES_MAX else None
 
 
 def _bytes_of_list(file: io.BufferedReader) -> int:
-    """Return the bytes of the list of entries that `zipfile` would read at once, as the zip says; 0: none."""
     size = file.seek(0, 2)
     file.seek(max(0, size - _COMMENT_BYTES_MAX - _END.size))
     tail = file.read()

@@ -101,7 +101,10 @@ class ArtifactCache:
         return Leased(folder, lock)
 
     def sweep(self, unused_s: float = 0.0) -> int:
-        """Remove folders not in use nor leased for `unused_s` s; return their number. Old remains go, too."""
+        """Remove folders that no process leases and that were last leased `unused_s` seconds ago or longer.
+
+        Returns their number. Half-made folders of processes that died are removed after an hour, uncounted.
+        """
         removed = 0
         for folder in list(self._root.iterdir()):
             if not folder.is_dir():
@@ -124,7 +127,6 @@ class ArtifactCache:
 
     @contextmanager
     def _making(self, key: str) -> Iterator[None]:
-        """Hold the exclusive lock on making the folder of `key`: one process makes it, the others wait."""
         path = self._root / f"{key}.making"
         with path.open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -132,7 +134,6 @@ class ArtifactCache:
             path.unlink(missing_ok=True)
 
     def _lock(self, key: str) -> IO[bytes]:
-        """Return a shared lock on a folder's lease file, certain that no process has deleted the file."""
         path = self._root / f"{key}.lease"
         while True:
             lock = hide(path.open("ab"))
@@ -156,7 +157,6 @@ class ArtifactCache:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[bool]:
-    """Yield whether this process got the exclusive lock of a lease file; if so, delete it after the block."""
     with path.open("ab") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -53,7 +53,6 @@ def hash_of(path: Path) -> str:
 
 
 def hash_of_file(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes, in hexadecimal digits; OSError if it cannot be read."""
     found = sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -77,7 +76,10 @@ def packed_folder(source: Path, name: str, folder: Path) -> Path:
 
 
 def packed_program(program: Path, folder: Path) -> Path:
-    """Zip the modules beside `program` to program.zip in `folder`; UserCodeLoadError over 64 MiB."""
+    """Zip the modules beside `program`, as of :func:`program_files`, to program.zip in `folder`.
+
+    UserCodeLoadError if they have more than 64 MiB, or cannot be read or packed.
+    """
     try:
         files = program_files(program.parent)
         sizes = {file: file.stat().st_size for file in files}
@@ -151,7 +153,6 @@ def program_files(folder: Path, bytes_max: int = PROGRAM_BYTES_MAX) -> list[Path
 
 
 def _that_fit(namespaces: Mapping[Path, list[Path]], left: int, bytes_max: int) -> list[Path]:
-    """Return files of the folders, smallest first, that together fit into `left` bytes; warn of others."""
     found: list[Path] = []
     for size, path in sorted((_bytes(files), path) for path, files in namespaces.items()):
         left -= size
@@ -218,7 +219,6 @@ def _is_module(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_candidate(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry is a folder whose name is not left out; asks the disk about links only."""
     if entry.name.startswith(".") or entry.name in _NEVER:
         return False
     if entry.is_symlink():

@@ -18,12 +18,14 @@ from headgate.usercode.bundle.packing import hash_of, packed_program
 from headgate.usercode.bundle.requirements import wheels_of
 from headgate.usercode.bundle.unpacking import unpack
 
-UNUSED_S: Final = 7 * 24 * 3600.0
-"""How long an unused unpacked archive stays on the driver's machine."""
+UNUSED_S: Final = 7 * 24 * 3600.0  # that an unused unpacked archive stays on the driver's machine
 
 
 class ProgramArtifacts:
-    """The code of an isolated program on this machine: the folders of its modules, its own one first."""
+    """The code of an isolated program on this machine: `folders` of its modules in order of search.
+
+    Whoever has it must call `release` at the program's end, which gives up the leases on unpacked archives.
+    """
 
     def __init__(
         self, program: Path, others: Sequence[Path], folders: Sequence[str], leased: Sequence[Leased]
@@ -34,7 +36,6 @@ class ProgramArtifacts:
 
     @cached_property
     def paths(self) -> tuple[Path, ...]:
-        """The paths to ship to workers; the program's modules are zipped first, or UserCodeLoadError."""
         self._scratch = tempfile.TemporaryDirectory(prefix="headgate-program-")
         return (packed_program(self.program, Path(self._scratch.name)), *self._others)
 
@@ -45,7 +46,6 @@ class ProgramArtifacts:
         return kept
 
     def release(self) -> None:
-        """Release the leases on unpacked folders, and delete the zip of the program's own modules."""
         for one in self._leased:
             one.release()
         if self._scratch is not None:
@@ -53,7 +53,9 @@ class ProgramArtifacts:
 
 
 def artifacts_of(program: Path, config: Config) -> ProgramArtifacts:
-    """Return a program's code: its folder, and options' paths and wheels, unpacked; or UserCodeLoadError."""
+    """Return a program's code on the driver: its own folder, then the paths and wheels that options name.
+    Archives are unpacked, wheels downloaded first; or UserCodeLoadError. The caller must release the code.
+    """
     program = program.resolve()
     locked = config.get(USER_CODE_REQUIREMENTS)
     wheels = () if locked is None else wheels_of(Path(locked), Path.home() / ".cache" / "headgate-wheels")
@@ -65,7 +67,6 @@ def artifacts_of(program: Path, config: Config) -> ProgramArtifacts:
 
 
 def artifacts_sent(program: str, paths: Sequence[Path]) -> ProgramArtifacts:
-    """Return a program's code in a worker, from the `paths` that its process sent; or UserCodeLoadError."""
     places, leased = _unpacked(paths, _cache())
     return ProgramArtifacts(Path(program), paths, places, leased)
 
@@ -80,7 +81,6 @@ def _unpacked(paths: Sequence[Path], cache: ArtifactCache) -> tuple[list[str], l
 
 
 def _folder(path: Path, cache: ArtifactCache, leased: list[Leased]) -> Path:
-    """Return where the modules of a folder or archive lie; unpack an archive, add its lease to `leased`."""
     inside = inside_of(path)
     if path.is_dir():
         return (path / inside).resolve()

@@ -22,8 +22,7 @@ from headgate.usercode.bundle.packing import hash_of_file
 from headgate.usercode.loading_errors import UserCodeLoadError
 
 TIMEOUT_S: Final = 900
-COMPLETE: Final = "complete"
-"""File with the hashes and names of all wheels of a folder, written when they were there."""
+COMPLETE: Final = "complete"  # file with hashes and names of all wheels of a folder, written last
 _OPTIONS: Final = (
     *("--only-binary=:all:", "--require-hashes", "--no-deps", "--disable-pip-version-check", "--no-input"),
     *("--quiet",),
@@ -31,7 +30,10 @@ _OPTIONS: Final = (
 
 
 def wheels_of(requirements: Path, cache: Path) -> tuple[Path, ...]:
-    """Return the wheels that a locked file names; pip downloads them into `cache`, or UserCodeLoadError."""
+    """Return the wheels that a locked file names, as paths below `cache`; absent ones are downloaded by pip.
+    It waits 900 s at most. UserCodeLoadError: no such file, no hashes, no wheel for this interpreter, or
+    others may write to `cache`.
+    """
     if not requirements.is_file():
         raise UserCodeLoadError(f"requirements file {str(requirements)!r} is not there")
     folder = cache / f"{hash_of_file(requirements)[:32]}-{abi_of_this()}"
@@ -52,7 +54,6 @@ def wheels_of(requirements: Path, cache: Path) -> tuple[Path, ...]:
 
 
 def _owners_alone(cache: Path) -> None:
-    """Raise UserCodeLoadError if the cache is another user's or all may write to it; shut out its group."""
     found = cache.stat()
     if found.st_uid != os.geteuid() or found.st_mode & stat.S_IWOTH:
         raise UserCodeLoadError(
@@ -64,7 +65,6 @@ def _owners_alone(cache: Path) -> None:
 
 
 def _is_complete(folder: Path) -> bool:
-    """Return whether a folder's wheels are, byte by byte, those that pip compared with the locked hashes."""
     complete = folder / COMPLETE
     return complete.is_file() and complete.read_text() == _listed(folder)
 

@@ -53,7 +53,10 @@ def is_archive(name: str) -> bool:
 
 
 def unpack(archive: Path, folder: Path, bounds: Bounds = STANDARD) -> None:
-    """Unpack an archive (environment: site-packages) to an empty folder; UserCodeLoadError leaves parts."""
+    """Unpack an archive into the empty folder `folder`; of a packed environment only its site-packages.
+
+    UserCodeLoadError: it is refused, damaged or beyond `bounds`; parts of it may be in `folder` then.
+    """
     with _named_in_errors(archive):
         if _is_zip(archive):
             _unpack_zip(archive, folder, bounds)
@@ -62,7 +65,9 @@ def unpack(archive: Path, folder: Path, bounds: Bounds = STANDARD) -> None:
 
 
 def names_of(archive: Path, bounds: Bounds = STANDARD) -> list[str]:
-    """Return the names of an archive's entries, of folders with `/` at the end; else UserCodeLoadError."""
+    """Return the names of an archive's entries, those of folders with a `/` at the end, without unpacking it.
+    UserCodeLoadError: it is no archive, damaged, or beyond `bounds`.
+    """
     with _named_in_errors(archive):
         if _is_zip(archive):
             with open_zip(archive, bounds) as zipped:
@@ -123,7 +128,6 @@ class _Writer:
         return target
 
     def _count(self, name: str, path: PurePosixPath) -> None:
-        """Count the folders that an entry needs and no earlier entry made; refuse too many levels."""
         if len(path.parts) > FOLDERS_DEEP_MAX:
             raise self.refused(name, f"it lies below more than {FOLDERS_DEEP_MAX} folders")
         while path.parts and path not in self._made:
@@ -147,7 +151,6 @@ class _Writer:
         self._files[parts_of(name)] = target
 
     def copy(self, name: str, of: str) -> None:
-        """Write an entry that is a hard link as a file of its own, with the bytes of an earlier entry."""
         original = self._files.get(parts_of(of))
         if original is None:
             raise self.refused(name, f"it is a hard link to {of!r}, which is no file that comes before it")
@@ -155,7 +158,6 @@ class _Writer:
             self.file(name, source, bool(original.stat().st_mode & stat.S_IXUSR))
 
     def link(self, name: str, to: str | None) -> None:
-        """Write an entry that is a symbolic link to `to`; None: its target is too long, so refuse it."""
         if to is None:
             raise self.refused(name, f"it links to a name of more than {PATH_BYTES_MAX} bytes")
         target = self.place(name)
@@ -165,7 +167,6 @@ class _Writer:
         self._links.append((name, to, target))
 
     def finish(self) -> None:
-        """Check all links again: one that was harmless by itself may lead out by way of a later one."""
         for name, to, target in self._links:
             self._check_link(name, to, target)
 
@@ -231,5 +232,4 @@ def _names(entries: list[tarfile.TarInfo]) -> list[str]:
 
 
 def remove(folder: Path) -> None:
-    """Delete a folder and all in it as far as that is possible; errors are ignored."""
     shutil.rmtree(folder, ignore_errors=True)

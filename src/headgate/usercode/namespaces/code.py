@@ -36,7 +36,6 @@ class NamespaceCode:
         self.namespace, self._data_plane = namespace, ParentFirst(tuple(data_plane))
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call `function` so that its imports mean the namespace's modules; use it per batch, not record."""
         return self.namespace.call(function, *args)
 
     @property
@@ -70,7 +69,10 @@ class NamespaceCode:
 
 
 def refuse_leaving(namespace: Namespace, values: Iterable[V], data_plane: ParentFirst) -> None:
-    """Raise ForeignObjectError if a value or direct element is of the namespace's own data-plane package."""
+    """Raise ForeignObjectError if a value is an object of the namespace's own copy of a data-plane package.
+    `data_plane` are prefixes of the names of such packages (as NumPy). Elements of lists, tuples and dicts
+    are looked at one level deep, and no attributes. Arrow's arrays and tables may leave.
+    """
     for value in _parts(values):
         table, kind = _table(namespace, value, data_plane), type(value)
         if table is not None and getattr(table.get(kind.__module__), kind.__qualname__, None) is kind:
@@ -83,7 +85,6 @@ def refuse_leaving(namespace: Namespace, values: Iterable[V], data_plane: Parent
 
 
 def _parts(values: Iterable[Any]) -> Iterator[Any]:
-    """Yield the values, and the elements of those that are lists, tuples or dicts (one level deep)."""
     for value in values:
         yield value
         if type(value) in (list, tuple):
@@ -93,7 +94,6 @@ def _parts(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _table(namespace: Namespace, value: V, data_plane: ParentFirst) -> Modules | None:
-    """Return the table with the namespace's own copy of a value's package; None: the value may leave."""
     module = getattr(type(value), "__module__", None)  # a class may have put anything there
     if not isinstance(module, str) or data_plane.match(module) is None:
         return None

@@ -91,7 +91,11 @@ _open: set[int] = set()
 
 
 def current() -> View | None:
-    """Return the isolated namespace whose code runs (or a closed one's remains); None: the framework's."""
+    """Return the isolated namespace whose code runs; None: the framework's code runs.
+
+    The context variable decides; where it is not set, the nearest function on the stack that a namespace
+    made. Of a namespace that was closed it may be the stand-in, which refuses every use.
+    """
     handle = handle_of_context()
     if handle is not None:
         return handle.namespace
@@ -107,7 +111,6 @@ def _by_stack() -> View | None:
 
 
 def handle_of_caller(depth: int) -> Handle | None:
-    """Return the handle of the namespace whose function is `depth` frames above the caller; None: of none."""
     handle: Handle | None = builtins_of_caller(depth + 1).get(MARK)
     return handle
 
@@ -118,12 +121,10 @@ def opened(handle: Handle) -> None:
 
 
 def closed(handle: Handle) -> None:
-    """Record that an isolated namespace was closed, so that :func:`current` need not look for it."""
     _open.discard(id(handle))
 
 
 def any_open() -> bool:
-    """Return whether any isolated namespace is open in this process."""
     return bool(_open)
 
 
@@ -172,7 +173,6 @@ def _restore(name: str, container: Container[C] | None) -> None:
 
 @contextmanager
 def in_view_of(handle: Handle) -> Iterator[None]:
-    """Run the block with the modules of the handle's namespace, or the framework's for `FRAMEWORK`."""
     token = enter(handle)
     try:
         yield
@@ -182,7 +182,6 @@ def in_view_of(handle: Handle) -> Iterator[None]:
 
 @contextmanager
 def pinned_to_framework() -> Iterator[None]:
-    """Run the block with the framework's modules, whoever called it."""
     restore_containers()
     token = enter(FRAMEWORK)
     try:

@@ -24,7 +24,9 @@ class ModuleTable(Modules):
     """The dict in `sys.modules`: it shows the running code the modules of its own isolated namespace.
 
     A module that code of a namespace enters under a name of the framework's is the namespace's alone, and one
-    that it deletes there stays: `sys.modules["sqlite3"] = pysqlite3` changes no other program.
+    that it deletes there stays: `sys.modules["sqlite3"] = pysqlite3` changes no other program. For code of no
+    namespace it is a plain dict of the framework's modules. Its keys, values and items are copies, as imports
+    go on in other threads meanwhile.
     """
 
     __slots__ = ("__weakref__",)
@@ -66,12 +68,10 @@ class ModuleTable(Modules):
             raise KeyError(name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return the module that the running code sees under a name, as `dict.get` does."""
         home = self._home(name)
         return dict.get(self, name, default) if home is None else home.get(name, default)
 
     def pop(self, name: str, default: Any = _MISSING) -> Any:
-        """Pop a module that the running code sees, as `dict.pop`; a namespace leaves the framework's."""
         namespace = current()
         home = None if namespace is None else namespace.home(name)
         if namespace is not None and home is not None:
@@ -86,7 +86,6 @@ class ModuleTable(Modules):
         return module
 
     def clear(self) -> None:
-        """Remove all modules as `dict.clear` does; code of an isolated namespace removes only its own."""
         namespace = current()
         if namespace is None:
             dict.clear(self)
@@ -94,7 +93,6 @@ class ModuleTable(Modules):
             namespace.clear()
 
     def setdefault(self, name: str, default: Any = None) -> Any:
-        """Return the module that the running code sees; if there is none, enter and return `default`."""
         try:
             return self[name]
         except KeyError:
@@ -102,25 +100,20 @@ class ModuleTable(Modules):
             return default
 
     def update(self, *others: Any, **more: Any) -> None:
-        """Enter modules as `dict.update` does; code of an isolated namespace enters them for itself."""
         for name, module in dict(*others, **more).items():
             self[name] = module
 
     def copy(self) -> Modules:
-        """Return the modules that the running code sees, as a plain dict."""
         namespace = current()
         return dict(dict.items(self)) if namespace is None else namespace.view()
 
     def keys(self) -> dict_keys[str, ModuleType]:
-        """Return the names of the modules that the running code sees, copied, as imports go on meanwhile."""
         return self.copy().keys()
 
     def values(self) -> dict_values[str, ModuleType]:
-        """Return the modules that the running code sees, copied."""
         return self.copy().values()
 
     def items(self) -> dict_items[str, ModuleType]:
-        """Return the names and modules that the running code sees, copied."""
         return self.copy().items()
 
     def __iter__(self) -> Iterator[str]:
@@ -130,11 +123,10 @@ class ModuleTable(Modules):
         return dict.__len__(self) if current() is None else len(self.copy())
 
     def replace(self, modules: Mapping[str, ModuleType]) -> None:
-        """Enter `modules`, for an assignment `sys.modules = modules`; this table and its others stay."""
         self.update(modules)
 
     def of_framework(self) -> Modules:
-        """Return a copy of the framework's modules, whichever code asks."""
+        """Return a copy of the framework's modules, by name, whichever code asks."""
         return dict(dict.items(self))
 
 
@@ -146,12 +138,15 @@ def framework_table() -> ModuleTable:
 
 
 def _by_import(calling: Mapping[str, V]) -> bool:
-    """Return whether globals `calling` are the import machinery's, which puts modules where they belong."""
     return str(calling.get("__name__")).startswith("importlib._bootstrap")
 
 
 class DispatchingList(list[V], Generic[V]):
-    """The list in `sys.path` or `sys.meta_path`: it shows the running code its namespace's `attribute`."""
+    """The list in `sys.path` or `sys.meta_path`, which shows the running code the list of its own namespace.
+
+    `attribute` is the name of that list in a namespace: "path" or "meta_path". For code of no namespace it
+    holds the framework's entries.
+    """
 
     def __init__(self, framework: Iterable[V], attribute: str) -> None:
         super().__init__(framework)

@@ -37,7 +37,9 @@ _installed = False
 
 
 class Importing(Protocol):
-    """An isolated namespace as the import statements of its code see it."""
+    """An isolated namespace as the import statements of its code see it.
+    `modules` is its own table; `foreign` has modules of other tables that its code has imported.
+    """
 
     modules: Modules
     foreign: Modules
@@ -49,7 +51,6 @@ class Importing(Protocol):
 
 def import_of_namespace(namespace: Importing) -> Import:
     """Return the `__import__` of an isolated namespace: it imports for that namespace, whoever calls it.
-
     A module that was imported before is found in one of two dicts; all else goes through importlib, which
     sees the namespace's modules meanwhile.
     """
@@ -87,7 +88,6 @@ def import_of_namespace(namespace: Importing) -> Import:
 def _at_once(
     name: str, found: ModuleType, fromlist: Sequence[str] | None, modules: Modules, foreign: Modules
 ) -> ModuleType | None:
-    """Return the module that an import of `name` binds, if `fromlist` is imported already; else None."""
     if getattr(getattr(found, "__spec__", None), "_initializing", False):
         return None
     if fromlist:
@@ -146,7 +146,9 @@ def import_module_of_caller() -> Callable[..., ModuleType]:
 
 
 def install() -> None:
-    """Prepare this process for isolated namespaces, once; NoIsolationError if its interpreter allows none."""
+    """Prepare this process for isolated namespaces, for good; calls after the first do nothing.
+    NoIsolationError if its interpreter allows none; nothing has changed then.
+    """
     global _installed
     with _lock:
         if _installed:
@@ -164,7 +166,6 @@ def install() -> None:
 
 
 def is_installed() -> bool:
-    """Return whether :func:`install` has prepared this process for isolated namespaces."""
     return _installed
 
 
@@ -188,7 +189,6 @@ def _inheriting(run: Callable[P, R]) -> Callable[P, R]:
 
 
 def _is_started_by_user_code() -> bool:
-    """Return whether the nearest caller outside the standard library is a function of a namespace."""
     for frame in interpreter.callers(sys._getframe(2)):
         module = str(frame.f_globals.get("__name__", ""))
         if module not in _BETWEEN and module.partition(".")[0] not in STANDARD_LIBRARY:

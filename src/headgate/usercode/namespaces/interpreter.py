@@ -70,7 +70,6 @@ def builtins_on_stack(depth: int) -> Iterator[dict[str, Any]]:
 
 
 def callers(frame: FrameType | None) -> Iterator[FrameType]:
-    """Yield a stack frame and the frames that it was called from, nearest first."""
     while frame is not None:
         yield frame
         frame = frame.f_back
@@ -82,9 +81,9 @@ def builtins_of_caller(depth: int) -> dict[str, Any]:
 
 
 def replace_module_table(table: dict[str, ModuleType]) -> None:
-    """Make `table`, a superset of `sys.modules`, the table of modules for Python and C code.
-
-    Where that fails, NoIsolationError is raised and nothing has changed.
+    """Make `table`, a superset of `sys.modules`, the table of modules for Python and C code, for good.
+    Call it once in a process, before a namespace opens. Where that fails, NoIsolationError is raised and
+    nothing has changed.
     """
     old = sys.modules
     address = _address_of_table(old)
@@ -129,7 +128,6 @@ def _pointer(function: str) -> int:
 
 
 def _canary(table: dict[str, ModuleType]) -> bool:
-    """Return whether an import by C code finds a module that only the new table has."""
     name = "headgate._canary"
     canary = ModuleType(name)
     dict.__setitem__(table, name, canary)
@@ -154,7 +152,9 @@ def replace_import(make: Callable[[Import], Import]) -> None:
 
 
 def wrap_thread_start(started: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
-    """Have each new thread run `started(function)` for its function; the starting thread calls `started`."""
+    """Have each new thread of this process run `started(function)` instead of its function, for good.
+    The starting thread calls `started`, so that it can look at who starts the thread.
+    """
     name = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread") else "_start_new_thread"
     start = getattr(threading, name, _thread.start_new_thread)
 

@@ -65,7 +65,7 @@ class LeakReport:
 
 
 def examine(namespace: Namespace) -> LeakReport:
-    """Return a report on what is left of a closed isolated namespace, after the collector has run twice."""
+    """Return a report on what is left in memory of a closed isolated namespace; collect garbage before."""
     gc.collect()
     gc.collect()
     modules = tuple(
@@ -182,7 +182,6 @@ def _name_in(holder: Any, thing: T) -> str:
 
 
 def _key(key: T) -> str:
-    """Return the text of a dict's key, or of its type where its own repr might run a program's code."""
     return repr(key) if type(key) in (str, int, bytes, bool) else type(key).__name__
 
 

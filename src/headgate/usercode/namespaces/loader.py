@@ -67,7 +67,10 @@ class NamespaceSettings:
 
 
 class ClosedNamespace:
-    """Stands in for a closed isolated namespace: uses of its modules raise ClosedUserCodeLoaderError."""
+    """Stands in for a closed isolated namespace (see `context.View`) that was made with `check_leaked`.
+    Late code of the job, as in a thread that lives on, meets it in the place of its namespace. Every use but
+    `closed` and `handle` raises ClosedUserCodeLoaderError, which names the job, the thread and the line.
+    """
 
     closed = True
     handle = None
@@ -77,32 +80,26 @@ class ClosedNamespace:
 
     @property
     def release_hooks(self) -> NoReturn:
-        """Raise ClosedUserCodeLoaderError for a release hook that comes too late."""
         self.refuse("a release hook")
 
     @property
     def threads(self) -> NoReturn:
-        """Raise ClosedUserCodeLoaderError for a thread that is started too late."""
         self.refuse("a thread")
 
     @property
     def path(self) -> NoReturn:
-        """Raise ClosedUserCodeLoaderError for a use of `sys.path` after the end."""
         self.refuse("sys.path")
 
     @property
     def meta_path(self) -> NoReturn:
-        """Raise ClosedUserCodeLoaderError for a use of `sys.meta_path` after the end."""
         self.refuse("sys.meta_path")
 
     def store(self, name: Hashable, module: types.ModuleType | None = None) -> NoReturn:
-        """Raise ClosedUserCodeLoaderError for an import, or another use of a module, after the end."""
         self.refuse(f"module {name!r}")
 
     home = forget = store
 
     def view(self) -> NoReturn:
-        """Raise ClosedUserCodeLoaderError for a use of `sys.modules` after the end."""
         self.refuse("sys.modules")
 
     clear = view
@@ -132,7 +129,11 @@ class Token:
 
 
 class Namespace:
-    """A job's isolated modules, from `paths`, and those shared in `layer`; NoIsolationError: no support."""
+    """The isolated modules of one job or program, or of a dependency layer that jobs share, in this process.
+    `name` is for messages. `paths` are the folders that the user brings, searched in that order. `layer` is
+    the namespace of shared packages below this one; None: there is none. The first namespace prepares the
+    process; NoIsolationError if its interpreter allows none. Whoever opens one must :meth:`close` it.
+    """
 
     def __init__(
         self,
@@ -174,7 +175,6 @@ class Namespace:
         return f"<Namespace {self.name!r}{' closed' if self.closed else ''}>"
 
     def home(self, name: Hashable) -> Modules | None:
-        """Return the table in which a module of this name lies, cached; None: it is the framework's."""
         try:
             return self._homes[name]
         except KeyError:
@@ -194,7 +194,6 @@ class Namespace:
         return self.modules
 
     def store(self, name: str, module: types.ModuleType) -> None:
-        """Enter a module in this namespace's table, or in its layer's if the name means the layer's copy."""
         home = self.home(name)
         if home is not None and home is not self.modules:
             assert self.layer is not None
@@ -207,17 +206,14 @@ class Namespace:
         self.foreign.pop(name, None)
 
     def forget(self, name: str) -> None:
-        """Note that a module was removed from its table; its name may now mean the framework's copy."""
         if self.decide(name).origin is not Origin.CHILD:
             self._homes.pop(name, None)
 
     def clear(self) -> None:
-        """Remove all modules from this isolated namespace's own table."""
         self.modules.clear()
         self._homes.clear()
 
     def view(self) -> Modules:
-        """Return all modules that this namespace's code sees: its own, the layer's and the framework's."""
         seen = {
             name: module
             for name, module in framework_table().of_framework().items()
@@ -230,7 +226,6 @@ class Namespace:
         return seen | self.modules
 
     def remember(self, name: str) -> None:
-        """Cache the imported module `name` and its top package if they are the framework's or the layer's."""
         table = sys.modules
         for part in {name, name.partition(".")[0]}:
             home = self.home(part)
@@ -241,7 +236,9 @@ class Namespace:
                 self.foreign[part] = found
 
     def load_private(self, name: str, file: str) -> types.ModuleType:
-        """Run a framework's file again, as this namespace's top-level module `name`; return the module."""
+        """Run Python file `file` of the framework once more, as this namespace's own top-level module `name`.
+        Returns the module. ClosedUserCodeLoaderError if the namespace is closed and checked for late use.
+        """
         self._must_be_open(f"module {name!r}")
         spec = importlib.util.spec_from_file_location(name, file)
         assert spec is not None, "it is a Python file"
@@ -257,7 +254,9 @@ class Namespace:
         return [entry for entry in self.path if entry in self.artifacts or entry not in of_framework]
 
     def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call `function` with this namespace's imports; ClosedUserCodeLoaderError if closed (by option)."""
+        """Return `function(*args, **kwargs)`, called so that imports in it mean this namespace's modules.
+        Its errors pass. ClosedUserCodeLoaderError if the namespace is closed and `check_leaked` is on.
+        """
         if self.closed:
             self._must_be_open("a call")
         token = enter(self.handle)
@@ -280,7 +279,6 @@ class Namespace:
 
     def close(self) -> None:
         """Run the namespace's `atexit` functions, then (with `check_leaked`) refuse to load more through it.
-
         A second call does nothing. Objects that its modules made live on while they are referenced (`leaks`).
         """
         if self.closed:
@@ -334,7 +332,6 @@ class Namespace:
 
 
 def _is_of_user(module: R) -> bool:
-    """Return whether `module` is a module, but not the one that the framework has under its `__name__`."""
     if not isinstance(module, types.ModuleType):
         return False
     return dict.get(sys.modules, str(getattr(module, "__name__", None))) is not module
@@ -342,7 +339,6 @@ def _is_of_user(module: R) -> bool:
 
 def _searched(artifacts: Sequence[str], of_framework: Sequence[str]) -> list[str]:
     """Return an isolated namespace's `sys.path`: the standard library, what the user brings, all else.
-
     A process that user code spawns gets this list and no namespace: a `json.py` of the user's must not come
     before Python's own there either.
     """

@@ -31,7 +31,6 @@ class Places:
         self._modules, self._path, self._layer = modules, path, layer
 
     def has(self, origin: Origin, name: str) -> bool:
-        """Return whether the owner `origin` has a module of this name, loaded or as a file on its path."""
         if origin is Origin.PARENT:
             return framework_has(name)
         if origin is Origin.LAYER:
@@ -39,7 +38,6 @@ class Places:
         return name in self._modules or self.spec(name) is not None
 
     def is_namespace(self, origin: Origin, name: str) -> bool:
-        """Return whether owner `origin`'s package is a namespace package, one without `__init__`."""
         if origin is Origin.LAYER:
             return self._layer is not None and self._layer.places.is_namespace(Origin.CHILD, name)
         if origin is Origin.PARENT:
@@ -88,7 +86,9 @@ class Lookup(Resolver):
 
 
 def framework_has(name: str) -> bool:
-    """Return whether the framework has module `name`, loaded or not; False if its package cannot load."""
+    """Return whether the framework has module `name`, loaded or as a file on its path.
+    False too if the package of a submodule cannot be imported, which this tries.
+    """
     with pinned_to_framework():
         if name in sys.modules:
             return True

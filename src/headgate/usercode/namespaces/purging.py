@@ -63,7 +63,9 @@ class StandardLibrary:
 
 
 def purge(namespace: Namespace, library: StandardLibrary) -> Counter[str]:
-    """Remove a closed namespace's entries from registries of Python, undo its patches; return the counts."""
+    """Remove what a closed namespace left in registries of Python, and undo its patches of standard modules.
+    Returns how many entries were removed, by registry or patched attribute.
+    """
     found: Counter[str] = Counter()
     for purged in (_overloads, _finalizers, _pickling, _logging, _exit_finalizers, _hooks, _files, _strays):
         purged(namespace, found)
@@ -73,7 +75,6 @@ def purge(namespace: Namespace, library: StandardLibrary) -> Counter[str]:
 
 
 def made_in(namespace: Namespace, function: types.FunctionType) -> bool:
-    """Return whether a function was made by code of this isolated namespace: it has its builtins."""
     return getattr(function, "__builtins__", None) is namespace.builtins
 
 
@@ -182,7 +183,6 @@ def _files(namespace: Namespace, found: Counter[str]) -> None:
 
 
 def _strays(namespace: Namespace, found: Counter[str]) -> None:
-    """Remove modules of the isolated namespace that C code entered into the framework's table."""
     table = framework_table()
     for name, module in table.of_framework().items():
         token = getattr(module, "__dict__", {}).get(TOKEN)

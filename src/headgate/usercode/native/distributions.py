@@ -48,7 +48,6 @@ class Installed:
 
     @property
     def is_native(self) -> bool:
-        """Whether the distribution has compiled parts."""
         return bool(self.compiled)
 
     def libraries(self) -> Iterator[tuple[str, str]]:
@@ -61,7 +60,9 @@ class Installed:
 
 
 def installed_in(path: Iterable[str], names: Iterable[str] | None = None) -> dict[str, Installed]:
-    """Return :func:`normal` name -> first distribution of it in folders `path`; only `names`, if given."""
+    """Return the distributions installed in folders `path`, by :func:`normal` name; the first of each name.
+    `names`: only these are looked for; None: all.
+    """
     path = list(path)
     found: dict[str, Installed] = {}
     for asked in [None] if names is None else names:
@@ -116,7 +117,6 @@ def _is_compiled(name: str) -> bool:
 
 
 def _top(name: str) -> str:
-    """Return the top-level module that a file belongs to; empty for metadata and what lies elsewhere."""
     first, slash, _ = _OF_WHEEL.sub("", name).partition("/")
     if first.endswith((".dist-info", ".libs", ".data")) or first in ("..", "__pycache__", "bin"):
         return ""

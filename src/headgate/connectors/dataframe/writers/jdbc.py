@@ -103,7 +103,7 @@ class JdbcWriter(EpochWriter):
         frame.write.mode("overwrite").jdbc(self.url, stage, properties=self.properties)
 
     def _move(self, connection: JavaObject, epoch: SparkEpoch, stage: str, names: str, rows: int) -> None:
-        """Move rows and record the epoch in one transaction, unless recorded; OperatingError: not `rows`."""
+        # The rows and the record of the epoch are one transaction.
         try:
             self._note(connection, epoch)
         except Exception:
@@ -127,7 +127,7 @@ class JdbcWriter(EpochWriter):
             )
 
     def _note(self, connection: JavaObject, epoch: SparkEpoch) -> None:
-        """Insert the epoch's record; wait for a transaction with the same one, and raise if it committed."""
+        # It waits for a transaction with the same record, and raises if that one committed.
         insert = f"insert into {self._epochs} (lineage, sink, epoch, job) values (?, ?, ?, ?)"  # noqa: S608
         with _prepared(connection, insert, epoch) as statement:
             statement.setString(4, epoch.job)
@@ -139,7 +139,7 @@ class JdbcWriter(EpochWriter):
             return bool(statement.executeQuery().next())
 
     def _stale(self, connection: JavaObject, epoch: SparkEpoch) -> list[str]:
-        """Return the names of this sink's staging tables that this or earlier drivers and jobs left."""
+        # What this driver, or earlier drivers and jobs, have left.
         schema, prefix = self._schema.rstrip(".") or None, _prefix(epoch)
         rows = connection.getMetaData().getTables(None, schema, f"{prefix}%", None)
         found = []
@@ -178,7 +178,7 @@ class JdbcWriter(EpochWriter):
 
 @contextmanager
 def _prepared(connection: JavaObject, text: str, epoch: SparkEpoch) -> Iterator[JavaObject]:
-    """Provide a prepared statement whose first three parameters are the epoch's lineage, sink and number."""
+    # The first three parameters are the epoch's lineage, sink and number.
     with contextlib.closing(connection.prepareStatement(text)) as statement:
         statement.setString(1, epoch.lineage)
         statement.setString(2, epoch.sink)
@@ -187,7 +187,6 @@ def _prepared(connection: JavaObject, text: str, epoch: SparkEpoch) -> Iterator[
 
 
 def _prefix(epoch: SparkEpoch) -> str:
-    """Return the prefix of the names of all staging tables of a sink in a lineage."""
     return f"headgate_stage_{crc32(f'{epoch.lineage}/{epoch.sink}'.encode()):08x}_"
 
 

@@ -137,7 +137,7 @@ class ParquetWriter(EpochWriter):
         return f"Parquet {self.path}"
 
     def _make_way(self, final: Path, aside: Path) -> None:
-        """Move `final`, if any, over `aside`; try to put a directory marked "taken back" at `final`."""
+        # Where an epoch was taken back a marked directory stands, so that no late try is published.
         if final.exists():
             aside.parent.mkdir(parents=True, exist_ok=True)
             remove_folder(aside)
@@ -184,7 +184,7 @@ def _local(path: str | os.PathLike[str]) -> str:
 
 
 def _renamed(source: Path, target: Path) -> bool:
-    """Rename a directory; return False, and leave it where it is, if the target has files already."""
+    # It stays where it is if the target has files already.
     try:
         rename(source, target)
     except OSError:
@@ -195,7 +195,6 @@ def _renamed(source: Path, target: Path) -> bool:
 
 
 def _sync_names(path: Path, folders: int) -> None:
-    """Make the name `path` durable: flush the `folders` folders above it, as far as they exist, to disk."""
     for folder in list(path.parents)[:folders]:
         with suppress(FileNotFoundError):
             sync(folder)

@@ -58,7 +58,6 @@ class SparkEpoch:
 class EpochWriter(ABC):
     """Writes the epochs of `to_spark()`; a repeated write should do nothing.
     A writer lives in the driver, and is called from one thread.
-
     Two drivers may write the same epoch at the same time: one that was replaced may not have noticed. So the
     files of a try are separate, by its token, until one step publishes all of them, and of two such steps for
     one epoch only the first succeeds.
@@ -85,7 +84,9 @@ class EpochWriter(ABC):
         """
 
     def begin(self, spark: SparkSession, epoch: SparkEpoch) -> None:  # noqa: B027 - optional hook
-        """Prepare for this driver's first epoch: remove unpublished remains; by default do nothing."""
+        """Prepare for the first epoch that this driver writes: remove unpublished remains of earlier tries.
+        Called once, right before that epoch is written, with the session of its rows. By default do nothing.
+        """
 
     @abstractmethod
     def write(self, frame: DataFrame, epoch: SparkEpoch) -> None:
@@ -97,7 +98,6 @@ class EpochWriter(ABC):
 
     def take_back(self, lineage: str, sink: str, epochs: Iterable[int], unfinished: Collection[int]) -> None:
         """Make epochs invisible, because a job began from a snapshot before them.
-
         A late try to write one must not make it visible again; only :meth:`put_back` does. Called only if
         `takes_back` is true.
 

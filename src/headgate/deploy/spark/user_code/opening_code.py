@@ -36,18 +36,20 @@ _log = logging.getLogger("headgate.usercode")
 
 
 class OpenedAlone(SameInterpreter):
-    """A job's user code in a task, in a worker that only jobs with equal code share: no namespace needed."""
+    """A job's user code in a task, in a worker that only jobs with equal code share: no namespace needed.
+
+    If memory runs out while code is loaded, the process ends, or UserCodeLoadError is raised
+    (`limits.fatal`).
+    """
 
     def __init__(self, code: ShippedCode) -> None:
         self.job, self._fatal = code.job, code.limits.fatal
 
     def import_module(self, name: str) -> Any:
-        """Import a module of the job; if memory runs out, end the process or raise UserCodeLoadError."""
         with loading(self.job, self._fatal):
             return importlib.import_module(name)
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call `function` with the job's code; if an import runs out of memory, do as `import_module`."""
         try:
             return super().call(function, *args)
         except Exception as error:
@@ -55,13 +57,16 @@ class OpenedAlone(SameInterpreter):
             raise
 
     def load(self, payload: bytes) -> Any:
-        """Return the object that the driver pickled; if memory runs out, do as :meth:`import_module`."""
         with loading(self.job, self._fatal):
             return super().load(payload)
 
 
 class OpenedCode(NamespaceCode):
-    """A job's user code in a task, opened in an isolated namespace of the worker process."""
+    """A job's user code in a task, opened in an isolated namespace of the worker process.
+
+    If memory runs out while code is loaded, the process ends, or UserCodeLoadError is raised
+    (`limits.fatal`).
+    """
 
     def __init__(self, code: ShippedCode, lease: Lease) -> None:
         super().__init__(lease.namespace, code.data_plane)
@@ -69,12 +74,10 @@ class OpenedCode(NamespaceCode):
         self._fatal = code.limits.fatal
 
     def import_module(self, name: str) -> Any:
-        """Import a module in the namespace; if memory runs out, exit or raise UserCodeLoadError."""
         with loading(self.namespace.name, self._fatal):
             return self.namespace.import_module(name)
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call `function` in the namespace; if an import runs out of memory, do as :meth:`import_module`."""
         try:
             return super().call(function, *args)
         except Exception as error:
@@ -82,14 +85,12 @@ class OpenedCode(NamespaceCode):
             raise
 
     def load(self, payload: bytes) -> Any:
-        """Return the object that the driver pickled; if memory runs out, do as :meth:`import_module`."""
         with loading(self.namespace.name, self._fatal):
             return super().load(payload)
 
 
 @contextmanager
 def loading(job: str, fatal: bool) -> Iterator[None]:
-    """Run the block; if memory runs out, end this process (`fatal`) or raise UserCodeLoadError for `job`."""
     try:
         yield
     except Exception as error:
@@ -100,7 +101,6 @@ def loading(job: str, fatal: bool) -> Iterator[None]:
 
 
 def _out_of_memory(error: Exception, job: str, fatal: bool) -> None:
-    """If an import in a job's function ran out of memory, end the process or raise, as `loading` does."""
     if is_failed_import(error):
         replaced = on_load_failure(error, job, fatal)
         if replaced is not None:
@@ -132,7 +132,6 @@ class Layers:
         self._namespaces: dict[str, tuple[Namespace, Arrived]] = {}
 
     def has(self, key: str) -> bool:
-        """Return whether the process has a dependency layer with this key, the hash of its content."""
         return key in self._namespaces
 
     def of(self, code: ShippedCode, arrived: Arrived) -> Namespace | None:
@@ -166,11 +165,13 @@ class WorkerProcess:
 
     @property
     def jobs(self) -> tuple[str, ...]:
-        """Ids of the jobs whose isolated namespace is open."""
         return self._loaders.jobs
 
     def lease(self, code: ShippedCode, live: LiveJobs) -> Lease:
-        """Lease a job's namespace for one task; first close ended jobs'. Too many leaked: exit, or log it."""
+        """Lease a job's namespace for one task, open it if need be; the caller releases the lease.
+
+        Namespaces of ended jobs are closed first. Where too much of them stays in memory, exit, or log it.
+        """
         self.leaked.release_s = code.limits.release_ms / 1000
         self._close_ended(live)
         if (full := self.leaked.exceeded(code.limits.leaks)) is not None:
@@ -236,7 +237,7 @@ _process: WorkerProcess | None = None
 
 
 def this_process() -> WorkerProcess:
-    """Return this worker process's user code; created at first use, so after the fork by Spark's daemon."""
+    # At first use, so after the fork by Spark's daemon.
     global _process
     if _process is None:
         _process = WorkerProcess(cache_of_executor())
@@ -281,7 +282,6 @@ def task_function(
 
 
 def run_task(order: bytes, payload: bytes, rows: Iterable[R]) -> Iterator[T]:
-    """Run a task in a worker: open the job's code (in `order`), and yield what the pickled body returns."""
     # Both were written by the driver and handed over by Spark, which ships code the same way.
     code, live = pickle.loads(order)  # noqa: S301
     with opened(code, live) as user_code:

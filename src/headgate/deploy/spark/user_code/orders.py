@@ -30,7 +30,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class UserCodeOptions:
-    """A job's options for user code in Spark's workers."""
+    """A job's options for user code in Spark's workers, as its settings ``classloader.*`` say."""
 
     namespace: NamespaceSettings = field(default_factory=NamespaceSettings)
     native: NativeModules = NativeModules.AUTO
@@ -42,7 +42,6 @@ class UserCodeOptions:
 
 
 def options_of(settings: UserCodeSettings, namespaces: bool = True) -> UserCodeOptions:
-    """Return the options for workers by a job's settings; `namespaces`: if this Python allows namespaces."""
     return UserCodeOptions(
         NamespaceSettings(settings.patterns, settings.resolve_order, check_leaked=settings.check_leaked),
         settings.native_modules,
@@ -80,7 +79,6 @@ class ProcessEnvironment:
 
     @property
     def modules(self) -> frozenset[str]:
-        """Top-level modules of which also the framework uses the job's copy in these workers."""
         return frozenset(module for one in self.linked for module in one.modules)
 
 
@@ -95,7 +93,9 @@ class FrameworkPackage:
 
 @dataclass(frozen=True, slots=True)
 class ShippedCode:
-    """The description of a job's user code that workers get: its files, settings, and where packages run."""
+    """The description of a job's user code that workers get: its files, settings, and where packages run.
+    `key`: hash of all that makes its namespace; `layer`: that of its dependency layer, or "" without one.
+    """
 
     job: str
     key: str  # hash of all that makes its loader: equal keys, equal loaders

@@ -53,7 +53,11 @@ Located = Sequence[tuple[Artifact, Path]]
 
 
 def planned(located: Located, options: UserCodeOptions, crowded: bool = False) -> UserCodePlan:
-    """Return where an unpacked bundle's packages run, or UsageError; `crowded`: no room for another layer."""
+    """Return where the packages of an unpacked bundle run, on the driver, before the job's code is shipped.
+
+    `located` are the bundle's artifacts with their folders here; `crowded`: workers have no room for another
+    layer. UsageError: the options exclude it, or a package is of a version that Headgate cannot use.
+    """
     job_packages, home, first = _job_packages(located)
     if not options.namespaces:
         return _whole(job_packages, home, located, options)
@@ -84,7 +88,7 @@ def _whole(
     located: Located,
     options: UserCodeOptions,
 ) -> UserCodePlan:
-    """Return the plan without namespaces: all of the job's code runs in workers for jobs with equal code."""
+    # Without namespaces: all of the job's code runs in workers for jobs with equal code.
     chosen = options.native
     mode = chosen if chosen in (NativeModules.PARENT, NativeModules.FAIL) else NativeModules.PROCESS
     found = plan(job_packages, framework_packages(), mode, options.data_plane)
@@ -120,15 +124,11 @@ def _without_layer(found: NativePlan) -> NativePlan:
 
 @functools.cache
 def framework_packages() -> Mapping[str, Installed]:
-    """Return the distributions installed for Headgate in this process, by name; looked up only once."""
     return installed_in(framework_path())
 
 
 def _job_packages(located: Located) -> tuple[dict[str, Installed], dict[str, Artifact], dict[str, str]]:
-    """Return a bundle's distributions by name, the artifact of each, and the hash of each module's artifact.
-
-    Of two with one name the first counts; artifacts that hold packages are looked through after all others.
-    """
+    # Of two with one name the first counts; artifacts that hold packages are looked through last.
     job_packages: dict[str, Installed] = {}
     home: dict[str, Artifact] = {}
     first: dict[str, str] = {}
@@ -205,7 +205,6 @@ def _release(version: str) -> tuple[int, ...]:
 
 
 def _requirements() -> list[str]:
-    """Return the requirements of the installed Headgate; none where it runs from sources only."""
     try:
         return importlib.metadata.requires("headgate") or []
     except importlib.metadata.PackageNotFoundError:

@@ -40,6 +40,7 @@ class UserCodeJobs:
 
     def begin(self, job: str, paths: Sequence[Path], options: UserCodeOptions = STANDARD) -> ShippedCode:
         """Ship a job's code and return its description; the job counts as running until :meth:`end`.
+
         Raises UsageError if it would need one set of packages too many, DifferentUserCodeError if it runs
         already with other code.
         """
@@ -79,7 +80,6 @@ class UserCodeJobs:
         return code
 
     def _is_crowded(self, code: ShippedCode, plan: UserCodePlan) -> bool:
-        """Return whether workers may hold too many layers by now, or one with the same compiled files."""
         others = [stays for layer, stays in self._layers.items() if layer != code.layer]
         return len(others) >= code.limits.layers or any(stays & plan.stays for stays in others)
 

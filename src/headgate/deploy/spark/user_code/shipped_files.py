@@ -56,7 +56,6 @@ def folder_of(context: SparkContext) -> Path:
 
 
 def _named(file: Path, target: Path) -> Path:
-    """Return `target`; unless it exists, make it a hard link to `file`, or a copy where that fails."""
     if not target.exists():
         with contextlib.suppress(OSError):
             os.link(file, target)

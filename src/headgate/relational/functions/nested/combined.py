@@ -48,8 +48,6 @@ _LENGTH_MAX: Final = 2**31 - 16
 
 
 def _pair(result: pa.DataType | None = None) -> Judge:
-    """Return a judge of two arrays, their elements of a common type, not nested; no `result`: that array."""
-
     def judge(given: Types) -> Signature | None:
         if len(given) != 2 or not all(map(pa.types.is_list, given)):
             return None
@@ -63,7 +61,7 @@ def _pair(result: pa.DataType | None = None) -> Judge:
 
 
 def _joined(*parts: Lists) -> Lists:
-    """Return the arrays of several columns, one after the other in each row; null where one of them is."""
+    # The arrays come one after the other in each row, which is null where one of them is.
     absent: Truth = np.logical_or.reduce([part.absent for part in parts])
     pool = pa.concat_arrays([part.elements for part in parts])
     rows = np.concatenate([part.rows for part in parts])
@@ -79,14 +77,13 @@ def _union(result: pa.DataType, *values: pa.Array) -> pa.Array:
 
 
 def _members(one: Lists, other: Lists) -> tuple[Truth, Places]:
-    """Return which elements of one array are in the other one of their row, and the elements' ranks."""
     ranks, others = ranks_of(one.elements, other.elements)
     size = max(int(ranks.max(initial=0)), int(others.max(initial=0))) + 2
     return np.isin(one.rows * size + ranks + 1, other.rows * size + others + 1), ranks
 
 
 def _chosen(inside: bool, result: pa.DataType, *values: pa.Array) -> pa.Array:
-    """Return the distinct elements of the first array that are (`inside`), or are not, in the second one."""
+    # The distinct elements of the first array that are (`inside`), or are not, in the second one.
     one, other = plain_zeros(lists_of(values[0])), lists_of(values[1])
     member, ranks = _members(one, other)
     absent = missing(*values)
@@ -199,8 +196,6 @@ def _slice(result: pa.DataType, values: pa.Array, start: pa.Array, length: pa.Ar
 
 
 def _put_judge(places: int) -> Judge:
-    """Return a judge of an array and an element, and so many `places` (0 or 1 numbers) between them."""
-
     def judge(given: Types) -> Signature | None:
         if len(given) != 2 + places or not pa.types.is_list(given[0]):
             return None
@@ -234,7 +229,7 @@ def _insert(result: pa.DataType, values: pa.Array, asked: pa.Array, items: pa.Ar
 
 
 def _with_item(old: range, asked: int, item: int) -> list[int]:
-    """Return places `old` with `item` as number `asked` (from 1 or -1), gaps as NOTHING; RowsFailed for 0."""
+    # `asked` counts from 1 or -1; gaps become NOTHING.
     if asked == 0:
         raise RowsFailed("INVALID_INDEX_OF_ZERO", "elements are counted from 1, or from -1 backwards")
     size = len(old)

@@ -37,9 +37,12 @@ _BOOL: Final = pa.bool_()
 def one_array(
     result: Callable[[pa.DataType], pa.DataType], *more: pa.DataType, ordered: bool = False
 ) -> Judge:
-    """Return a judge for functions of an array, then `more`; `result` maps its type to the result's type.
+    """Return a judge of functions that take an array, and then `more` arguments.
 
-    With `ordered`, the elements must not be nested.
+    Args:
+        result: gives the type of the function's result for the array's type.
+        *more: types of the arguments after the array; what Spark converts to them by itself fits.
+        ordered: whether arrays of nested elements, which have no order, are refused.
     """
 
     def judge(given: Types) -> Signature | None:
@@ -55,15 +58,12 @@ def one_array(
 
 
 def same(kind: pa.DataType) -> pa.DataType:
-    """Return the type `kind` itself, as the result's type of functions that return the array's type."""
     return kind
 
 
 def _with_element(
     result: Callable[[pa.DataType], pa.DataType], ordered: bool = True, first: bool = True
 ) -> Judge:
-    """Return a judge of an array and an element, of a type in common; `ordered`: no nested type, no null."""
-
     def judge(given: Types) -> Signature | None:
         if len(given) != 2 or not pa.types.is_list(given[0]):
             return None
@@ -126,7 +126,6 @@ def _size(result: pa.DataType, values: pa.Array) -> pa.Array:
 def _found(
     values: pa.Array, wanted: pa.Array
 ) -> tuple[Lists, np.ndarray[tuple[int, ...], np.dtype[np.bool_]], Places]:
-    """Return the arrays, which of their elements equal what their row wants, and the elements' ranks."""
     lists = lists_of(values)
     ranks, asked = ranks_of(lists.elements, wanted)
     return lists, (ranks == asked[lists.rows]) & (ranks != NOTHING), ranks
@@ -159,7 +158,7 @@ def _remove(result: pa.DataType, values: pa.Array, wanted: pa.Array) -> pa.Array
 
 
 def _extreme(sign: int, _result: pa.DataType, values: pa.Array) -> pa.Array:
-    """Return each row's first greatest (`sign` 1) or least (-1) element, not null; null if there is none."""
+    # The first of equal ones; null where no element is left.
     lists = lists_of(values)
     (ranks,) = ranks_of(lists.elements)
     usable = np.flatnonzero(ranks != NOTHING)
@@ -239,7 +238,6 @@ def _get_judge(given: Types) -> Signature | None:
 def _element(
     values: pa.Array, places: Places, absent: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 ) -> pa.Array:
-    """Return for each row its element at a place from 0; null where there is none."""
     lists = lists_of(values)
     inside = (places >= 0) & (places < lists.lengths) & ~absent
     return taken(lists.elements, np.where(inside, lists.starts + places, NOTHING))
@@ -250,7 +248,9 @@ def _get(_result: pa.DataType, values: pa.Array, places: pa.Array) -> pa.Array:
 
 
 def value_at_key(values: pa.Array, keys: pa.Array) -> pa.Array:
-    """Return for each row the value that its map has for its key in `keys`; null where there is none."""
+    """Return for each row the value that its map has for its key in `keys`; null where there is none.
+    `values` are maps, one per row, whose keys are not nested; null where the map or the key is null.
+    """
     lists = lists_of(values)
     ranks, wanted = ranks_of(pc.struct_field(lists.elements, "key"), keys)
     hits = np.flatnonzero((ranks == wanted[lists.rows]) & (ranks != NOTHING))

@@ -42,7 +42,6 @@ _BOOL: Final = pa.bool_()
 
 
 def _checked(keys: pa.Array, items: pa.Array, lengths: Places, absent: Truth, kind: pa.DataType) -> pa.Array:
-    """Put maps together; RowsFailed if a key is null, or comes twice in the map of one row."""
     refuse(pc.is_null(keys), "NULL_MAP_KEY", "a key of a map is null")
     if pa.types.is_floating(keys.type):
         keys = pc.add(keys, pa.scalar(0.0, keys.type))  # -0.0 becomes 0.0

@@ -59,12 +59,12 @@ def lists_of(values: pa.Array) -> Lists:
 
 
 def list_array(elements: pa.Array, lengths: Places, absent: Truth, kind: pa.DataType) -> pa.Array:
-    """Put arrays of type `kind` together from all rows' elements; rows that are `absent` must have none."""
+    """Return arrays of type `kind`, `lengths` of `elements` for each row; rows that are `absent` have 0."""
     return pa.ListArray.from_arrays(_offsets(lengths), elements, type=kind, mask=pa.array(absent))
 
 
 def map_array(keys: pa.Array, items: pa.Array, lengths: Places, absent: Truth, kind: pa.DataType) -> pa.Array:
-    """Put maps of type `kind` together from all rows' entries; rows that are `absent` must have none."""
+    """Return maps of type `kind`, `lengths` of `keys` and `items` for each row; `absent` rows have 0."""
     return pa.MapArray.from_arrays(_offsets(lengths), keys, items, type=kind, mask=pa.array(absent))
 
 
@@ -101,7 +101,7 @@ def ranks_of(*arrays: pa.Array) -> list[Places]:
 
 
 def firsts(rows: Places, ranks: Places) -> Truth:
-    """Return for each element whether no element before it in its row has the same rank."""
+    """Return for each element whether it is the first of its rank in its row; `rows` has each one's row."""
     found = np.zeros(len(rows), np.bool_)
     if len(rows):
         size = int(ranks.max()) + 2

@@ -25,7 +25,6 @@ def _struct_of(names: Sequence[str], values: Sequence[Typed]) -> pa.DataType:
 
 
 def _name(value: Typed, other: str) -> str:
-    """Return the name of a column or of a struct's field; `other` for any other expression."""
     return value.name if isinstance(value, Column | Member) else other
 
 

@@ -243,7 +243,7 @@ def _letter(letter: str) -> _Part:
 
 
 def _plain(letter: str) -> str:
-    """Return a letter so that it stands for itself, also in a class, in both dialects."""
+    # In both dialects, and also in a class, the letter stands for itself.
     if letter.isalnum() or letter in "_ " or letter > "\x7f":
         return letter
     return f"\\{letter}" if letter > " " else f"\\x{ord(letter):02x}"
@@ -282,7 +282,7 @@ def replacement_parts(text: str, groups: int) -> list[str | int]:
 
 
 def _group_digits(digits: str, groups: int) -> str:
-    """Return the digits of a group's number, as Java: as many as there are groups for, but one at least."""
+    # As Java: as many as there are groups for, but one at least.
     size = 1
     while size < len(digits) and int(digits[: size + 1]) <= groups:
         size += 1

@@ -63,13 +63,13 @@ def _decode(data: bytes, charset: str) -> str:
 
 
 def _base64(data: bytes) -> str:
-    """Encode as base64 for mail (MIME): in lines of 76 letters, with CR LF between them."""
+    # As for mail (MIME): in lines of 76 letters, with CR LF between them.
     text = base64.b64encode(data).decode()
     return "\r\n".join(text[start : start + _LINE] for start in range(0, len(text), _LINE))
 
 
 def _unbase64(text: str) -> bytes:
-    """Decode base64 as Java's decoder for mail: other letters are skipped; RowsFailed if it is incomplete."""
+    # As Java's decoder for mail, which skips other letters.
     letters, mark, rest = text.partition("=")
     letters = re.sub(r"[^A-Za-z0-9+/]", "", letters)
     over = len(letters) % 4
@@ -91,7 +91,6 @@ def _url_decode(text: str) -> str:
 
 
 def _luhn_check(digits: str) -> bool:
-    """Return whether digits end with the right check digit, as numbers of cards do; of other text, False."""
     if re.fullmatch("[0-9]+", digits) is None:
         return False
     doubled = [int(digit) * (1 + place % 2) for place, digit in enumerate(reversed(digits))]

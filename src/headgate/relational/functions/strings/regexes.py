@@ -57,7 +57,7 @@ def _pattern_of(arguments: Sequence[Typed]) -> CommonPattern | None:
 
 
 def _never_empty(found: Signature, arguments: Sequence[Typed]) -> Signature:
-    """Return `found`; PlanError if the pattern matches an empty text: Spark finds that in surrogates, too."""
+    # Spark finds an empty text within surrogates, too.
     pattern = _pattern_of(arguments)
     if pattern is not None and pattern.nullable:
         raise PlanError(f"the pattern {arguments[1]} matches an empty text, which is not taken here")
@@ -82,8 +82,6 @@ def _splitting(found: Signature, arguments: Sequence[Typed]) -> Signature:
 
 
 def _by_pattern(function: Callable[..., object]) -> Kernel:
-    """Return a kernel that calls a function with compiled pattern, text, other arguments; null for null."""
-
     def kernel(result: pa.DataType, text: Values, pattern: pa.Scalar, *others: Values) -> Values:
         if not pattern.is_valid:
             return pa.scalar(None, result)

@@ -155,7 +155,6 @@ def _ilike(result: pa.DataType, text: Values, pattern: Values, *escape: pa.Scala
 
 
 def _levenshtein(one: str, other: str) -> int:
-    """Return how many letters must be put in, taken out or replaced to make one text of the other."""
     row = list(range(len(other) + 1))
     for letter in one:
         diagonal, row[0] = row[0], row[0] + 1

@@ -33,7 +33,7 @@ _MONTH_S: Final = 31 * 86_400
 
 
 def _months_and_days(days: Days | Micros) -> tuple[Micros, Micros]:
-    """Return months since 1970, and the day within the month from 0."""
+    # Months since 1970, and the day within the month from 0.
     dates = days.astype("datetime64[D]")
     months = dates.astype("datetime64[M]")
     return months.astype(np.int64), (dates - months.astype("datetime64[D]")).astype(np.int64)
@@ -155,7 +155,7 @@ def _trunc(result: pa.DataType, days: pa.Array, name: pa.Array) -> pa.Array:
 
 
 def _unit(names: pa.Array) -> str | None:
-    """Return the unit, such as "month", of a name (the same in all rows); None: unknown; "day": no rows."""
+    # The name is the same in all rows.
     return _UNIT_OF.get((names[0].as_py() or "").upper()) if len(names) else "day"
 
 
@@ -166,7 +166,6 @@ def _floor(micros: Micros, unit: str) -> Micros:
 
 
 def _first_of(days: Micros, unit: str) -> Micros:
-    """Return the first day of the week, month, quarter or year of each day."""
     if unit == "week":
         return days - (days + 3) % 7  # 1970-01-01 was a Thursday
     size = {"month": 1, "quarter": 3, "year": 12}[unit]

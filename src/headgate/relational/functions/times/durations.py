@@ -88,8 +88,7 @@ def _between(left: Values, right: Values) -> Values:
 
 
 def _instant_moved(sign: int) -> Kernel:
-    """Return a kernel that moves instants: whole days are those of the session's zone, the rest is exact."""
-
+    # Whole days are those of the session's zone, the rest is exact.
     def kernel(result: pa.DataType, times: pa.Array, duration: pa.Array) -> pa.Array:
         by = micros_of(duration) * sign
         days = np.where(by < 0, -(-by // _DAY_US), by // _DAY_US) * _DAY_US

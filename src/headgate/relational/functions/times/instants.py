@@ -53,8 +53,6 @@ Micros = npt.NDArray[np.int64]
 
 
 def _epoch(unit_us: int) -> Kernel:
-    """Return the kernel that counts whole units since 1970, rounded down."""
-
     def kernel(result: pa.DataType, times: pa.Array) -> pa.Array:
         return pa.array(micros_of(instants(times)) // unit_us, result, mask=missing(times))
 

@@ -32,7 +32,6 @@ MONTHS: Final = (
 
 
 def _week_from(monday: int) -> Callable[[Values], Values]:
-    """Return a function that numbers days of the week from Monday, which has the number `monday` (0 or 1)."""
     return lambda values: pc.day_of_week(values, count_from_zero=monday == 0, week_start=1)
 
 

@@ -34,8 +34,6 @@ def _half_day(values: Values) -> Values:
 
 
 def _hour_of(size: int, zero: int) -> Callable[[Values], Values]:
-    """Return a function that gives the hour of times modulo `size`, with `zero` in place of 0."""
-
     def hour(values: Values) -> Values:
         found = field_of("hour", values)
         rest = pc.subtract(found, pc.multiply(pc.divide(found, size), size)) if size < 24 else found
@@ -86,13 +84,15 @@ def _padded(number: Values, count: int) -> Values:
 
 
 def _year(number: Values, count: int) -> Values:
-    """Return years as texts: with a sign before 0, and where there are more digits than asked for."""
+    # With a sign before 0, and where there are more digits than asked for.
     sign = pc.if_else(pc.less(number, 0), "-", pc.if_else(pc.greater_equal(number, 10**count), "+", ""))
     return pc.binary_join_element_wise(sign, _padded(pc.abs(number), count), "")
 
 
 def written(values: Values, pattern: str) -> Values:
-    """Return dates and times as texts by a pattern, in the session's zone; PlanError if it is wrong."""
+    """Return dates and times as texts by a pattern, in the session's zone; null for null.
+    PlanError if the pattern has a letter that is not taken, see :func:`parts_of`.
+    """
     times = local(values)
     parts = [_written(part, times) for part in parts_of(pattern)]
     empty = pa.scalar("")
@@ -117,7 +117,6 @@ def _from_unixtime(result: pa.DataType, seconds: Values, pattern: pa.Scalar | No
 
 
 def _read(result: pa.DataType, text: Values, pattern: pa.Scalar | None = None) -> Values:
-    """Return texts as dates or times, by a pattern or, without one, as a cast does; RowsFailed: a misfit."""
     if pattern is None:
         return cast_values(text, result, strict=True)
     if not pattern.is_valid:
@@ -129,8 +128,6 @@ def _read(result: pa.DataType, text: Values, pattern: pa.Scalar | None = None) -
 
 
 def _time_or_text(result: pa.DataType) -> Judge:
-    """Return a judge of functions that read a text, with a pattern or without, and convert what is a time."""
-
     def judge(given: Types) -> Signature | None:
         if len(given) not in (1, 2):
             return None

@@ -77,7 +77,7 @@ def _date(text: str) -> int | None:
 
 
 def _parts(text: str) -> tuple[int, str | None] | None:
-    """Return a text's local time as microseconds, and its zone; None: it is no time."""
+    # Microseconds of the local time, and the zone.
     found = _TIME.fullmatch(text)
     if found is None:
         return None

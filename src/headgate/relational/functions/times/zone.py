@@ -97,7 +97,7 @@ def instants_of(values: Values, zone: str) -> Values:
 
 
 def _far(values: pa.Array, zone: str, function: Callable[[str, int], int]) -> pa.Array:
-    """Return `function(zone, us)` of times after 2036, else null: from then on Arrow has no summer time."""
+    # From 2037 on Arrow has no summer time.
     far = pc.if_else(pc.greater(values, _ARROW_ENDS), values, pa.scalar(None, LOCAL_TIMESTAMP))
     if far.null_count == len(far):
         return far
@@ -117,7 +117,7 @@ def _instant_of_local(zone: str, micros: int) -> int:
 
 
 def _near(micros: int) -> int:
-    """Return a time of the same day and hour, so many times 400 years before, which Python knows."""
+    # The same day and hour so many times 400 years before, which Python knows.
     turn = 146_097 * _DAY_US
     return micros if micros < 2 * turn else micros % turn + turn
 

@@ -18,7 +18,9 @@ from headgate.runtime.driver.endpoint.listening_sockets import ListeningSocket
 
 @dataclass(frozen=True, slots=True)
 class EndpointSettings:
-    """Address, port (0: a free one) and TLS files of a job's HTTP endpoint; `demanded`: the user set it."""
+    """Settings of a job's HTTP endpoint: the address at which it listens, and its TLS files. One instance is
+    made per run from the job's configuration; None in its place: no endpoint.
+    """
 
     bind: str
     port: int  # 0: the system chooses a free port
@@ -28,7 +30,6 @@ class EndpointSettings:
 
     @property
     def scheme(self) -> str:
-        """The URL's scheme: "https" with a certificate, else "http"."""
         return "http" if self.certfile is None else "https"
 
     def reached_at(self, port: int) -> str:
@@ -68,7 +69,6 @@ def endpoint_settings(config: Config, by_default: bool) -> EndpointSettings | No
 
 
 def listening(settings: EndpointSettings) -> ListeningSocket:
-    """Return a socket that listens at the configured address; ConfigError if the system refuses that."""
     family = socket.AF_INET6 if ":" in settings.bind else socket.AF_INET
     made = hide(ListeningSocket(family, socket.SOCK_STREAM))
     try:

@@ -32,19 +32,16 @@ class PatientProtocol(H11Protocol):
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the time limit for the first request of a client that has connected."""
         super().connection_made(transport)
         self._peer = transport.get_extra_info("peername")
         self.clients.ready(self._peer)
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the time limit of a client that has disconnected."""
         self._expect_nothing()
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
-        """Process received bytes; once they complete a request's head, stop the time limit for it."""
         before = self.cycle
         super().handle_events()
         if self.cycle is not before and not self.cycle.response_complete:
@@ -52,7 +49,6 @@ class PatientProtocol(H11Protocol):
             self.clients.heard(self._peer)
 
     def on_response_complete(self) -> None:
-        """Start the time limit for the next request after an answer was sent."""
         self.clients.answered(self._peer)
         self._expect_head()
         super().on_response_complete()
@@ -75,7 +71,6 @@ class PatientServer(uvicorn.Server):
         self._clients = clients
 
     async def on_tick(self, counter: int) -> bool:
-        """Close late connections; return whether the server should exit. Called ten times a second."""
         self._clients.cut_late()
         return await super().on_tick(counter)
 
@@ -87,7 +82,10 @@ def server_of(
     settings: EndpointSettings,
     listening: ListeningSocket,
 ) -> uvicorn.Server:
-    """Return a job's HTTP server, not started, and set `listening.clients`; clients must send `secret`."""
+    """Return the HTTP server of a job's endpoint, not started; the endpoint's thread calls and runs it. It
+    serves `job`, and requires `secret` as Bearer token of each request. `listening` is the socket to run it
+    on; its limit of connections (`listening.clients`) is set here.
+    """
     clients = listening.clients = Connections(CONNECTIONS_MAX, HEAD_WAIT_S)
     app = Guard(application(job, operations), secret, settings.scheme)
     config = uvicorn.Config(

@@ -24,8 +24,9 @@ Peer: TypeAlias = tuple[str | int, ...]  # address of the other end of a connect
 
 
 class Connections:
-    """The open connections of the endpoint, at most `most`; used by the endpoint's thread alone.
-    `patience_s`: how long a connection may take until it is ready for its first request (TLS included).
+    """The open connections of the endpoint, at most `most`; used by the endpoint's thread alone. A connection
+    is silent while its client owes the next request. `patience_s`: how long a connection may take until it is
+    ready for its first request (TLS included).
     """
 
     def __init__(self, most: int, patience_s: float) -> None:
@@ -34,7 +35,9 @@ class Connections:
         self._silent: dict[Peer, float] = {}
 
     def come(self, connection: socket.socket, peer: Peer) -> None:
-        """Register an accepted connection; at the limit close the longest silent one, or else this one."""
+        """Register a connection that was accepted from `peer`, its address. At the limit the longest silent
+        one is closed in its place; without a silent one `connection` itself.
+        """
         if len(self._all) >= self._most:
             # Without a silent one all are being answered, and the new one has to come again.
             for silent in list(self._silent)[:1]:
@@ -50,16 +53,13 @@ class Connections:
             self._silent[peer] = _NEVER
 
     def heard(self, peer: Peer) -> None:
-        """Record that a connection has sent a request: until it is answered, the connection is not silent."""
         self._silent.pop(peer, None)
 
     def answered(self, peer: Peer) -> None:
-        """Record that a connection's request was answered, so that it counts as silent again."""
         if peer in self._all:
             self._silent[peer] = _NEVER
 
     def left(self, peer: Peer) -> None:
-        """Forget a connection that was closed."""
         self._all.pop(peer, None)
         self._silent.pop(peer, None)
 
@@ -82,11 +82,9 @@ class ListeningSocket(socket.socket):
     clients: Connections | None = None
 
     def listen(self, backlog: int = BACKLOG) -> None:
-        """Listen with a backlog of at least :data:`BACKLOG` waiting connections."""
         super().listen(max(backlog, BACKLOG))
 
     def accept(self) -> tuple[socket.socket, Peer]:
-        """Accept the next connection, register it with `clients`, and return it with its peer's address."""
         accepted, peer = super().accept()
         if self.clients is None:
             return accepted, peer

@@ -22,7 +22,9 @@ Answer: TypeAlias = str | int | None  # URI of a checkpoint or savepoint, a para
 
 
 class Operation:
-    """One operation that a client requested: `what` is checkpoint, savepoint, stop, cancel or rescale."""
+    """An operation that a client requested: `what` is checkpoint, savepoint, stop, cancel or rescale. Its
+    `outcome` is a result (URI of the snapshot, new parallelism, state of the ended job) or an error.
+    """
 
     def __init__(self, what: str) -> None:
         self.id, self.what = secrets.token_hex(8), what
@@ -32,14 +34,12 @@ class Operation:
 
     @property
     def expected(self) -> bool:
-        """Whether a client will probably fetch the outcome, so that the job's end should wait for that."""
         now = clock.monotonic()
         if self.fetched or (self.outcome.done() and now - self._came_s > FORGOTTEN_AFTER_S):
             return False
         return self.asked or now - self._began_s < FIRST_WITHIN_S
 
     def then(self, result: Answer, error: HeadgateError | None) -> None:
-        """Set the outcome, a result (URI, parallelism or state) or an error; only the first call counts."""
         if not self.outcome.done():
             self._came_s = clock.monotonic()
             self.outcome.set_result((result, error))
@@ -54,7 +54,6 @@ class Operations:
 
     @property
     def any(self) -> bool:
-        """Whether any operation was ever started."""
         return bool(self._known)
 
     def begin(self, what: str, ask: Callable[[Then], None]) -> Operation:
@@ -72,19 +71,18 @@ class Operations:
         return made
 
     def find(self, operation: str) -> Operation | None:
-        """Return the operation with this id, or None if it is unknown or was dropped as one of the oldest."""
         with self._lock:
             return self._known.get(operation)
 
     def end(self, what: str, result: Answer) -> None:
-        """Give all unfinished operations of kind `what` the outcome `result`; "cancel" ends with its job."""
+        """Give all unfinished operations of kind `what` the outcome `result`: "cancel" at the job's end."""
         with self._lock:
             ended = [each for each in self._known.values() if each.what == what]
         for each in ended:
             each.then(result, None)
 
     def all_fetched(self, wait_s: float) -> bool:
-        """Wait at most `wait_s` until no outcome is :attr:`expected`; return whether that was reached."""
+        """Wait at most `wait_s` until clients have fetched outcomes that they want; return if all have."""
         until = clock.monotonic() + wait_s
         while True:
             with self._lock:

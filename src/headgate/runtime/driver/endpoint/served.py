@@ -53,7 +53,6 @@ class ServedJob:
         return {"job": self.job_id, "job_name": self.name, "checkpoints": [plain(each) for each in found]}
 
     def shown_plan(self) -> dict[str, Json]:
-        """Return the running plan as JSON: vertices (chains of operators), their states, and the edges."""
         plan = self.plan()
         return {
             "job": self.name,
@@ -108,5 +107,5 @@ def shown_value(value: Any) -> dict[str, Json]:
 
 
 def error_facts(error: HeadgateError) -> dict[str, Json]:
-    """Return an error as JSON: its type and message, from which `api.remote_job` makes the error again."""
+    """Return an error as JSON: its type and message, from which `api.jobs.remote_job` makes it again."""
     return {"error": {"kind": type(error).__name__, "message": str(error)}}

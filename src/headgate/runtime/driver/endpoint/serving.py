@@ -41,13 +41,11 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """The URL at which processes on this machine (or, by its bind address, others) reach the endpoint."""
         return self._settings.reached_at(self._socket.getsockname()[1])
 
     def begin(self, job: ServedJob) -> None:
-        """Write the job's file, by which this user's commands find the endpoint; answer requests from now on.
-        The file has address and secret. If it cannot be written, raise StorageError if the user set the
-        endpoint on, else log it and go on without an endpoint. Remove old files, too.
+        """Write the job's file, by which commands find address and secret, and answer requests from now on.
+        If it cannot be written: StorageError if the user set the endpoint on, else a warning and no endpoint.
         """
         try:
             forget_old()
@@ -62,7 +60,9 @@ class Endpoint:
         self._thread.start()
 
     def close(self, state: str | None = None) -> None:
-        """Close the endpoint, within 5 s for clients' last outcomes; cancel requests get outcome `state`."""
+        """Close the endpoint; cancel requests get outcome `state`; a second call does nothing. Waits 2 s at
+        most for clients to fetch outcomes, then 3 s for answers that are being sent.
+        """
         if self._published is not None:
             self._operations.end("cancel", state)
             self._operations.all_fetched(OUTCOMES_WAIT_S)
@@ -106,6 +106,6 @@ class Endpoint:
 
 
 def _leaf(text: str) -> str:
-    """Return the first certificate of a PEM file's text: the endpoint's own, without those of its issuers."""
+    # The endpoint's own certificate, the first in its PEM file, without those of its issuers.
     begin, end = text.index(ssl.PEM_HEADER), text.index(ssl.PEM_FOOTER) + len(ssl.PEM_FOOTER)
     return text[begin:end] + "\n"

@@ -48,21 +48,18 @@ class Attempts:
 
     @property
     def plan(self) -> PhysicalPlan:
-        """The physical plan (chains, subtasks and exchanges) of the present attempt or the next."""
         return self.planned.plan
 
     @property
     def tasks(self) -> list[tuple[int, int]]:
-        """All subtasks of the plan, as (id of the vertex, which is a chain of operators; subtask's index)."""
+        """All subtasks of the plan: (id of the vertex, which is a chain of operators; subtask index)."""
         return [(v.id, s) for v in self.plan.vertices for s in range(v.parallelism)]
 
     @property
     def restored_totals(self) -> Mapping[str, tuple[int, int]]:
-        """Records (in, out) by chain up to the snapshot that this attempt, or the next, restores."""
         return {} if self.point is None else self.point.checkpoint.totals
 
     def replan(self, planned: PlannedJob) -> None:
-        """Run plan `planned`, at another parallelism, from the next attempt on; reset workers' counters."""
         self.planned, self.queries = planned, StateQueries(planned.plan)
         for member in self._members.members():
             member.counters = {}
@@ -102,7 +99,9 @@ class Attempts:
         return deployment.messages(self.plan, self.point)
 
     def assign_splits(self, slot: int, request: m.RequestSplits) -> None:
-        """Send a reader in `slot`'s worker its next splits, if any; a source's error fails the attempt."""
+        """Send the reader that asks, in `slot`'s worker, its next splits (none now: []; None: no more ever).
+        A source's error, as of user code, fails the attempt.
+        """
         member = self._members.get(slot)
         assert member is not None
         try:

@@ -32,8 +32,8 @@ def death_text(
     slot: int, member: Member | None, reason: str, gang: str | None, remains: Remains, oom: bool
 ) -> str:
     """Return one text, for the job's error, with all that is known about the death of `slot`'s worker.
-    `reason`: why it counts as lost; `gang`: the launcher's reason; `remains`: its black box; `oom`: whether
-    the kernel killed a process of this container for want of memory.
+    `reason`: why it counts as lost, told if nothing better is known; `gang`: the launcher's reason;
+    `remains`: its black box; `oom`: whether the kernel killed a process of this container for want of memory.
     """
     who = f"the worker of slot {slot}"
     if member is not None:
@@ -59,13 +59,11 @@ def death_text(
 
 
 def slot_named(reason: str) -> int | None:
-    """Return the slot that the launcher's text `reason` mentions ("slot 3", "worker 3"), None without one."""
     found = _SLOT.search(reason)
     return None if found is None else int(found[1])
 
 
 def await_words(member: Member) -> None:
-    """Block, 1.5 s at most, until a worker is dead or its box says why it exits; if remote return at once."""
     pid, box = member.register.pid, member.register.box
     if not box or member.register.host != platform.node():
         return
@@ -75,7 +73,9 @@ def await_words(member: Member) -> None:
 
 
 def remains_left(member: Member | None) -> Remains:
-    """Read and delete a worker's black box; without one on this host return the stalls it last reported."""
+    """Return what a lost worker left, from its black box (crash report file on this host), which is deleted.
+    Without a box: the calls of user code that it last reported as blocked. `member` None: nothing.
+    """
     if member is None:
         return Remains()
     if member.register.box and member.register.host == platform.node():

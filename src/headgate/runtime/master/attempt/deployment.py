@@ -19,7 +19,7 @@ Readers: TypeAlias = tuple[int, set[tuple[int, int]]]
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """What all workers of an attempt get alike; `peers`: data addresses by slot, `program`: pickled."""
+    """What every worker of an attempt gets alike, and from that each worker's message; `program`: pickled."""
 
     attempt: int
     generation: int
@@ -30,7 +30,7 @@ class Deployment:
     ignore_unclaimed: bool = False  # drop restored state that the program no longer declares
 
     def messages(self, plan: PhysicalPlan, point: RestorePoint | None) -> dict[int, m.Deploy]:
-        """Return each slot's message, with its part of `point`'s state; UsageError: unfit for `plan`."""
+        """Return each slot's message with its part of `point`'s state; UsageError: it does not fit `plan`."""
         checkpoint = None if point is None else point.checkpoint
         restored: Restored = []
         if checkpoint is not None:
@@ -58,7 +58,6 @@ class Deployment:
 
 
 def readers_of(messages: Iterable[m.Deploy]) -> set[tuple[int, int]]:
-    """Return the subtasks (vertex id, index) that by `messages` must read in-flight records from files."""
     return {
         (vertex, subtask)
         for message in messages

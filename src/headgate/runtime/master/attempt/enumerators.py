@@ -1,7 +1,4 @@
-"""The split enumerators of the job's sources, which run in the driver.
-
-Their code is the user's or a connector's: errors that it raises name the source, as in workers.
-"""
+"""The split enumerators of the job's sources, which run in the driver; errors of their code name a source."""
 
 from __future__ import annotations
 
@@ -24,9 +21,9 @@ class Enumerators:
 
     @classmethod
     def of(cls, plan: PhysicalPlan, restored: Mapping[str, Any], job: str, attempt: int) -> Enumerators:
-        """Create the enumerators of the plan's sources, each from its state in `restored` (by source uid).
-
-        An error of one is raised as the user's, after the enumerators created before it were closed.
+        """Create the enumerators of the plan's sources for attempt `attempt` of `job`; the result must be
+        closed. `restored`: states by source uid; a source without one starts anew. If a source's code fails,
+        its error is raised with the source's name, after the enumerators created before it were closed.
         """
         by_vertex: dict[int, tuple[OperatorContext, SplitEnumerator]] = {}
         made = cls(by_vertex)
@@ -44,7 +41,9 @@ class Enumerators:
         return made
 
     def next_splits(self, vertex: int, subtask: int) -> list[tuple[str, Any]] | None:
-        """Return new (id, position) splits; []: none yet; None: no more. InternalError: not a source."""
+        """Return new splits, (id, position), for subtask `subtask` (index) of source `vertex`, which has
+        none. []: none now, ask again; None: no more. Raises the source's error; InternalError: no source.
+        """
         if vertex not in self._by_vertex:
             raise InternalError(f"vertex {vertex} asked for splits but has no source")
         place, enumerator = self._by_vertex[vertex]
@@ -53,7 +52,7 @@ class Enumerators:
         return None if splits is None else [(split.id, split.position) for split in splits]
 
     def ready(self) -> bool:
-        """Return whether all enumerators can be snapshotted now, else checkpoints wait; raise user errors."""
+        """Return whether all enumerators can be snapshotted; else checkpoints wait. Raises user errors."""
         for place, enumerator in self._by_vertex.values():
             with blamed(place, "in ready_to_snapshot()"):
                 if not enumerator.ready_to_snapshot():
@@ -61,7 +60,7 @@ class Enumerators:
         return True
 
     def want_checkpoint(self) -> bool:
-        """Return whether a source asks for an extra checkpoint now; raise an error of a source."""
+        """Return whether a source asks for an extra checkpoint now (asked in each turn); raise its error."""
         for place, enumerator in self._by_vertex.values():
             with blamed(place, "in wants_checkpoint()"):
                 if enumerator.wants_checkpoint():
@@ -69,7 +68,7 @@ class Enumerators:
         return False
 
     def snapshot(self, checkpoint: int) -> dict[str, Any]:
-        """Return the enumerators' states, without splits handed out, by source uid; raise a user error."""
+        """Return the enumerators' states by source uid for checkpoint id `checkpoint`; raise a user error."""
         states = {}
         for place, enumerator in self._by_vertex.values():
             with blamed(place, "in snapshot()"):
@@ -77,7 +76,9 @@ class Enumerators:
         return states
 
     def checkpoint_ended(self, checkpoint: int, *, complete: bool) -> None:
-        """Notify enumerators that `checkpoint` completed or was aborted; raise at once if one raises."""
+        """Notify enumerators that `checkpoint` completed or was aborted; stop at the first that raises an
+        error. The source's error is raised here, and the enumerators after it are not notified.
+        """
         for place, enumerator in self._by_vertex.values():
             with blamed(place, f"at the {'completion' if complete else 'end'} of checkpoint {checkpoint}"):
                 if complete:
@@ -86,12 +87,11 @@ class Enumerators:
                     enumerator.checkpoint_aborted(checkpoint)
 
     def reports(self) -> dict[str, SourceReport]:
-        """Return the progress (epoch, rate, ...) of sources by uid; sources that report none are left out."""
         found = {place.uid: enumerator.report() for place, enumerator in self._by_vertex.values()}
         return {uid: report for uid, report in found.items() if report is not None}
 
     def close(self) -> list[Exception]:
-        """Close all enumerators; return the errors that this raised."""
+        """Close all enumerators, also after errors; return these. Called once, at the end of the attempt."""
         errors: list[Exception] = []
         for place, enumerator in self._by_vertex.values():
             try:

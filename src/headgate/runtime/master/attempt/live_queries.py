@@ -48,8 +48,8 @@ class StateQueries:
     def ask(
         self, attempt: int, uid: str, state: str, key: Hashable, reply_to: ReplyTo[Any]
     ) -> tuple[int, m.QueryState]:
-        """Register a query for `key` in `state` of operator `uid`; return slot and message, for sending.
-        `reply_to` is called once, by :meth:`answered` or :meth:`end`. Raises UsageError for an unknown
+        """Register a query for `key` in `state` of operator `uid`; return slot and message, for the caller to
+        send. `reply_to` is called once, by :meth:`answered` or :meth:`end`. Raises UsageError for an unknown
         operator or state or a wrong type of key, OperatingError if 100 queries are pending already.
         """
         operator = self._operator(uid)

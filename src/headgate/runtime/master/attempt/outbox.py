@@ -17,20 +17,20 @@ class Outbox:
         self._events: deque[v.Event] = deque()
 
     def put(self, event: v.Event) -> None:
-        """Append an event for the state machine, which gets it at the end of the loop's present turn."""
         self._events.append(event)
 
     def attempt_failed(self, attempt: int, error: Exception) -> None:
-        """Append the event that attempt number `attempt` has failed with `error`."""
         self.put(v.AttemptFailed(attempt, failure_of(error)))
 
     def take(self) -> v.Event | None:
-        """Remove and return the oldest event; None: there is none."""
         return self._events.popleft() if self._events else None
 
 
 def failure_of(error: Exception) -> Failure:
-    """Return `error`, wrapped unless Headgate's, with its fingerprint and whether a restart may help."""
+    """Return `error` as the state machine takes failures: with its fingerprint, and whether a restart may
+    help. Errors that are not Headgate's are wrapped in a JobFailedError. The fingerprint is the same for
+    failures of the same kind and place; None: it cannot be compared with others.
+    """
     if not isinstance(error, HeadgateError):
         error = JobFailedError(f"{type(error).__name__}: {error}")
     return Failure(error, restart_may_help(error), fingerprint_of(error))

@@ -29,19 +29,19 @@ class Tickets(Generic[A]):
         self._waiting: dict[int, ReplyTo[A]] = {}
 
     def issue(self, reply_to: ReplyTo[A] | None = None) -> int:
-        """Return a new ticket; `reply_to`, if any, is called once, by :meth:`reply` or :meth:`refuse_all`."""
+        """Return a new ticket, from 1; `reply_to` is called once, by `reply` or `refuse_all` (None: by
+        nobody).
+        """
         number = next(self._numbers)
         if reply_to is not None:
             self._waiting[number] = reply_to
         return number
 
     def reply(self, ticket: int, answer: A | None, error: HeadgateError | None = None) -> None:
-        """Call the `reply_to` of pending request `ticket` with (`answer`, `error`); forget the request."""
         reply_to = self._waiting.pop(ticket, None)
         if reply_to is not None:
             reply_to(answer, error)
 
     def refuse_all(self, error: HeadgateError) -> None:
-        """Reply to all pending requests with `error`, because the job has ended."""
         for ticket in list(self._waiting):
             self.reply(ticket, None, error)

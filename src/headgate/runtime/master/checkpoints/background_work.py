@@ -63,6 +63,5 @@ class BackgroundWork:
         self.submit(work, returned)
 
     def fenced(self, error: FencedError) -> None:
-        """Stop writing the job's history; report to its state machine that another job master took over."""
         self._history.fenced()
         self._outbox.put(v.Fenced(failure_of(error)))

@@ -32,8 +32,8 @@ class CheckpointContents:
         lineage: Lineage,
     ) -> CheckpointMetadata:
         """Return the metadata to store for the checkpoint in `effect`, whose subtasks all have acknowledged.
-        `trigger_ms`: wall clock; `enumerators`: their states by source uid; `order`: of a savepoint, else
-        None; `lineage`: which jobs' output this job's continues.
+        `trigger_ms`: ms since the epoch; `enumerators`: their states by source uid; `order`: the savepoint's
+        (None: a checkpoint); `lineage`: which jobs' output this job's continues.
         """
         operators, parallelism = self._operators(effect.snapshots)
         return CheckpointMetadata(
@@ -101,8 +101,9 @@ def add_totals(
     plan: PhysicalPlan, base: Mapping[str, tuple[int, int]], counted: Iterable[_Counted]
 ) -> dict[str, tuple[int, int]]:
     """Return records (in, out) per chain: `base`, up to the restored snapshot, plus those `counted` since.
-    Another parallelism may chain operators differently: a new chain then has the base input of an old one
-    that began with the same operator, and the base output of an old one that ended with the same.
+    `counted` has an entry per subtask. Another parallelism may chain operators differently: a new chain then
+    has the base input of an old one that began with the same operator, and the base output of an old one that
+    ended with the same.
     """
     totals = dict(base)
     heads = {name.partition(_JOINT)[0]: each for name, each in base.items()}
@@ -124,7 +125,6 @@ _JOINT = " -> "
 
 
 def chain_name(vertex: Vertex) -> str:
-    """Return the chain's name in checkpoints, stable between runs: its operators' uids, joined by " -> "."""
     return _JOINT.join(_uid(vertex, place) for place in range(len(vertex.chain)))
 
 

@@ -35,7 +35,7 @@ class CheckpointIds:
         self._reserving = False
 
     def require(self, checkpoint: int) -> None:
-        """Raise OperatingError unless this id is reserved; past half reserve more ids in the background."""
+        """Raise OperatingError unless this id is reserved; reserve more, in time, in the background."""
         if self._service is None or self._permit is None:
             return
         if self._end is None:

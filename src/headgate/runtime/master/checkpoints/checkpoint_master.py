@@ -52,7 +52,9 @@ _LOG: Final = logging.getLogger("headgate.checkpoints")
 
 
 class CheckpointMaster:
-    """Takes one job's checkpoints and savepoints, as its coordinator decides; `service` None: no log."""
+    """Takes one job's checkpoints and savepoints, as its coordinator decides; used in the job master's loop.
+    `service`: log of checkpoints, `permit`: right to write it; both None: savepoints are taken only.
+    """
 
     def __init__(
         self,
@@ -96,7 +98,6 @@ class CheckpointMaster:
 
     @property
     def has_storage(self) -> bool:
-        """Whether the job has a storage for checkpoints; without one it takes savepoints only."""
         return self._service is not None
 
     @property
@@ -107,7 +108,9 @@ class CheckpointMaster:
     # -- what happens to the job -----------------------------------------------------------------
 
     def start(self, attempt: int) -> None:
-        """Begin checkpoints of a running attempt; first remove output newer than its snapshot, if pending."""
+        """Begin to take checkpoints of attempt number `attempt`, whose subtasks all run. If output newer than
+        the restored snapshot is to be taken back, that is done first, in the background.
+        """
         self._sources.clear()
         self._savepoints.forget_kept()
         self._contents.totals = self._attempts.restored_totals
@@ -120,7 +123,6 @@ class CheckpointMaster:
         self.coordinator.start(AttemptId(attempt), tasks, now, label=self.history.label)
 
     def replanned(self, plan: PhysicalPlan) -> None:
-        """Use `plan` from the next attempt on: the same operators at another parallelism."""
         self._contents.plan = plan
         self.history.replanned(plan)
 
@@ -137,7 +139,6 @@ class CheckpointMaster:
             self.coordinator.hold(None)
 
     def suspend(self) -> None:
-        """Abort pending checkpoints and take no new ones, because the attempt is ending."""
         self._perform(self.coordinator.suspend())
 
     def settle(self) -> v.StorageChanged | None:
@@ -167,14 +168,12 @@ class CheckpointMaster:
         self.history.write_if_due()
 
     def next_wakeup(self) -> int | None:
-        """Return when :meth:`tick` must be called at the latest (monotonic ms); None: no time is set."""
         times = [self.coordinator.next_wakeup(), self._cleaning.next_wakeup()]
         if self._sources.waiting is not None:
             times.append(self._clock.monotonic_ms() + RETRY_MS)
         return min((time for time in times if time is not None), default=None)
 
     def request_final(self) -> None:
-        """Request the final checkpoint of a job with bounded input: all subtasks have reached its end."""
         self._perform(self.coordinator.request(e.RequestKind.FINAL, self._clock.monotonic_ms()))
 
     def acknowledged(self, message: m.Acknowledge) -> None:
@@ -188,7 +187,9 @@ class CheckpointMaster:
         self._perform(effects)
 
     def declined(self, message: m.Decline) -> None:
-        """Abort the checkpoint that a subtask declined; align later ones if its channels cannot be stored."""
+        """Abort the checkpoint that a subtask declined; if that is because records in flight of one of its
+        inputs cannot be stored, all later checkpoints of the job are aligned, which the listener is told.
+        """
         reason = CheckpointFailureReason[message.reason]
         if reason is CheckpointFailureReason.CHANNEL_STATE_SHARED_STREAM_EXCEPTION:
             self._align_from_now_on(message.detail)
@@ -218,11 +219,12 @@ class CheckpointMaster:
             )
 
     def interrupt_commits(self) -> None:
-        """Interrupt a running commit, because another driver has taken over the job and commits itself."""
         self._committers.interrupt()
 
     def end(self, end: JobEnd) -> None:
-        """Keep or delete checkpoints as `end` demands, refuse requests; InternalError while one is stored."""
+        """Keep or delete checkpoints as the settings say for a job that ends as `end`; refuse pending
+        requests. Committers are closed in the background. InternalError: a checkpoint is being stored.
+        """
         self._perform(self.coordinator.end(end))
         self.requests.end(end.value)
         self._cleaning.close()
@@ -260,10 +262,9 @@ class CheckpointMaster:
                     _LOG.warning("task %s spoke of checkpoint %d, which is long over", task, checkpoint)
 
     def _run_hooks(self, effect: e.RunHooks) -> Sequence[e.Effect[SubtaskSnapshot]]:
-        """Snapshot the enumerators, before any subtask is triggered; return the coordinator's next effects.
-        The triggers follow in the same turn of the loop, so no split is handed out in between: it would be in
-        the checkpoint twice, with the enumerator and with a reader.
-        """
+        # Enumerators are snapshotted before any subtask is triggered. The triggers follow in the same turn of
+        # the loop, so no split is handed out in between: it would be in the checkpoint twice, with the
+        # enumerator and with a reader.
         self.history.begun(effect)
         return self._snapshot_sources(effect.checkpoint, self._clock.monotonic_ms())
 
@@ -385,7 +386,6 @@ class CheckpointMaster:
         self._members.broadcast(m.CheckpointAborted(self._attempt, effect.checkpoint))
 
     def _end_of_sources(self, checkpoint: int, *, complete: bool) -> int:
-        """Notify enumerators of a checkpoint's end (`complete` or aborted); return how long it took (ms)."""
         begun = self._sources.ended(checkpoint, complete=complete)
         return 0 if begun is None else self._clock.monotonic_ms() - begun.began_ms
 

@@ -46,7 +46,9 @@ class CheckpointRequests:
             self._wanted.append((e.RequestKind.MANUAL, ticket))
 
     def savepoint(self, request: SavepointRequest, reply_to: ReplyTo[str]) -> None:
-        """Request a savepoint, or a stop with one; `reply_to` gets its URI once complete, or the error."""
+        """Request a savepoint, or a stop with one; `reply_to` gets its URI once it is complete, or
+        OperatingError. For a bad format or target it gets ConfigError at once.
+        """
         ticket = self._tickets.issue(reply_to)
         if request.stop:
             self._stops.add(ticket)
@@ -57,7 +59,9 @@ class CheckpointRequests:
             self._reply(ticket, error)
 
     def take(self) -> tuple[e.RequestKind, int] | None:
-        """Remove and return the oldest request, (kind, ticket), or None; refuse those with a bad target."""
+        """Return and forget the oldest request for the coordinator, (kind, ticket); None: there is none. One
+        for a savepoint waits until its folder is prepared, and is refused here if that failed.
+        """
         for kind, ticket, error in self._savepoints.take_prepared():
             if error is None:
                 self._wanted.append((kind, ticket))
@@ -67,11 +71,9 @@ class CheckpointRequests:
         return self._wanted.popleft() if self._wanted else None
 
     def fulfilled(self, effect: e.RequestFulfilled) -> None:
-        """Reply to a request with the URI of its checkpoint or savepoint."""
         self._reply(effect.ticket, None, self.uri(effect.checkpoint))
 
     def failed(self, effect: e.RequestFailed) -> None:
-        """Reply with the error of a failed checkpoint, and the URI of its savepoint if that is whole."""
         error = request_error(effect)
         complete = None if effect.checkpoint is None else self._savepoints.kept(effect.checkpoint)
         if complete is not None:
@@ -80,7 +82,6 @@ class CheckpointRequests:
         self._reply(effect.ticket, error)
 
     def uri(self, checkpoint: CheckpointId) -> str:
-        """Return the URI from which a completed checkpoint, or savepoint not yet ended, can be restored."""
         folder = self._savepoints.folder(checkpoint)
         if folder is not None:
             return folder.uri
@@ -88,7 +89,6 @@ class CheckpointRequests:
         return self._service.disk.describe(checkpoint_folder(self._job, checkpoint))
 
     def end(self, end: str) -> None:
-        """Refuse pending requests, as the job has ended; `end` is how, for the error's text ("failed")."""
         self._tickets.refuse_all(OperatingError(f"the job is {end}, so nothing more is done for it"))
 
     def _reply(self, ticket: int, error: OperatingError | ConfigError | None, uri: str | None = None) -> None:

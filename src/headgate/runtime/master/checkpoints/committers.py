@@ -40,7 +40,7 @@ class Committers:
 
     `older` is the user's choice for output that was committed after the restored snapshot: refuse the
     restore, take that output back, or begin a new lineage. The first :meth:`recommit` decides the lineage of
-    the job's output.
+    the job's output. Errors that a sink's committer raises name the sink.
     """
 
     def __init__(
@@ -79,7 +79,6 @@ class Committers:
 
     @property
     def owes(self) -> bool:
-        """Whether output must be taken back (removed) as soon as the restore is certain."""
         return self._owed is not None
 
     def settle(self) -> None:
@@ -163,7 +162,9 @@ class Committers:
         )
 
     def commit(self, operators: Operators) -> None:
-        """Publish the output prepared in `operators` (states by uid), or again; OperatingError if `owes`."""
+        """Publish the output prepared in `operators` (a checkpoint's states by uid); published output stays.
+        OperatingError: output must be taken back first (:meth:`settle`), or a sink cannot commit now.
+        """
         self.require_settled()
         for uid, committer in self._by_uid.items():
             committables = _committables(operators.get(uid, ()))
@@ -172,13 +173,14 @@ class Committers:
                     committer.commit(committables)
 
     def finish(self) -> None:
-        """Notify sinks that bounded input has ended and all output is published; raise a sink's error."""
         for uid, committer in self._by_uid.items():
             with self._blamed(uid, "in finish()"):
                 committer.finish()
 
     def hold(self, savepoint: CheckpointMetadata) -> None:
-        """Have sinks keep `savepoint`'s pending output for a restore, before it completes; raise errors."""
+        """Have sinks keep `savepoint`'s pending output for a restore; called before the savepoint completes.
+        Raises a sink's error: then the savepoint fails, and :meth:`release` is called.
+        """
         for uid, committer in self._by_uid.items():
             committables = committables_of(savepoint, uid)
             if committables:
@@ -201,7 +203,6 @@ class Committers:
             committer.interrupt()
 
     def close(self) -> None:
-        """Release the committers' connections; the first error is raised, and later committers stay open."""
         for committer in self._by_uid.values():
             committer.close()
 
@@ -260,7 +261,6 @@ class Committers:
 
 
 def committers_in(plan: PhysicalPlan) -> dict[str, SinkCommitter]:
-    """Return a new committer by uid for each sink of the plan that has one; other sinks are left out."""
     made = {node.uid or f"node-{node.id}": node.sink.create_committer() for node in _sinks_in(plan)}
     return {uid: committer for uid, committer in made.items() if committer is not None}
 
@@ -270,7 +270,6 @@ def _sinks_in(plan: PhysicalPlan) -> list[SinkNode]:
 
 
 def committables_of(snapshot: CheckpointMetadata, uid: str) -> list[Any]:
-    """Return the committables (pending output) of sink `uid` in a snapshot; []: it has none there."""
     return _committables(snapshot.operators.get(uid, ()))
 
 

@@ -40,11 +40,12 @@ class Cleaning:
         self._ended: list[FencedError | None] = []
 
     def delete(self, what: str, work: Callable[[], None]) -> None:
-        """Run `work`, which deletes files, in the background, 4 times at most; `what`: a name for the log."""
+        """Run `work`, which deletes files, in the background, 4 times at most; `what`: its name in the log.
+        :meth:`take_ended` tells its end. A failure is only logged, as a warning.
+        """
         self._try(_Deletion(what, work, self._clock.monotonic_ms()))
 
     def tick(self) -> None:
-        """Retry the failed deletions whose pause (1 s at first, then doubled) is over."""
         now = self._clock.monotonic_ms()
         due = [deletion for deletion in self._waiting if deletion.due_ms <= now]
         self._waiting = [deletion for deletion in self._waiting if deletion.due_ms > now]
@@ -52,7 +53,6 @@ class Cleaning:
             self._try(deletion)
 
     def next_wakeup(self) -> int | None:
-        """Return when the next retry is due (monotonic ms); None: none waits."""
         return min((deletion.due_ms for deletion in self._waiting), default=None)
 
     def take_ended(self) -> list[FencedError | None]:

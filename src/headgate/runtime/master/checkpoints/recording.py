@@ -33,7 +33,9 @@ _LOG: Final = logging.getLogger("headgate.checkpoints")
 
 
 class CheckpointHistory:
-    """The records (times, sizes, failures) of one job's latest checkpoints; without `file` in memory only."""
+    """The records (times, sizes, failures) of one job's latest checkpoints, for status and diagnosis. Its job
+    master calls the methods in its loop. Without `file` the records are in memory only.
+    """
 
     def __init__(
         self, plan: PhysicalPlan, file: HistoryFile | None, clock: Clock, background: Background
@@ -55,16 +57,13 @@ class CheckpointHistory:
         return tuple(records[number] for number in sorted(records))
 
     def deployed(self, tasks: Iterable[tuple[int, int]]) -> None:
-        """Record that an attempt runs: all `tasks` (vertex id, subtask) must acknowledge its checkpoints."""
         self._tasks = tuple(sorted(tasks))
         self._began_ms.clear()
 
     def replanned(self, plan: PhysicalPlan) -> None:
-        """Use `plan`, the job's at another parallelism, for records of checkpoints begun from now on."""
         self._topology = topology_of(plan)
 
     def label(self, task: tuple[int, int]) -> str:
-        """Return the name for people of `task` (vertex, subtask): its chain's uids and its number."""
         return self._topology.label(task)
 
     def begun(self, effect: e.RunHooks) -> None:
@@ -98,7 +97,9 @@ class CheckpointHistory:
             self._end(checkpoint, entry, status=CheckpointStatus.COMPLETED, stored_ms=stored_ms)
 
     def committed(self, checkpoint: int) -> None:
-        """Record a stored checkpoint's duration: its output is committed now (a savepoint has none)."""
+        """Record the duration of a stored checkpoint, up to the commit of its output (a savepoint has none).
+        Ignored unless it was the last to be stored, in this attempt.
+        """
         began_ms = self._began_ms.pop(checkpoint, None)
         if began_ms is not None and checkpoint in self._ended:
             duration_ms = self._clock.monotonic_ms() - began_ms
@@ -106,13 +107,14 @@ class CheckpointHistory:
             self._note()
 
     def failed(self, checkpoint: int, reason: CheckpointFailureReason, detail: str) -> None:
-        """Record that a pending checkpoint failed, and why; do nothing for one that has ended."""
+        """Record that a pending checkpoint failed, with the reason and a text (`detail`) for people. Ignored
+        if the checkpoint has ended already, completed or failed.
+        """
         entry = self._open.get(checkpoint)
         if entry is not None:
             self._end(checkpoint, entry, status=CheckpointStatus.FAILED, reason=reason.name, detail=detail)
 
     def fenced(self) -> None:
-        """Stop writing the file, because another job master has taken over the job."""
         self._file = None
 
     def write_if_due(self) -> None:
@@ -127,7 +129,6 @@ class CheckpointHistory:
             self.write()
 
     def write(self) -> None:
-        """Write the records to the file in the background now, if there are new ones and there is a file."""
         file = self._file
         if file is None or not self._changed:
             return
@@ -173,7 +174,6 @@ class _Open:
 
 
 def topology_of(plan: PhysicalPlan) -> Topology:
-    """Return the plan's vertices and edges for checkpoint records: operators, parallelism, partitioners."""
     vertices = tuple(
         VertexFacts(v.id, v.name, tuple(n.uid or f"node-{n.id}" for n in v.chain), v.parallelism)
         for v in plan.vertices
@@ -183,7 +183,6 @@ def topology_of(plan: PhysicalPlan) -> Topology:
 
 
 def record_of(snapshot: SubtaskSnapshot, latency_ms: int) -> SubtaskRecord:
-    """Return a subtask's record for diagnosis; it acknowledged `latency_ms` after the checkpoint's begin."""
     return SubtaskRecord(
         vertex=snapshot.vertex,
         subtask=snapshot.subtask,

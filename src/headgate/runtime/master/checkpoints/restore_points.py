@@ -57,7 +57,9 @@ class RestorePoints:
         self._work.run(work, lambda point: self._outbox.put(v.PointFound(point)), self.failed)
 
     def explain(self, error: DamagedFileError, point: RestorePoint, attempt: int) -> None:
-        """Fail `attempt`, whose restore found `point` damaged, with an error that names older snapshots."""
+        """Fail `attempt`, whose restore found `point` damaged (`error`), with an error that says what to
+        restore instead, such as an older checkpoint; the job's checkpoints are read for it in the background.
+        """
         service, disks = self._service, self._ports.disks
         self._work.run(
             lambda: offered(error, point, service, disks),
@@ -91,7 +93,6 @@ class RestorePoints:
         self._work.run(work, lambda _: self._outbox.put(v.PointCommitted()), self.failed)
 
     def failed(self, error: Exception) -> None:
-        """Report by event PointFailed that no restore point was found, or its output not committed."""
         self._outbox.put(v.PointFailed(failure_of(error)))
 
     def _require_nothing_newer(
@@ -108,7 +109,6 @@ class RestorePoints:
             )
 
     def settle_owed(self) -> None:
-        """If owed, remove output newer than the restored snapshot, then commit the snapshot's; blocks."""
         self.require_leadership()
         self._committers.settle()
 

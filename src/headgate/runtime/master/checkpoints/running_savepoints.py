@@ -29,7 +29,9 @@ _LOG: Final = logging.getLogger("headgate.checkpoints")
 
 @dataclass(frozen=True, slots=True)
 class SavepointRequest:
-    """A user's request for a savepoint below `target` (None: as configured); `stop`: then end the job."""
+    """A user's request for a savepoint, alone or (`stop`) as the end of the job. Made by `JobControl` for
+    each call of its `savepoint` or `stop`, and checked by :meth:`Savepoints.prepare`.
+    """
 
     target: str | None = None  # URI of the directory that gets the savepoint's folder; None: as configured
     format: str = "canonical"  # or "native"
@@ -38,7 +40,6 @@ class SavepointRequest:
 
     @property
     def kind(self) -> RequestKind:
-        """Kind of request for the checkpoint coordinator: STOP (a stop with savepoint) or SAVEPOINT."""
         return RequestKind.STOP if self.stop else RequestKind.SAVEPOINT
 
 
@@ -95,12 +96,13 @@ class Savepoints:
         self._ports.background.submit(work, done)
 
     def take_prepared(self) -> list[Prepared]:
-        """Return kind, ticket and error, if any, per savepoint prepared since the last call."""
         prepared, self._prepared = self._prepared, []
         return prepared
 
     def begun(self, checkpoint: int, ticket: int | None) -> SavepointOrder | None:
-        """Give `ticket`'s savepoint its id `checkpoint`; return its barriers' order; None: no savepoint."""
+        """Give `ticket`'s prepared savepoint its id, as its trigger is due; return the order for its
+        barriers. None: `ticket` is None or that of a checkpoint, not of a prepared savepoint.
+        """
         savepoint = None if ticket is None else self._expected.pop(ticket, None)
         if savepoint is None:
             return None
@@ -108,7 +110,6 @@ class Savepoints:
         return savepoint.order
 
     def refused(self, ticket: int) -> None:
-        """Forget the request with this ticket, whose savepoint will not be triggered."""
         self._expected.pop(ticket, None)
 
     def folder(self, checkpoint: int) -> SavepointFolder | None:
@@ -117,7 +118,6 @@ class Savepoints:
         return None if savepoint is None else savepoint.folder
 
     def order(self, checkpoint: int) -> SavepointOrder | None:
-        """Return the order in a savepoint's barriers (target, format, stop, drain); None for a checkpoint."""
         savepoint = self._open.get(checkpoint)
         return None if savepoint is None else savepoint.order
 
@@ -132,11 +132,12 @@ class Savepoints:
             self._open[checkpoint].kept = True
 
     def forget_kept(self) -> None:
-        """Forget the complete savepoints of the previous attempt, because a new one begins."""
         self._open = {number: each for number, each in self._open.items() if not each.kept}
 
     def ended(self, checkpoint: int) -> None:
-        """Forget savepoint `checkpoint`; unless marked by :meth:`keep` it failed: delete its files."""
+        """Forget savepoint `checkpoint`; unless marked by :meth:`keep` it failed, and its files are deleted
+        in the background (a failure is logged). Ignored for checkpoints and unknown ids.
+        """
         savepoint = self._open.pop(checkpoint, None)
         if savepoint is None or savepoint.kept:
             return
@@ -146,7 +147,6 @@ class Savepoints:
         self._remove(savepoint.folder)
 
     def late(self, checkpoint: int) -> None:
-        """Delete the files of failed savepoint `checkpoint` again, as a subtask wrote some afterwards."""
         folder = self._failed.get(checkpoint)
         if folder is not None:
             self._remove(folder)

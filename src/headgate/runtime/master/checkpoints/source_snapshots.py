@@ -29,7 +29,9 @@ class SourceSnapshots:
         self.waiting: tuple[int, int] | None = None  # checkpoint that waits for enumerators, began_ms
 
     def take(self, checkpoint: int, began_ms: int) -> bool:
-        """Snapshot the enumerators for a checkpoint begun at `began_ms`; False: some unready, call again."""
+        """Snapshot the enumerators for a checkpoint begun at `began_ms` (monotonic ms); True: it is done.
+        False: one is not ready; :attr:`waiting` then says for which checkpoint to call this again.
+        """
         self.waiting = None
         if not self._attempts.sources.ready():
             self.waiting = (checkpoint, began_ms)
@@ -38,7 +40,6 @@ class SourceSnapshots:
         return True
 
     def of(self, checkpoint: int) -> Begun:
-        """Return a pending checkpoint's times and enumerators' states; KeyError if not taken, or ended."""
         return self._begun[checkpoint]
 
     def ended(self, checkpoint: int, *, complete: bool) -> Begun | None:
@@ -60,6 +61,5 @@ class SourceSnapshots:
             return False
 
     def clear(self) -> None:
-        """Forget all pending checkpoints, because another attempt begins."""
         self._begun.clear()
         self.waiting = None

@@ -40,7 +40,10 @@ class Lane(Protocol):
     """The send queue to one receiving subtask, below a channel: in this process or to another worker."""
 
     def deliver(self, element: Batch | Event) -> None:
-        """Send one batch or control event, after all earlier ones."""
+        """Send one batch or control event after all earlier ones, without credit; does not wait.
+        The rows may be changed after the call: they are copied or encoded in it. To another worker, a batch
+        that is too large for a frame raises UsageError or ProtocolError.
+        """
 
 
 class OutputChannel:
@@ -65,7 +68,6 @@ class OutputChannel:
 
     @property
     def gathering(self) -> bool:
-        """Whether the channel holds records that do not fill a frame yet and wait for :meth:`flush`."""
         return bool(self._fragments)
 
     def add(self, batch: Batch) -> None:
@@ -90,26 +92,18 @@ class OutputChannel:
                 self._pass_on(frame)
 
     def event(self, event: Event) -> None:
-        """Flush, then send a control event, such as a barrier; it takes no credit and overtakes nothing."""
         self.flush()
         self._pass_on(event)
 
     def overtake(self, barrier: Barrier) -> list[Batch | Event]:
-        """Send an unaligned barrier before all queued elements, which stay queued.
-        Return those of them that the checkpoint has to store: records, watermarks and idleness.
-        """
         overtaken = [*_storable(self._waiting), *self._fragments]
         self._lane.deliver(barrier)
         return overtaken
 
     def holds_barrier(self, checkpoint: int) -> bool:
-        """Return whether the barrier of `checkpoint` is queued here, behind records that wait for credit."""
         return self._place_of(checkpoint) is not None
 
     def release_barrier(self, checkpoint: int) -> list[Batch | Event]:
-        """Send the queued barrier of `checkpoint` now, unaligned, as it timed out.
-        Return the records, watermarks and idleness that it overtook; [] if it is not queued.
-        """
         place = self._place_of(checkpoint)
         if place is None:
             return []
@@ -147,12 +141,13 @@ class OutputChannel:
 
 
 def _storable(elements: Iterable[Batch | Event]) -> list[Batch | Event]:
-    """Return those of `elements` that a checkpoint stores: records, watermarks and idleness."""
     return [e for e in elements if not isinstance(e, (Barrier, CancelMarker, EndOfData))]
 
 
 def merge(fragments: Sequence[Batch]) -> list[Batch]:
-    """Return the records of `fragments` (not empty) in order, a batch for each run of equal form (schema)."""
+    """Return the records of `fragments` in order, joined to one batch for each run of batches of equal form.
+    That is the same kind, the same schema, and timestamps in all or in none. `fragments` must not be empty.
+    """
     runs: list[list[Batch]] = [[fragments[0]]]
     for batch in fragments[1:]:
         if _mergeable(runs[-1][-1], batch):
@@ -163,7 +158,7 @@ def merge(fragments: Sequence[Batch]) -> list[Batch]:
 
 
 def split(batch: Batch) -> Iterator[Batch]:
-    """Yield the batch in pieces of about `FRAME_BYTES_MAX` at most, but at least one record each."""
+    """Yield the batch in pieces of about `FRAME_BYTES_MAX` (4 MiB) at most, but at least one record each."""
     pieces = min(len(batch), 1 + batch.nbytes() // FRAME_BYTES_MAX)
     if pieces <= 1:
         yield batch
@@ -201,7 +196,9 @@ class EdgeEnds:
 
 @dataclass(frozen=True, slots=True)
 class Overtaken:
-    """The batches and events for subtask `receiver` of an exchange that an unaligned barrier overtook."""
+    """The batches and events for subtask `receiver` of an exchange that an unaligned barrier overtook.
+    The sender's checkpoint stores them, in order; they stay queued, and are sent later, too.
+    """
 
     ends: EdgeEnds
     receiver: int
@@ -232,7 +229,7 @@ class OutputEdge:
         self._turn = first
 
     def process(self, batch: Batch) -> None:
-        """Send a batch by the partitioner: to all, one, each in turn, or by key. UsageError: a bad key."""
+        """Send a batch by the partitioner: to all, one, each in turn, or by key (UsageError: a bad key)."""
         kind = type(self._partitioner)
         if kind is Broadcast:
             for channel in self.channels:
@@ -270,7 +267,9 @@ class OutputEdge:
 
 
 class Outputs:
-    """All exchanges that a subtask sends to; passes watermarks, barriers and other events to each channel."""
+    """All exchanges that a subtask sends to; passes watermarks, barriers and other events to each channel.
+    No method blocks: elements without credit wait, and meanwhile :attr:`available` is False.
+    """
 
     def __init__(self, buffer_timeout_ms: int) -> None:
         self.edges: list[OutputEdge] = []
@@ -284,7 +283,7 @@ class Outputs:
 
     @property
     def event_time(self) -> int:
-        """The watermark that the subtask has reached and receivers learn with the next flush, in ms."""
+        """The watermark (ms) that the subtask has reached; receivers get it with the next flush."""
         return self._watermark
 
     @property
@@ -299,18 +298,17 @@ class Outputs:
         return True
 
     def pause_while(self, paused: Callable[[], bool] | None) -> None:
-        """Have :attr:`available` be False as long as `paused()` is True; None removes that condition."""
+        """Have :attr:`available` be False as long as `paused()` is True; None removes the condition."""
         self._paused = paused
 
     def watermark(self, timestamp: int) -> None:
-        """Advance event time to `timestamp` (ms; never back) and end idleness; sent at the next flush."""
+        """Advance event time to `timestamp` (ms; never back), end idleness; sent at the next flush."""
         if self._idle:
             # Even the same watermark as before ends the idleness.
             self._idle, self._sent = False, WATERMARK_MIN
         self._watermark = max(self._watermark, timestamp)
 
     def idle(self) -> None:
-        """Flush, then send to all receivers that no records come for now: event time must not wait."""
         self._flush_all()
         self._broadcast(Idle())
         self._idle = True
@@ -321,7 +319,9 @@ class Outputs:
         self._broadcast(EndOfData())
 
     def barrier(self, barrier: Barrier) -> list[Overtaken]:
-        """Send a barrier on all channels; return the elements it overtook, per channel; [] if aligned."""
+        """Send a barrier on all channels: behind the waiting records or, if unaligned, before them.
+        Return the elements that it overtook, per channel; [] if aligned. On a broadcast it never overtakes.
+        """
         if not barrier.overtakes:
             self._flush_all()
             for edge in self.edges:
@@ -346,7 +346,9 @@ class Outputs:
         return any(channel.holds_barrier(checkpoint) for _, _, channel in self._overtakable())
 
     def release_barrier(self, checkpoint: int) -> list[Overtaken]:
-        """Send a timed-out checkpoint's waiting barriers now, unaligned; return elements they overtook."""
+        """Send the barriers of `checkpoint` that wait for credit, which have timed out, now and as unaligned.
+        Return the elements that each overtook, per channel (none where no barrier waited).
+        """
         return [
             Overtaken(ends, receiver, channel.release_barrier(checkpoint))
             for ends, receiver, channel in self._overtakable()
@@ -363,7 +365,7 @@ class Outputs:
         self._broadcast(marker)
 
     def note_step(self, now_ms: int) -> None:
-        """Start the flush timeout at `now_ms` (monotonic), unless it runs already or nothing waits for it."""
+        """Start the flush timeout at `now_ms` (monotonic), unless it runs or nothing waits for a flush."""
         if self.next_flush is not None or not self.edges:
             return
         gathering = (channel.gathering for edge in self.edges for channel in edge.channels)
@@ -371,12 +373,10 @@ class Outputs:
             self.next_flush = now_ms + self._timeout_ms
 
     def flush_due(self, now_ms: int) -> None:
-        """Flush all channels and send the watermark, if `next_flush` has come at `now_ms` (monotonic)."""
         if self.next_flush is not None and now_ms >= self.next_flush:
             self._flush_all()
 
     def channels(self) -> Iterator[OutputChannel]:
-        """Return the channels of all exchanges of this subtask."""
         return (channel for edge in self.edges for channel in edge.channels)
 
     def _flush_all(self) -> None:
@@ -395,28 +395,26 @@ class Outputs:
 
 
 class EdgeReceiver:
-    """The end of a chain, or of one side output: counts records and passes them to the output's exchanges."""
+    """The end of a chain, or of one side output: counts records and passes them to the output's exchanges.
+    Only the `main` output passes on watermarks, idleness and end of data; they count for side outputs.
+    """
 
     def __init__(self, outputs: Outputs, edges: Sequence[OutputEdge], main: bool) -> None:
         self._outputs, self._edges, self._main = outputs, edges, main
 
     def process(self, batch: Batch) -> None:
-        """Count the records of a batch and distribute them to the exchanges."""
         self._outputs.records_out += len(batch)
         for edge in self._edges:
             edge.process(batch)
 
     def watermark(self, timestamp: int) -> None:
-        """Pass a watermark on if this is the main output, whose watermarks count for side outputs, too."""
         if self._main:
             self._outputs.watermark(timestamp)
 
     def idle(self) -> None:
-        """Pass idleness (no records come for now) on if this is the main output."""
         if self._main:
             self._outputs.idle()
 
     def end_of_data(self) -> None:
-        """Pass the end of data (no record follows) on if this is the main output."""
         if self._main:
             self._outputs.end_of_data()

@@ -27,7 +27,7 @@ class Between:
 
 @dataclass(slots=True)
 class RemoteLane:
-    """The send queue to a subtask in another worker: encodes each element as a frame of the data plane."""
+    """The send queue to `channel`, in the worker of `slot`: encodes each element as a frame of `data`."""
 
     data: DataPlane
     slot: int
@@ -36,7 +36,7 @@ class RemoteLane:
     between: Between
 
     def deliver(self, element: Batch | Event) -> None:
-        """Send a batch or event; UsageError if a record, ProtocolError if only the batch exceeds a frame."""
+        """Send an element; raise UsageError if one record, ProtocolError if all together exceed a frame."""
         kind, parts = self.codec.encode(element)
         frame = Frame(kind, *self.channel, parts)
         if frame.size > self.between.bytes_max and isinstance(element, (RowBatch, ArrowBatch)):

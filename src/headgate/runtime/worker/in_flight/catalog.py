@@ -10,13 +10,11 @@ from headgate.runtime.worker.in_flight.stored_parts import GroupsOf
 
 
 def uid_of(node: Node) -> str:
-    """Return the uid of a node's operator, or a generated name if it has none."""
     return node.uid or f"node-{node.id}"
 
 
 class StreamCatalog:
     """Finds codecs and key groups of stored in-flight streams, by the uids of the operators at their ends.
-
     The exchange that a stream came from may no longer exist, if its sender and receiver are chained now.
     """
 
@@ -34,7 +32,9 @@ class StreamCatalog:
             self._edges[uid_of(plan.vertices[edge.source].chain[edge.operator]), edge.tag] = edge.id
 
     def codec_of(self, sender: str, tag: str | None) -> ElementCodec:
-        """Return the codec of records that operator `sender` emits; `tag`: a side output (None: the main)."""
+        """Return the codec of records that operator `sender` (a uid) emits; `tag`: a side output's, or None.
+        For an operator or output that is not in the plan it is the codec of undeclared records.
+        """
         at = (sender, tag)
         if at not in self._codecs:
             node = self._nodes.get(sender)
@@ -45,7 +45,7 @@ class StreamCatalog:
         return self._codecs[at]
 
     def groups_of(self, receiver: str) -> GroupsOf | None:
-        """Return a function from a batch to its records' key groups at `receiver`; None: it is not keyed."""
+        """Return a function from a batch to its key groups at `receiver` (a uid); None: it is not keyed."""
         node = self._nodes.get(receiver)
         if not isinstance(node, KeyedProcessNode):
             return None

@@ -38,9 +38,8 @@ def prefetched(
     read: Callable[[StateHandle], bytes], shares: Iterable[InFlightShare], ahead_bytes: int = AHEAD_BYTES
 ) -> Callable[[StateHandle], bytes]:
     """Read stored parts of in-flight records now, up to `ahead_bytes`; return `read` with these parts cached.
-    In-flight records are decoded when they are processed, perhaps much later. Were they also read then, a
-    short failure of the storage would stop a job that runs already. `read` returns the bytes of a handle.
-    Raises StorageError: a part cannot be read.
+    Were they read when they are processed, perhaps much later, a short failure of the storage would stop a
+    job that runs already. `read` returns the bytes of a handle. Raises StorageError: a part cannot be read.
     """
     kept: dict[StateHandle, bytes] = {}
     for part in (part for share in shares for part in share.stream.parts):
@@ -64,8 +63,8 @@ class PartReader:
         check_records(stream.record_type, self.codec_of(stream), where)
 
     def elements(self, stream: InFlightStream, part: InFlightPart) -> list[tuple[Element, KeyGroups | None]]:
-        """Return the batches and events of one stored part, each with its records' key groups (or None).
-        None: it is an event, or not keyed. Raises StorageError if the part is damaged.
+        """Return the batches and events of one stored part, each with its records' key groups.
+        These are None for an event or an unkeyed batch. StorageError: the part is damaged or missing.
         """
         try:
             found = decode_elements(self.read(part.handle), self.codec_of(stream))
@@ -110,7 +109,9 @@ class RecoveredChannel:
         self._queue: deque[Element] = deque()
 
     def take(self) -> Element | None:
-        """Take and return this subtask's next element; None: the end. StorageError, UsageError: bad part."""
+        """Take and return this subtask's next element, of the next part if needed; None: the end.
+        Raises StorageError: a part cannot be read; UsageError: the records' class has changed.
+        """
         while not self._queue:
             loaded = self._load(self._next)
             if loaded is None:
@@ -163,7 +164,6 @@ class RecoveredChannel:
 
 
 def _mine(share: InFlightShare, batch: Batch, groups: KeyGroups | None, number: int) -> list[Element]:
-    """Return what `share` takes of batch `number` (from 0), and the batch's last watermark if left out."""
     kept: Batch | None = batch
     if share.of > 1:
         kept = batch if number % share.of == share.turn else None

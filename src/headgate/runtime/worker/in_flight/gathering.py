@@ -31,7 +31,7 @@ _EVENT_BYTES: Final = 32
 
 
 class TooMuchInFlightError(OperatingError):
-    """The in-flight records are more than the configured limit of an unaligned checkpoint."""
+    """Fails a checkpoint: the in-flight records of one subtask exceed `CaptureLimits.total_bytes`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class InFlightCapture:
         self._held: dict[int, int] = {}
 
     def begin(self, key: StreamKey, watermark: int | None, idle: bool) -> None:
-        """Begin stream `key` at `watermark` (None: where the level below ends). InternalError: it exists."""
+        """Begin stream `key` at `watermark` (ms; None: where the level below ends); raise if it exists."""
         if not self._takes(key):
             return
         if key in self._streams:
@@ -146,8 +146,9 @@ class InFlightCapture:
         self._begin(key, watermark, idle)
 
     def add(self, key: StreamKey, element: Batch | Event) -> None:
-        """Capture a batch (not copied: see :meth:`unstored`) or event of stream `key`, in order.
-        A stream not begun begins where the level below ends. Nothing after a failure. InternalError: sealed.
+        """Capture a batch (not copied: see :meth:`unstored`) or event of stream `key`, after earlier ones.
+        A stream that has not begun begins where the level below ends. Above `CaptureLimits.total_bytes` the
+        capture fails, and `add` does nothing from then on. Raises InternalError after :meth:`seal`.
         """
         if not self._takes(key):
             return
@@ -172,7 +173,9 @@ class InFlightCapture:
             self._spill(last=False)
 
     def seal(self) -> None:
-        """End the capture: store the rest, report the streams, in the background; `add`, `seal` now raise."""
+        """End the capture: store the rest and report the streams, in the background. Then nothing more may be
+        added. No effect after a failure; a second call raises InternalError.
+        """
         with self._lock:
             if self._state is _State.GIVEN_UP:
                 return
@@ -207,7 +210,6 @@ class InFlightCapture:
         self._streams[key] = _Stream(key, watermark, idle, self._codec_of(key), self._groups_of(key))
 
     def _drop(self) -> None:
-        """Give the capture up: free everything that is not stored; the caller holds the lock."""
         self._state = _State.GIVEN_UP
         self._gathered, self.bytes_waiting = _Spill(), 0
         self._waiting.clear()
@@ -240,7 +242,6 @@ class InFlightCapture:
     # -- in the background -----------------------------------------------------------------------
 
     def _store_next(self) -> bool:
-        """Encode and store the next spill; return whether it was the last one."""
         with self._lock:
             if not self._waiting:
                 return False
@@ -298,7 +299,6 @@ class InFlightCapture:
         self._background.submit(self._delete_stored, lambda *_: None)
 
     def _delete_stored(self) -> None:
-        """Delete all stored parts; runs after all jobs that store, so it finds every file."""
         files = {handle.file: handle for handle in self._handles if isinstance(handle, FileRange)}
         for handle in files.values():
             with suppress(StorageError, OSError):  # the next sweep finds it

@@ -52,12 +52,17 @@ class RecoveredInput:
         self._exhausted = not self._operators
 
     def poll(self) -> tuple[int, Batch | None, int] | None:
-        """Return the next batch as (receiving operator's place in the chain, records, watermark after them).
-        Records None: only the watermark moved. It is for the head of the chain, which passes it on, and does
-        not move while operators after it have in-flight records. For other operators it is `WATERMARK_MIN`.
+        """Take and return the next batch, as (place, records, watermark); None: the end.
 
-        Returns None at the end. Raises StorageError: a part cannot be read; UsageError: the records' class
-        has changed.
+        Returns:
+            The place, in the chain from 0, of the operator that receives the records; the records, or None if
+            only the watermark moved; the watermark (ms) after them. It is for the head of the chain, which
+            passes it on, and it does not move while operators after the head have in-flight records. For
+            these operators it is `WATERMARK_MIN`.
+
+        Raises:
+            StorageError: a part cannot be read.
+            UsageError: the records' class has changed.
         """
         while not self._exhausted:
             operator = self._operators[self._at]
@@ -76,7 +81,8 @@ class RecoveredInput:
     def remainder(self, partly: Batch | None = None) -> list[Remainder]:
         """Return the streams that are not processed yet, for a checkpoint to store again; polling continues.
         Streams without records are included, since their watermark holds event time back. Batches are copies
-        of those that :meth:`poll` will return. `partly` is the unprocessed rest of the current batch.
+        of those that :meth:`poll` will return. `partly` is the unprocessed rest of the current batch, None if
+        there is none. Raises as :meth:`poll` does.
         """
         found: list[Remainder] = []
         for operator in self._operators[self._at :]:
@@ -121,7 +127,6 @@ class _OperatorInput:
         self._ends: dict[int, list[RecoveredChannel]] = {}
 
     def poll(self) -> tuple[Batch | None, int] | None:
-        """Take and return the next batch with the watermark after it, or (None, new watermark); None: end."""
         while True:
             if self._valve.combined > self._reported:
                 self._reported = self._valve.combined
@@ -157,14 +162,12 @@ class _OperatorInput:
         return found
 
     def seed(self, sender: str, tag: str | None, subtask: int) -> Position | None:
-        """Return the position at which a live channel continues; None if its sender has no stream here."""
         return _continued_among(self._latest_ends().values(), sender, tag, subtask)
 
     def _channels(self) -> list[RecoveredChannel]:
         return self._levels[self._level] if self._level >= 0 else []
 
     def _latest_ends(self) -> dict[int, list[RecoveredChannel]]:
-        """Return the channels of the last level that each former subtask has had so far, by subtask."""
         latest: dict[int, list[RecoveredChannel]] = {}
         for channel in self._channels():
             latest.setdefault(channel.stream.receiver_subtask, []).append(channel)
@@ -187,7 +190,6 @@ class _OperatorInput:
         self._turns = deque(range(len(channels)))
 
     def _start(self, stream: InFlightStream) -> Position:
-        """Return where a stream begins: at its own watermark, or where the level below it ended."""
         if stream.watermark is not None:
             return stream.watermark, stream.idle
         if stream.sender_subtask < 0:
@@ -217,7 +219,6 @@ class _OperatorInput:
         return None
 
     def _begin(self, index: int, channel: RecoveredChannel, batch: Batch) -> Batch:
-        """Return a batch with watermarks that are limited by all channels, and advance its channel."""
         self._last = (channel, (channel.position, channel.idle))
         if batch.watermarks is None:
             return batch
@@ -249,7 +250,6 @@ def _by_level(shares: Iterable[InFlightShare], reader: PartReader) -> list[list[
 
 
 def _origin(stream: InFlightStream) -> tuple[int, int]:
-    """Return (former receiving subtask, lineage): which channel of its sending subtask a stream was on."""
     return stream.receiver_subtask, stream.lineage
 
 
@@ -263,11 +263,8 @@ def _continued_among(
 def _continued(
     ends: Sequence[RecoveredChannel], sender: str, tag: str | None, subtask: int
 ) -> Position | None:
-    """Return where a sender's later stream begins, by the ends of its earlier streams; None without any.
-
-    The same subtask of the sender continues where it was. If subtasks were renumbered (another parallelism),
-    it is unknown which of them the stream continues, so the lowest position counts.
-    """
+    # The same subtask of the sender continues where it was. If subtasks were renumbered (another
+    # parallelism), it is unknown which of them the stream continues, so the lowest position counts.
     same = [c for c in ends if c.stream.sender == sender and c.stream.tag == tag]
     if not any(c.stream.former for c in same):
         same = [c for c in same if c.stream.sender_subtask == subtask] or same
@@ -279,7 +276,10 @@ def _least(positions: Sequence[Position]) -> Position:
 
 
 def in_step(batch: Batch, watermarks: Int64s, valve: WatermarkValve, channel: int) -> Batch:
-    """Return the batch with `watermarks` limited by other channels of `valve`; mark `channel` as active."""
+    """Return the batch with `watermarks` (one per record, ms) limited by the other channels of `valve`.
+    So they do not pass the other active channels' watermarks, nor fall behind the combined one. Marks
+    `channel`, an index of `valve`, as active.
+    """
     combined = valve.combined
     bound = max(valve.bound_by_others(channel), combined)
     marks = np.minimum(np.maximum(watermarks, combined), bound)

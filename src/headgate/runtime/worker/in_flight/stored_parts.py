@@ -44,7 +44,7 @@ VERSION: Final = 1
 
 
 class NotStorableError(UsageError):
-    """An in-flight record, or a batch of mixed classes, could be stored by pickle only, which is refused."""
+    """Fails a checkpoint: in-flight records, or a batch of mixed classes, could be stored by pickle only."""
 
 
 class StoredKind(IntEnum):
@@ -98,9 +98,9 @@ def encode_elements(
 
 
 def decode_elements(data: bytes, codec: ElementCodec) -> list[tuple[Element, KeyGroups | None]]:
-    """Return the batches and events of one part, each with its records' key groups (None: not stored).
-
-    Raises StorageError if the bytes are damaged or of an unknown version.
+    """Return the batches and events of one part, in order, each with its records' key groups.
+    The key groups are None for an event, and where they were not stored. Raises StorageError if the bytes are
+    damaged or of an unknown version.
     """
     try:
         return list(_decoded(memoryview(data), codec))
@@ -115,7 +115,7 @@ def decode_elements(data: bytes, codec: ElementCodec) -> list[tuple[Element, Key
 
 
 def describe_records(codec: ElementCodec) -> Description | None:
-    """Return the description of the declared record class, to be stored; None: no class is declared."""
+    """Return the description of `codec`'s record class, to be stored; None: no class is declared."""
     serializer = codec.record_serializer
     return None if serializer is None else serializer.describe()
 
@@ -164,7 +164,6 @@ def _packed_groups(batch: Batch, groups_of: GroupsOf) -> bytes:
 
 
 def _encode_views(batch: RowBatch, codec: ElementCodec) -> list[Part]:
-    """Encode rows as tuples of values, after the field names of each kind and, if needed, each row's kind."""
     kinds: dict[tuple[str, ...], int] = {}
     picks = [kinds.setdefault(row.keys(), len(kinds)) for row in batch.records]
     names = _DYNAMIC.encode_many([list(kinds), picks if len(kinds) > 1 else []])
@@ -259,7 +258,6 @@ def _is_storable(record: R, codec: ElementCodec) -> bool:
 
 
 def _culprit(value: R, codec: ElementCodec, depth: int = 0) -> type:
-    """Return the class of the innermost value that cannot be stored."""
     parts: list[R] = []
     if isinstance(value, Mapping):
         parts = [*value.keys(), *value.values()]

@@ -42,11 +42,9 @@ class BroadcastProcessOperator(ProcessOperator):
         self._process_broadcast = function.process_broadcast
 
     def entry(self, side: Side) -> Callable[[Batch], int]:
-        """Return the method for batches of input `side`; it returns how many records it has processed."""
         return self.broadcast_some if side is Side.BROADCAST else self.process_some
 
     def broadcast_some(self, batch: Batch) -> int:
-        """Call `process_broadcast` for all records of a batch, and emit its outputs; return how many."""
         with self._state.broadcast_side():
             self._call(batch, self._process_broadcast)
         return len(batch)
@@ -70,14 +68,13 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         self._broadcast_ctx = BroadcastSideContext(self._side, context.clock, context.label, self)
 
     def open(self) -> None:
-        """Restore state and timers, call the function's `open`; `process_broadcast` gets the same timers."""
+        # `process_broadcast` gets the same timers.
         super().open()
         self._keyed_sides = KeyedSides(self._function, self._backend.handles)
         timers = self._broadcast_ctx.timers
         timers.event, timers.processing = self._timers.event, self._timers.processing
 
     def entry(self, side: Side) -> Callable[[Batch], int]:
-        """Return the method for batches of input `side`; it returns how many records it has processed."""
         return self.broadcast_some if side is Side.BROADCAST else self.process_some
 
     def broadcast_some(self, batch: Batch) -> int:
@@ -85,8 +82,9 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         return self._run(batch, _BroadcastRun)
 
     def apply_to_all_keys(self, state: S, function: Callable[[Hashable, S], Iterable[R] | None]) -> list[R]:
-        """Call `function(key, state)` for each key of this subtask in `state`; return the outputs of all.
-        TypeError: `state` is no keyed state, or `function` returns a single record or calls this again.
+        """Call `function(key, state)` for each key of this subtask in `state`; return the outputs of all
+        calls. Keyed state may be used in the calls. Raises TypeError: `state` is no keyed state of the
+        function, or `function` returns a single record or calls this again.
         """
         outputs: list[R] = []
         ctx = self._broadcast_ctx
@@ -143,7 +141,6 @@ class BroadcastSideContext(KeyContext):
         self._current = key
 
     def apply_to_all_keys(self, state: S, function: Callable[[Hashable, S], Iterable[R] | None]) -> list[R]:
-        """Call `function(key, state)` for each key of `state` here; return all outputs. TypeError: misuse."""
         return self._operator.apply_to_all_keys(state, function)
 
 

@@ -29,7 +29,6 @@ S = TypeVar("S")
 
 @contextmanager
 def _exchanged(function: RichFunction, inside: Mapping[str, S], after: Mapping[str, H]) -> Iterator[None]:
-    """Set states, by name, as attributes of a function: `inside` for the `with` block, `after` at its end."""
     give_handles(function, inside)
     try:
         yield
@@ -38,7 +37,9 @@ def _exchanged(function: RichFunction, inside: Mapping[str, S], after: Mapping[s
 
 
 class TwoSidedState(FunctionState):
-    """Operator state of a function, whose broadcast state is read-only except in :meth:`broadcast_side`."""
+    """Operator state of a function, whose broadcast state is read-only except in :meth:`broadcast_side`.
+    Made when the operator opens; it sets the states as attributes of the function.
+    """
 
     def __init__(self, context: OperatorContext, function: RichFunction) -> None:
         super().__init__(context, function)
@@ -49,7 +50,7 @@ class TwoSidedState(FunctionState):
         give_handles(function, self._read_only)
 
     def broadcast_side(self) -> AbstractContextManager[None]:
-        """Allow changes of broadcast state in the `with` block, which processes the broadcast input."""
+        """Return a context manager: broadcast state may be changed in its block (on the broadcast input)."""
         return _exchanged(self._function, self._live, self._read_only)
 
 
@@ -61,7 +62,7 @@ class KeyedSides:
         self._guards = {name: KeylessState(name) for name in handles}
 
     def broadcast_side(self) -> AbstractContextManager[None]:
-        """Make any use of keyed state a RuntimeError in the `with` block, which processes broadcast input."""
+        """Return a context manager in whose block any use of keyed state raises RuntimeError."""
         return _exchanged(self._function, self._guards, self._handles)
 
     @contextmanager
@@ -109,17 +110,14 @@ class ReadOnlyBroadcastState(Generic[K, V]):
         return self._live[key]
 
     def put(self, key: K, value: V) -> NoReturn:
-        """Raise TypeError: the main input cannot change broadcast state."""
         self._refuse("put")
 
     def remove(self, key: K) -> NoReturn:
-        """Raise TypeError: the main input cannot change broadcast state."""
         self._refuse("remove")
 
     __setitem__, __delitem__ = put, remove
 
     def clear(self) -> NoReturn:
-        """Raise TypeError: the main input cannot change broadcast state."""
         self._refuse("clear")
 
     def _refuse(self, verb: str) -> NoReturn:
@@ -146,7 +144,6 @@ class KeylessState:
 
 
 def refuse_keyless(what: str) -> NoReturn:
-    """Raise the RuntimeError that says: `what` was used in process_broadcast(), where there is no key."""
     raise _keyless(what)
 
 

@@ -23,7 +23,6 @@ from headgate.state.snapshots import OperatorSubtaskState
 
 class FunctionState:
     """The operator state that a user function declares: restored, and set as the function's attributes.
-
     `handles`: the states by name. StorageError: restored state is damaged; UsageError: it does not fit.
     """
 
@@ -38,7 +37,9 @@ class FunctionState:
         give_handles(function, self.handles)
 
     def snapshot(self, rest: PendingState | None) -> PendingState | None:
-        """Return a snapshot of operator state and of `rest`, which an error releases; None: no state."""
+        """Return a snapshot of operator state and of `rest` (None: nothing else); an error releases `rest`.
+        It is `rest` itself if the function declares no operator state.
+        """
         if not self.handles:
             return rest
         others = ReadyState(OperatorSubtaskState(self._uid)) if rest is None else rest
@@ -50,7 +51,6 @@ class FunctionState:
         return _PendingBoth(self._uid, others, own)
 
     def state_types(self) -> StateTypes:
-        """Return the descriptions of the states' serializers by state name, for the checkpoint's metadata."""
         return self._backend.state_types()
 
 

@@ -28,7 +28,9 @@ _KIND = {MapNode: MAP, FilterNode: FILTER, FlatMapNode: FLAT_MAP}
 
 
 class FusedOperator(Operator):
-    """Runs the functions of map, filter and flat_map `nodes` on each record; `contexts` has one per node."""
+    """Runs consecutive map, filter and flat_map functions on each record, in one loop; one context per node.
+    An error of user code is raised as UserFunctionError that names the function's operator and the record.
+    """
 
     def __init__(self, contexts: Sequence[OperatorContext], nodes: Sequence[FusedNode]) -> None:
         super().__init__(contexts[-1])
@@ -39,7 +41,6 @@ class FusedOperator(Operator):
         self._keeps_positions = all(kind == MAP for kind in self._kinds)
 
     def process(self, batch: Batch) -> None:
-        """Run the functions on a batch, pass outputs on with event times; UserFunctionError: one raises."""
         timed = batch.timestamps is not None or batch.watermarks is not None
         columnar_filter = self._only_filters and isinstance(batch, ArrowBatch)
         indexed = columnar_filter or (timed and not self._keeps_positions)
@@ -71,7 +72,6 @@ class FusedOperator(Operator):
         return out, origins
 
     def context_of_call(self, inner: Sequence[FrameType]) -> OperatorContext:
-        """Return the context of the fused function that is running, by the loop's frame among `inner`."""
         for frame in reversed(inner):
             for indexed in (False, True):
                 if frame.f_code.co_filename == _file_name(self._kinds, indexed):
@@ -90,7 +90,6 @@ class FusedOperator(Operator):
 
 
 def _say_what_was_expected(error: TypeError) -> None:
-    """Reword, in place, the TypeError that the loop raises if flat_map's result cannot be iterated."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -106,7 +105,6 @@ def _file_name(kinds: tuple[str, ...], indexed: bool) -> str:
 
 
 def _source(kinds: tuple[str, ...], indexed: bool) -> tuple[str, dict[int, tuple[int, str]]]:
-    """Return the loop's source, and by line number of a call: index of the function, name of its argument."""
     names = ", ".join(f"f{i}" for i in range(len(kinds)))
     lines = ["def loop(rows, add, mark, functions):", f"    {names}, = functions"]
     lines += ["    i = -1", "    for r0 in rows:", "        i += 1"] if indexed else ["    for r0 in rows:"]
@@ -131,7 +129,9 @@ def _source(kinds: tuple[str, ...], indexed: bool) -> tuple[str, dict[int, tuple
 
 @lru_cache(maxsize=256)
 def compile_loop(kinds: tuple[str, ...], indexed: bool) -> Callable[..., None]:
-    """Return the `loop(rows, add, mark, functions)` of `kinds`; `indexed`: it marks outputs' input index."""
+    """Return the `loop(rows, add, mark, functions)` of `kinds` ("map", "filter", "flat_map"), from a cache.
+    The loop calls `add` with each output and, if `indexed`, `mark` with the index of the row that it is from.
+    """
     text, _ = _source(kinds, indexed)
     name = _file_name(kinds, indexed)
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)

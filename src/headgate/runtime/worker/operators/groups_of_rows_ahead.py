@@ -24,7 +24,6 @@ class RescaledRowWindows(RowWindowsOperator):
     _ahead: Mapping[int, int]  # key group -> its watermark (ms)
 
     def open(self) -> None:
-        """Restore state, and which key groups are ahead of the subtask."""
         super().open()
         where, stored = self.context, dict(self._windows.ahead.get())
         first, last = key_group_range(where.max_parallelism, where.parallelism, where.subtask)
@@ -37,17 +36,17 @@ class RescaledRowWindows(RowWindowsOperator):
         self._forget_reached()
 
     def process_some(self, batch: Batch) -> int:
-        """Process records until due timers exceed a slice; return how many. InternalError: it is busy."""
         if self._ahead:
             self._forget_reached()
         return self._run(batch, _RunOfGroupsAhead if self._ahead else KeyedRun)
 
     def watermark_of(self, key: Hashable, watermark: int) -> int:
-        """Return the watermark by which records of a key are late: `watermark`, or that of its key group."""
+        """Return the watermark (ms) by which records of `key` are late: `watermark`, or that of the key's
+        group if the group was further than its subtask at the restore.
+        """
         return max(watermark, self._ahead.get(key_group(key, self.context.max_parallelism), watermark))
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Take the synchronous part of the snapshot, with the key groups that are still ahead."""
         self._forget_reached()
         self._windows.ahead.update(sorted(self._ahead.items()))
         return super().snapshot(checkpoint)

@@ -25,7 +25,9 @@ STRIDE_MAX: Final = 16
 
 
 class Timers:
-    """The timers of a keyed operator, as its function sees them: each is registered for the current key."""
+    """The timers of a keyed operator, as its function sees them: each is registered for the current key.
+    It implements `api.functions.TimerService`; the operator sets its queues, which are in the state backend.
+    """
 
     __slots__ = ("_clock", "_ctx", "_label", "current_watermark", "event", "processing", "untimed")
 
@@ -37,17 +39,14 @@ class Timers:
         self._ctx, self._clock = ctx, clock
 
     def now_ms(self) -> int:
-        """Return the processing time (wall clock, ms)."""
         return self._clock.now_ms()
 
     def register_event_time(self, timestamp: int) -> None:
-        """Register the current key's timer for watermark `timestamp` (ms), at the latest the input's end."""
         if self._ctx.timestamp is None:
             self._note_untimed(timestamp)
         self.event.register(timestamp, self._ctx.key)
 
     def _note_untimed(self, timestamp: int | None) -> None:
-        """Warn once that timers of a stream without event time fire at its end; TypeError: no `timestamp`."""
         if timestamp is None:
             raise TypeError(f"a timer is registered for None: {NO_EVENT_TIME}")
         if self.untimed:
@@ -61,15 +60,12 @@ class Timers:
         )
 
     def register_processing_time(self, timestamp: int) -> None:
-        """Register the current key's timer for wall clock `timestamp` (ms) or later; UsageError: no int64."""
         self.processing.register(timestamp, self._ctx.key)
 
     def delete_event_time(self, timestamp: int) -> None:
-        """Delete the current key's timer for an event time (ms), if there is one."""
         self.event.delete(timestamp, self._ctx.key)
 
     def delete_processing_time(self, timestamp: int) -> None:
-        """Delete the current key's timer for a processing time (ms), if there is one."""
         self.processing.delete(timestamp, self._ctx.key)
 
 
@@ -88,7 +84,6 @@ class KeyContext:
         self._side = side
 
     def side_output(self, tag: OutputTag, value: R) -> None:
-        """Emit `value` to side output `tag`, with a main output's event time; TypeError: no `OutputTag`."""
         time, mark = self.timestamp, self.timers.current_watermark
         if self.time_domain == "processing":
             time = mark if mark > WATERMARK_MIN else None
@@ -128,7 +123,6 @@ class Slice:
 
     @property
     def fired(self) -> int:
-        """How many timers have fired in this slice."""
         return self._granted - self.left
 
     def over(self) -> bool:
@@ -143,7 +137,10 @@ class Slice:
 
 @dataclass(slots=True)
 class Firing:
-    """The due timers of event or processing time, which fire in slices of a few ms until all have fired."""
+    """The due timers of event or processing time, which fire in slices of a few ms until all have fired.
+    `target`: timers at or before it (ms) are due; `announce`: it is passed on as a watermark after the last;
+    `allowed`: how many more timers may fire (None: any number).
+    """
 
     target: int  # timers at or before it are due, in ms
     # the timers taken from the queue; kept from slice to slice, as taking a bucket of a million timers

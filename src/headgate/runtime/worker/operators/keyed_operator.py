@@ -62,7 +62,9 @@ END_TIMERS_MAX = 1_000_000
 
 
 class KeyedProcessOperator(Operator):
-    """Runs a `KeyedProcessFunction` by `key`, with state and timers; `keys`: declared key type or None."""
+    """Runs a `KeyedProcessFunction` by `key`, with state and timers; `keys`: declared key type or None.
+    Base of the other keyed operators. While due timers of event time have not all fired it is `busy`.
+    """
 
     _state_type: type[FunctionState] = FunctionState
 
@@ -87,7 +89,6 @@ class KeyedProcessOperator(Operator):
         self._completed: int | None = 0
 
     def open(self) -> None:
-        """Restore state and timers, give the function its states, and call its `open`."""
         where = self.context
         groups = key_group_range(where.max_parallelism, where.parallelism, where.subtask)
         states = declared_state(self._function)
@@ -104,7 +105,7 @@ class KeyedProcessOperator(Operator):
             self._function.open(where)
 
     def _restore_time(self) -> None:
-        """Continue at the event time of the snapshot, which may be in the middle of firing timers."""
+        # The snapshot may have been taken in the middle of firing timers.
         restored = self.context.restored
         marks = [s.watermark for s in restored if s.watermark is not None]
         self._mark = self._timers.current_watermark = min(marks, default=WATERMARK_MIN)
@@ -116,11 +117,9 @@ class KeyedProcessOperator(Operator):
 
     @property
     def busy(self) -> bool:
-        """Whether event-time timers are due that have not fired yet; no input is accepted meanwhile."""
         return self._firing is not None
 
     def go_on(self) -> None:
-        """Fire due event-time timers for another slice; after the last one pass the watermark on."""
         firing = self._firing
         if firing is None:
             return
@@ -133,7 +132,6 @@ class KeyedProcessOperator(Operator):
             self.next.watermark(firing.target)
 
     def process(self, batch: Batch) -> None:
-        """Process all records of a batch, and fire all timers that become due, however long it takes."""
         rest = batch
         while (done := self.process_some(rest)) < len(rest):
             rest = rest.slice(done, len(rest))
@@ -141,7 +139,6 @@ class KeyedProcessOperator(Operator):
         self._fire_all()
 
     def process_some(self, batch: Batch) -> int:
-        """Process records until due timers exceed a slice; return how many. InternalError: it is busy."""
         return self._run(batch, KeyedRun)
 
     def _run(self, batch: Batch, kind: RunKind) -> int:
@@ -159,7 +156,6 @@ class KeyedProcessOperator(Operator):
         return done
 
     def watermark(self, timestamp: int) -> None:
-        """Fire timers due at `timestamp`, then pass it on; :meth:`go_on` does the rest. Not while busy."""
         self._refuse_while_busy("a watermark")
         if timestamp <= self._mark:
             self.next.watermark(timestamp)
@@ -168,21 +164,17 @@ class KeyedProcessOperator(Operator):
         self.go_on()
 
     def idle(self) -> None:
-        """Pass on that the input sends no records for now; InternalError: the operator is busy."""
         self._refuse_while_busy("idleness")
         self.next.idle()
 
     def end_of_data(self) -> None:
-        """Pass on that no record follows; InternalError: the operator is busy."""
         self._refuse_while_busy("the end of the data")
         self.next.end_of_data()
 
     def next_processing_time(self) -> int | None:
-        """Return when the next processing-time timer is due (wall clock, ms); None: there is none."""
         return self._timers.processing.next_time
 
     def fire_processing_time(self, now_ms: int) -> None:
-        """Fire timers due at `now_ms` (wall clock) for one slice; the remaining ones stay due."""
         self._backend.settle()
         out, time = KeyedOutput(), self._slice()
         fired = self._fire_wall_slice(now_ms, out, time)
@@ -198,7 +190,9 @@ class KeyedProcessOperator(Operator):
         self._emit(out)
 
     def _fire_wall_slice(self, now_ms: int, out: KeyedOutput, time: Slice) -> bool:
-        """Fire timers due at `now_ms` (wall clock) in order for slice `time`, into `out`; True: all fired."""
+        """Fire the processing-time timers due at `now_ms` (wall clock), in order, until slice `time` ends.
+        Outputs go to `out`. The timers that are left fire in the next slice. Return True if all have fired.
+        """
         queue, firing = self._timers.processing, self._wall_firing
         if firing is None or firing.target > now_ms:  # the wall clock may have been set back
             firing = Firing(now_ms, queue.pop_due(now_ms))
@@ -216,27 +210,20 @@ class KeyedProcessOperator(Operator):
 
     @property
     def has_spare_work(self) -> bool:
-        """Whether timers are to be counted, or stored values of older types to be rewritten."""
         return self._counts.wanted or bool(self._backend.migration_progress())
 
     def do_spare_work(self) -> None:
-        """Count timers if wanted; do about 1 ms of what snapshots or a restore left to do."""
         if self._counts.wanted:
             self._counts.count()
         self._backend.settle()
 
     def measured(self) -> Mapping[str, int]:
-        """Return metrics by series: how many timers have fired and are registered, by time domain."""
         return self._counts.measured()
 
     def may_build_on(self, checkpoint: int | None) -> None:
-        """Let the next snapshot refer to files of the complete `checkpoint`; 0: there is none yet.
-        None: the next snapshot is a savepoint, which shares no files.
-        """
         self._completed = checkpoint
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Take the synchronous part of the snapshot of keyed state, timers and operator state."""
         target = None if self._firing is None else self._firing.target
         pending = self._backend.snapshot_sync(checkpoint, self._completed)
         key_types = self._key_types.stored(self._backend)
@@ -244,9 +231,6 @@ class KeyedProcessOperator(Operator):
         return self._own.snapshot(keyed)
 
     def peek(self, state: str, key: Hashable) -> StoredValue | None:
-        """Return the encoded value of keyed state `state` under `key`, for a live query; None: no value.
-        InternalError: the key is not in the key groups of this subtask.
-        """
         first, last = self._backend.groups
         if not first <= key_group(key, self.context.max_parallelism) <= last:
             raise InternalError(
@@ -256,11 +240,10 @@ class KeyedProcessOperator(Operator):
         return self._backend.peek(state, key)
 
     def state_types(self) -> StateTypes:
-        """Return the descriptions of the serializers of keyed and operator state, by name of the state."""
         return self._backend.state_types() | self._own.state_types()
 
     def close(self) -> None:
-        """Close the function, then the state backend; before :meth:`open`, the function only."""
+        # Before open(), only the function is closed.
         if not self._opened:
             self._function.close()
             return
@@ -292,7 +275,11 @@ class KeyedProcessOperator(Operator):
             self.go_on()
 
     def _run_timed(self, batch: Batch, out: KeyedOutput, kind: RunKind, time: Slice) -> int:
-        """Process records into `out`, timers between them, until slice `time` ends; return how many."""
+        """Process a batch with event time, firing the timers due before each record, until slice `time` ends.
+        Outputs go to `out`, with the time of their record or timer. Return how many records were processed:
+        fewer than all if the slice ended first, so that the operator is busy. `kind` makes the callable that
+        processes a range of records.
+        """
         assert batch.watermarks is not None
         assert batch.timestamps is not None
         # After a rescale a reader may restart at an earlier event time than was reached here.
@@ -316,14 +303,13 @@ class KeyedProcessOperator(Operator):
         return count
 
     def _run_end(self, marks: Int64s, position: int) -> int:
-        """Return the index of the first record after `position` that a due timer precedes, or the end."""
         due = self._timers.event.next_time
         if due is None or marks[-1] < due:
             return len(marks)
         return position + max(1, int(np.searchsorted(marks[position:], due, side="left")))
 
     def _fire_event_time(self, timestamp: int, out: KeyedOutput, time: Slice) -> bool:
-        """Fire timers up to watermark `timestamp`; True: all fired; False: the slice `time` ended first."""
+        # False: slice `time` ended before all timers up to `timestamp` had fired, so the operator is busy.
         due = self._timers.event.next_time
         if due is None or due > timestamp:
             self._reach(timestamp)
@@ -337,7 +323,11 @@ class KeyedProcessOperator(Operator):
         return firing
 
     def _fire_slice(self, firing: Firing, out: KeyedOutput, time: Slice) -> bool:
-        """Fire the due timers of `firing` in order, into `out`, until slice `time` ends; True: all fired."""
+        """Fire the due timers of `firing` in order of time, into `out`, until slice `time` ends or all have
+        fired. Timers that are registered meanwhile for a time up to the target fire, too. Return True if all
+        have fired; then the operator is no longer busy, and its event time is the target. UsageError: at the
+        end of the input, more than `END_TIMERS_MAX` new timers were registered.
+        """
         queue, target = self._timers.event, firing.target
         while True:
             for timestamp, key in firing.due:
@@ -393,7 +383,11 @@ class KeyedProcessOperator(Operator):
 
 
 class KeyedRun:
-    """Callable for a batch: processes records from `start` until `stop`, or until one makes a timer due."""
+    """Calls the user's function for records of one batch, by the generated loop that fits the operator.
+    Made for each batch. A call processes records from `start` on, until `stop` or until one makes a timer
+    due. Outputs go to `out`, the index of each output's record to `origins`. `times` and `marks` are the
+    records' timestamps and watermarks, None without event time.
+    """
 
     __slots__ = ("_arguments", "_at", "_loop", "_operator", "_out", "_rest", "_row_class", "_rows")
 
@@ -428,7 +422,9 @@ class KeyedRun:
         self._rest = (*handles, self._row_class, sys.getrefcount, checked_kind, self._at)
 
     def __call__(self, start: int, stop: int) -> int:
-        """Process records `start` to before `stop`; return the next index. UserFunctionError: user code."""
+        """Process records `start` to `stop` - 1, fewer if one makes a timer due; return the next record's
+        index. Raises UserFunctionError if user code raises, UsageError if a record's key cannot be a key.
+        """
         operator = self._operator
         fresh: list[Any] = []
         try:

@@ -31,7 +31,8 @@ def open_backend(
     event_time: Callable[[], int],  # returns the current watermark, for time to live in event time
 ) -> KeyedBackend:
     """Return the state backend of one operator subtask, with its restored state; log what is skipped of it.
-    `groups`: first and last key group. UsageError: a stored type does not fit; StorageError: damaged state.
+    `groups` are the subtask's first and last key group; `event_time` returns the watermark (ms), for time to
+    live. Raises UsageError: a stored type does not fit; StorageError: damaged state.
     """
     claims = Claims(with_stamps(descriptors)) if context.ignore_unclaimed else None
     backend = filled_backend(context, descriptors, groups, event_time, claims)
@@ -50,7 +51,6 @@ def filled_backend(
     event_time: Callable[[], int],
     claims: Claims | None,
 ) -> KeyedBackend:
-    """Return the restored backend of `descriptors` for key `groups`; `claims`: states to read, None: all."""
     backends: StateBackends = context.backends or HeapBackends()
     backend = backends.open(with_stamps(descriptors), groups, context.max_parallelism)
     if any(descriptor.ttl is not None for descriptor in descriptors.values()):
@@ -66,7 +66,7 @@ def filled_backend(
 
 
 def earlier_state(disk: Any, keyed: KeyedStateHandle, claims: Claims | None = None) -> EarlierState:
-    """Return one earlier subtask's stored state, read from `disk` later; `claims`: states read, None: all."""
+    """Return one earlier subtask's state, to be read from `disk` (None: no files); `claims`: None for all."""
     return EarlierState(DiskFiles(disk), keyed, None if disk is None else disk.describe(), claims)
 
 
@@ -77,7 +77,7 @@ class EagerHandle(Protocol):
         """Load the value under `key` into the handle."""
 
     def store(self) -> None:
-        """Store the handle's value in the backend's table, if it was changed."""
+        """Store the handle's value in the backend's table under the loaded key, if it was changed."""
 
 
 def split_handles(backend: KeyedBackend) -> tuple[list[EagerHandle], list[StateHandle]]:
@@ -99,7 +99,7 @@ class PendingKeyedState:
     key_types: list[Plain] | None = None
 
     def finish(self, files: StateFiles) -> OperatorSubtaskState:
-        """Serialize and store the state in `files`, in a canonical savepoint as tables; return handles."""
+        # A canonical savepoint takes keyed state as tables.
         if isinstance(files, TableFiles):
             keyed = self.pending.store_with(files.new_tables(self.uid))
         else:
@@ -108,5 +108,4 @@ class PendingKeyedState:
         return OperatorSubtaskState(self.uid, keyed, watermark=self.watermark, firing_to=self.firing_to)
 
     def release(self) -> None:
-        """Release the backend's view of the state as it was at the snapshot."""
         self.pending.release()

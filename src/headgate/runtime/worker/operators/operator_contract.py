@@ -36,16 +36,16 @@ class Receiver(Protocol):
     """The next element of a chain: another operator, or the outputs at its end."""
 
     def process(self, batch: Batch) -> None:
-        """Process the records of a batch."""
+        """Process all records of a batch, in order, before returning."""
 
     def watermark(self, timestamp: int) -> None:
-        """Advance event time: no record at or before `timestamp` (ms) follows."""
+        """Advance event time: no record at or before `timestamp` (ms) follows, except late ones."""
 
     def idle(self) -> None:
         """Note that no record comes for now, so that event time must not wait for this input."""
 
     def end_of_data(self) -> None:
-        """Note that no record follows."""
+        """Note that no record follows; called once, after the last watermark."""
 
 
 @runtime_checkable
@@ -53,7 +53,9 @@ class TableFiles(StateFiles, Protocol):
     """The files of a canonical savepoint, which holds keyed state as tables."""
 
     def new_tables(self, uid: str) -> NewWriter:
-        """Return a function that makes the writer of operator `uid`'s keyed state: a table per state."""
+        """Return a function (key groups, number of groups) that makes the writer of `uid`'s keyed state.
+        The writer makes a table for each state, and returns the handle of all.
+        """
 
 
 class PendingState(Protocol):
@@ -73,7 +75,6 @@ class ReadyState:
     state: OperatorSubtaskState
 
     def finish(self, files: StateFiles) -> OperatorSubtaskState:
-        """Return `state`; nothing is written to `files`."""
         return self.state
 
     def release(self) -> None:
@@ -81,7 +82,9 @@ class ReadyState:
 
 
 class Operator:
-    """Base class of all operators; it passes batches and events on unchanged."""
+    """Base class of all operators; it passes batches and events on unchanged.
+    An instance belongs to one subtask in one attempt. One thread at a time calls it; two methods are for any.
+    """
 
     next: Receiver
 
@@ -90,11 +93,11 @@ class Operator:
         self.side_outputs: dict[str, Receiver] = {}
 
     def open(self) -> None:
-        """Prepare the operator and restore its state, before any input."""
+        """Prepare the operator and restore its state, before any input; called once."""
 
     def context_of_call(self, inner: Sequence[FrameType]) -> OperatorContext:
         """Return the context of the operator whose code is being called; fused operators are one `Operator`.
-        `inner` are the frames of the call inside this operator, innermost first.
+        `inner` are the frames of the call inside this operator, innermost first. Any thread may ask.
         """
         return self.context
 
@@ -110,7 +113,6 @@ class Operator:
         """Fire due timers for a slice of some ms; after the last, pass on the watermark that waited."""
 
     def process(self, batch: Batch) -> None:
-        """Process all records of a batch."""
         self.next.process(batch)
 
     def process_some(self, batch: Batch) -> int:
@@ -128,15 +130,12 @@ class Operator:
         return self.process_some
 
     def watermark(self, timestamp: int) -> None:
-        """Advance event time: no record at or before `timestamp` (ms) follows. Pass the watermark on."""
         self.next.watermark(timestamp)
 
     def idle(self) -> None:
-        """Note that no record comes for now, so event time must not wait for this input; pass that on."""
         self.next.idle()
 
     def end_of_data(self) -> None:
-        """Note that no record follows, and pass that on."""
         self.next.end_of_data()
 
     def next_processing_time(self) -> int | None:
@@ -153,7 +152,9 @@ class Operator:
         return {}
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Take the synchronous part of the snapshot for `checkpoint`; None if the operator has no state."""
+        """Take the synchronous part of the snapshot for `checkpoint`; None if the operator has no state.
+        The caller has the result stored in the background or, after an error, only releases it.
+        """
         return None
 
     def state_types(self) -> StateTypes:
@@ -183,7 +184,7 @@ class Operator:
         """Note that `checkpoint` is complete (in the log) and its output committed."""
 
     def close(self) -> None:
-        """Release all resources; also called after a failure."""
+        """Release all resources; also called after a failure, even of :meth:`open`."""
 
     def emit_side(self, tag: str, batch: Batch) -> None:
         """Emit a batch to side output `tag`; its records are dropped if nothing in the program reads that."""
@@ -193,7 +194,6 @@ class Operator:
 
 
 def frames_outward(frame: FrameType | None) -> Iterator[FrameType]:
-    """Yield `frame`, its caller, the caller's caller, and so on."""
     while frame is not None:
         yield frame
         frame = frame.f_back

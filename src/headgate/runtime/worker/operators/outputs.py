@@ -28,7 +28,7 @@ def checked_outputs(result: Iterable[R], giver: str = "process()") -> Iterable[R
 
 def checked_kind(result: object, giver: str = "process()") -> type | None:
     """Return the class of `result` if every instance of it is a series of outputs; None: only this one is.
-    TypeError: it is not iterable, a coroutine, or looks like one record that was returned, not yielded.
+    `giver` names the user code that returned it. Raises TypeError as :func:`checked_outputs` does.
     """
     kind: type = result.__class__
     if kind is tuple and not result:
@@ -55,7 +55,6 @@ def checked_kind(result: object, giver: str = "process()") -> type | None:
 
 
 def close_quietly(result: object) -> None:
-    """Close `result` if it is a coroutine, so that Python does not warn that it was never awaited."""
     if inspect.iscoroutine(result):
         result.close()
 
@@ -69,7 +68,7 @@ class SideBuffer(Generic[R]):
         self._records: dict[str, tuple[list[R], list[int | None], list[int | None]]] = {}
 
     def add(self, tag: OutputTag, value: R, timestamp: int | None, watermark: int | None) -> None:
-        """Add a record to side output `tag`, with event time or None; TypeError: `tag` is no `OutputTag`."""
+        """Add a record to side output `tag`; times in ms or None. TypeError: `tag` is no `OutputTag`."""
         if not isinstance(tag, OutputTag):
             raise TypeError(
                 f"side_output() got {shortened(repr(tag), 80)} of type {type(tag).__name__} as its tag; "

@@ -25,7 +25,9 @@ _SKIPPED: Final = table.BAD_RECORDS.at()
 
 
 class SourceOperator(Operator):
-    """Drives the reader (`SourceReader`) of one source subtask: opens, polls, snapshots and closes it."""
+    """Drives the reader (`SourceReader`) of one source subtask: opens, polls, snapshots and closes it.
+    Errors of the reader name the operator. There is no reader if all input was read before the restore.
+    """
 
     reader: SourceReader
 
@@ -39,7 +41,6 @@ class SourceOperator(Operator):
         self.restored = RestoredSplits([])  # the splits that the reader was restored with
 
     def open(self) -> None:
-        """Create the reader with the restored splits, unless all input was read before the restore."""
         if self.finished:
             return
         where = self.context
@@ -56,7 +57,10 @@ class SourceOperator(Operator):
             self.reader.add_splits(splits)
 
     def poll(self, max_records: int) -> Batch | PollStatus:
-        """Return about `max_records` or a status; bad records go to a side output. UsageError: bad result."""
+        """Return a batch of about `max_records`, or the reader's status if it has no records now.
+        Bad records that the reader has skipped are emitted to the side output `bad-records`. Raises
+        UsageError if the reader returned something else.
+        """
         with blamed(self.context, "in poll()"):
             polled = self._polled(max_records)
         if self.reader.bad_records:
@@ -87,12 +91,10 @@ class SourceOperator(Operator):
         return polled
 
     def add_splits(self, splits: list[Split]) -> None:
-        """Give the reader more splits to read."""
         with blamed(self.context, "in add_splits()"):
             self.reader.add_splits(splits)
 
     def no_more_splits(self) -> None:
-        """Tell the reader that no more splits will come."""
         with blamed(self.context, "in no_more_splits()"):
             self.reader.no_more_splits()
 
@@ -110,21 +112,17 @@ class SourceOperator(Operator):
             return self.reader.snapshot()
 
     def measured(self) -> Mapping[str, int]:
-        """Return the metric of how many bad records the reader has skipped; 0 before there is a reader."""
         return {_SKIPPED: self.reader.skipped if self._opened else 0}
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Return the splits that are not read to their end, with their positions, as a snapshot."""
         read = self._left() if self._opened else []
         splits = [[split.id, split.position] for split in read]
         return ReadyState(OperatorSubtaskState(self.context.uid, None, {"splits": splits}))
 
     def checkpoint_complete(self, checkpoint: int) -> None:
-        """Notify the reader that `checkpoint` is complete, so that its origin may drop input before it."""
         if self._opened:
             self.reader.checkpoint_complete(checkpoint)
 
     def close(self) -> None:
-        """Close the reader."""
         if self._opened:
             self.reader.close()

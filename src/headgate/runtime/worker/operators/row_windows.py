@@ -11,10 +11,9 @@ from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperato
 
 
 class RowWindowsOperator(KeyedProcessOperator):
-    """Runs a `WindowFunction`, which emits pairs of event time (None: that of the input) and result."""
+    """Runs a `WindowFunction`, which emits pairs of event time (ms; None: that of the input) and result."""
 
     def measured(self) -> Mapping[str, int]:
-        """Return the metrics of a keyed operator, and how many records came too late for their windows."""
         function = self._function
         assert isinstance(function, WindowFunction)
         return {**super().measured(), LATE_RECORDS.at(): function.dropped}

@@ -48,7 +48,7 @@ class KeyTypes:
         self._known, self._has_state = True, False
 
     def look(self, keys: Sequence[Hashable]) -> bool:
-        """Record types of `keys`; True: one is new, so check all. Raises UsageError if one is undeclared."""
+        """Record types of `keys`; return True if one is new: then check all keys. UsageError: undeclared."""
         if self._usual is not None and all_of_shape(keys, self._usual):
             return False
         shapes = shapes_of(keys)

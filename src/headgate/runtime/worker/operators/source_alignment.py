@@ -26,11 +26,10 @@ class AlignedTimestamps(TimestampsOperator):
 
     @property
     def event_time(self) -> int | None:
-        """The watermark reached (ms); None if nobody needs to wait for it, as it is idle or has no split."""
+        """The watermark reached (ms); None if nobody has to wait for it: idle, ended or without a split."""
         return None if self._idle or self._ended or not self.has_splits else self._reached()
 
     def announce(self) -> None:
-        """Pass the restored watermark on, if there is one."""
         if self._greatest != WATERMARK_MIN:
             self.next.watermark(self._reached())
 
@@ -39,23 +38,22 @@ class AlignedTimestamps(TimestampsOperator):
 
     @property
     def held_back(self) -> bool:
-        """Whether the source is to read nothing, because it is too far ahead of others."""
+        """Whether the source is to read nothing, as it is too far ahead; True also defers its idleness."""
         held = self.alignment.holds(self)
         self._was_held |= held
         return held
 
     def process(self, batch: Batch) -> None:
-        """Pass a batch on with timestamps and watermarks, as the base class does."""
         self._idle = self._was_held = False
         super().process(batch)
 
     def watermark(self, timestamp: int) -> None:
-        """Ignore watermarks of the input except the final one, for which nobody has to wait."""
+        # Nobody has to wait for a source that has ended.
         self._ended |= timestamp == WATERMARK_MAX
         super().watermark(timestamp)
 
     def fire_processing_time(self, now_ms: int) -> None:
-        """Pass on, if due at `now_ms`, that the reader is idle; if it was held back, begin the wait anew."""
+        # A reader that was held back is not idle: the wait begins anew.
         due = self._idle_at
         if due is None or now_ms < due:
             return
@@ -83,17 +81,17 @@ class SourceAlignment:
         self._elsewhere: Mapping[str, int] | None = {} if alone else None
 
     def event_times(self) -> dict[str, int]:
-        """Return group -> least event time (ms) of this worker; may be called in the heartbeat's thread."""
+        """Return group -> least event time (ms) of the sources here that others wait for; for any thread."""
         reached = [(member.group, member.event_time) for member in self._members]
         return least_of({group: time} for group, time in reached if time is not None) or {}
 
     def others_reached(self, elsewhere: Mapping[str, int] | None) -> None:
-        """Store group -> least event time (ms) of the other workers; None, for not known, changes nothing."""
+        """Store group -> least event time (ms) of the other workers; None (not known) changes nothing."""
         if elsewhere is not None:
             self._elsewhere = elsewhere
 
     def holds(self, member: AlignedTimestamps) -> bool:
-        """Return whether `member` is too far ahead of the slowest of its group, or must wait to know that."""
+        """Return whether `member` must not read, as it is too far ahead of its group, or nobody knows yet."""
         reached = member.event_time
         if reached is None or reached == WATERMARK_MIN:
             return False

@@ -32,14 +32,15 @@ from headgate.state.snapshots import OperatorSubtaskState
 
 
 class SelectOperator(Operator):
-    """Keeps the named columns of each record; columnar batches stay columnar, rows become `Row` objects."""
+    """Keeps the named columns of each record; columnar batches stay columnar, rows become `Row` objects.
+    Raises UsageError if a record lacks one of them.
+    """
 
     def __init__(self, context: OperatorContext, columns: tuple[str, ...]) -> None:
         super().__init__(context)
         self._columns = columns
 
     def process(self, batch: Batch) -> None:
-        """Pass on the batch with the selected columns only; UsageError: a record lacks one."""
         if isinstance(batch, ArrowBatch):
             for name in self._columns:
                 batch.field(name)
@@ -53,7 +54,9 @@ class SelectOperator(Operator):
 
 
 class ProcessContext:
-    """The context of a process function without keys: timestamp and watermark of its record (None: none)."""
+    """The context of a process function without keys: timestamp and watermark of its record (ms; None: none).
+    One object for all records of a subtask, changed from record to record.
+    """
 
     __slots__ = ("_side", "timestamp", "watermark")
 
@@ -63,12 +66,13 @@ class ProcessContext:
         self._side = side
 
     def side_output(self, tag: OutputTag, value: R) -> None:
-        """Emit `value` to side output `tag` with the record's event time; TypeError: no `OutputTag`."""
         self._side.add(tag, value, self.timestamp, self.watermark)
 
 
 class ProcessOperator(Operator):
-    """Runs a `ProcessFunction` (`api.functions`) on each record, with its operator state."""
+    """Runs a `ProcessFunction` (`api.functions`) on each record, with its operator state.
+    Errors of the function are raised as UserFunctionError, with the record.
+    """
 
     _state_type: type[FunctionState] = FunctionState
 
@@ -81,12 +85,10 @@ class ProcessOperator(Operator):
         self._ctx = ProcessContext(self._side)
 
     def open(self) -> None:
-        """Restore operator state, give the function its states, and call its `open`."""
         self._state = self._state_type(self.context, self._function)
         self._function.open(self.context)
 
     def process(self, batch: Batch) -> None:
-        """Call the function for each record of a batch, and emit its outputs; errors name the record."""
         self._call(batch, self._function.process)
 
     def _call(self, batch: Batch, call: Callable[[R, ProcessContext], Iterable[R] | None]) -> None:
@@ -116,15 +118,12 @@ class ProcessOperator(Operator):
         self._side.emit(self)
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Take the synchronous part of the operator state's snapshot; None if no state is declared."""
         return self._state.snapshot(None)
 
     def state_types(self) -> StateTypes:
-        """Return the descriptions of the serializers of operator state, by name of the state."""
         return self._state.state_types()
 
     def close(self) -> None:
-        """Call the function's `close`."""
         self._function.close()
 
 
@@ -143,7 +142,6 @@ class SinkOperator(Operator):
         self._unconfirmed: list[tuple[int, list[Plain]]] = []
 
     def open(self) -> None:
-        """Create the sink's writer, with the writer state of the restored snapshot."""
         where = self.context
         restored = [entry for state in where.restored for entry in state.list_state.get("writer", [])]
         tell = where.tell and functools.partial(where.tell, where.uid, where.subtask)
@@ -153,7 +151,6 @@ class SinkOperator(Operator):
         self._write, self._columns = self._writer.write, self._writer.accepts_columns
 
     def process(self, batch: Batch) -> None:
-        """Write the records of a batch by the writer, then pass the batch on to where records are counted."""
         self._process.end_if_child()  # a forked child must not write its parent's records again
         with blamed(self.context, "in write()"):
             if self._columns and isinstance(batch, ArrowBatch):
@@ -165,7 +162,9 @@ class SinkOperator(Operator):
         self.next.process(batch)
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Prepare output for commit; return all uncommitted output and writer state; None: nothing."""
+        """Prepare output for commit, and return all output that is not committed, and the writer's state.
+        None if there is neither. The job master commits the output once the checkpoint is complete.
+        """
         assert self._writer is not None
         with blamed(self.context, f"for checkpoint {checkpoint}"):
             prepared = list(self._writer.prepare_commit_at(checkpoint))
@@ -179,10 +178,8 @@ class SinkOperator(Operator):
         return ReadyState(OperatorSubtaskState(self.context.uid, None, lists, committables))
 
     def checkpoint_complete(self, checkpoint: int) -> None:
-        """Forget the output of `checkpoint` and of earlier ones, which is committed by now."""
         self._unconfirmed = [entry for entry in self._unconfirmed if entry[0] > checkpoint]
 
     def close(self) -> None:
-        """Close the sink's writer, if there is one."""
         if self._writer is not None:
             self._writer.close()

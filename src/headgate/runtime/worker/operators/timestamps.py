@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 
 class TimestampsOperator(Operator):
-    """Assigns timestamps, and to each record the watermark before it, by the greatest timestamp so far."""
+    """Assigns timestamps, and to each record the watermark before it, by the greatest timestamp so far.
+    Raises UsageError for a record without a timestamp, or with one that is no event time.
+    """
 
     source: SourceOperator | None = None  # the head of its chain, if that is a source
 
@@ -39,7 +41,7 @@ class TimestampsOperator(Operator):
         self._idle_at: int | None = None
 
     def open(self) -> None:
-        """Restore the event time: the lowest of the stored splits; without any, of the former subtasks."""
+        # The event time is the lowest of the stored splits; without any, of the former subtasks.
         marks = [s.watermark for s in self.context.restored if s.watermark is not None]
         self._greatest = min((mark for mark in marks if mark != WATERMARK_MIN), default=WATERMARK_MIN)
         of_splits = marks_of(entry for s in self.context.restored for entry in s.list_state.get(MARKS, []))
@@ -48,7 +50,6 @@ class TimestampsOperator(Operator):
         self._note_activity()
 
     def process(self, batch: Batch) -> None:
-        """Pass a batch on with timestamps and watermarks, then its watermark; UsageError: bad timestamp."""
         times = self._timestamps(batch)
         refuse_unlikely(self.context, batch, times, self._strategy.timestamp)
         start, bound = self._of_split(times)
@@ -66,22 +67,19 @@ class TimestampsOperator(Operator):
             self.next.watermark(self._greatest - self._strategy.out_of_orderness_ms - 1)
 
     def watermark(self, timestamp: int) -> None:
-        """Ignore watermarks of the input except the final one, because this operator makes its own."""
+        # This operator makes its own watermarks: only the input's final one counts.
         if timestamp == WATERMARK_MAX:
             self.next.watermark(timestamp)
 
     def next_processing_time(self) -> int | None:
-        """Return when the reader counts as idle unless records come (wall clock, ms); None: never."""
         return self._idle_at
 
     def fire_processing_time(self, now_ms: int) -> None:
-        """Pass on, if due at `now_ms`, that the reader is idle, so that event time does not wait for it."""
         if self._idle_at is not None and now_ms >= self._idle_at:
             self._idle_at = None
             self.next.idle()
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Return the event time reached, and that of each split not yet read to its end, as a snapshot."""
         unread = [] if self.source is None else self.source.splits()
         marks = [[split, self._splits.of(split, self._greatest)] for split in unread]
         return ReadyState(
@@ -89,7 +87,7 @@ class TimestampsOperator(Operator):
         )
 
     def _of_split(self, times: Int64s) -> tuple[int, int | None]:
-        """Return event time before a batch in its split, and unread splits' bound or None; note `times`."""
+        # Event time before a batch in its split, and the bound of unread splits (None: there are none).
         splits = None if self.source is None else self.source.restored
         if splits is None or not splits.unread:
             return self._greatest, None

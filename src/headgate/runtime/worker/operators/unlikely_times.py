@@ -17,14 +17,13 @@ from headgate.runtime.job.user_errors import shorten
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
 
-YEAR_9999: Final = 253_370_764_800_000
-"""Where the year 9999 begins, in ms since 1970; a usual stand-in for "never"."""
+YEAR_9999: Final = 253_370_764_800_000  # its begin, in ms since 1970; a usual stand-in for "never"
 
 
 def refuse_unlikely(
     context: OperatorContext, batch: Batch, times: Int64s, name: str | Callable[..., int]
 ) -> None:
-    """Raise UsageError if one of `times` (ms), taken from `name`, is in the year 9999 or later."""
+    """Raise UsageError if one of `times` (ms; read by `name` from `batch`) is in the year 9999 or later."""
     if times.max() < YEAR_9999:
         return
     place = int(np.argmax(times >= YEAR_9999))

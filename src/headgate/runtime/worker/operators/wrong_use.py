@@ -32,7 +32,9 @@ NO_EVENT_TIME: Final = (
 
 
 def with_event_time_hint(error: BaseException, timestamp: int | None) -> BaseException:
-    """Put a hint into `error` if it may come from a missing event time (`timestamp` is None); return it."""
+    """Put a hint into `error`, in place, if it may come from a missing event time; return `error`.
+    That is a TypeError about None, where `timestamp` (of the record, in ms) is None.
+    """
     if timestamp is None and type(error) is TypeError and "NoneType" in str(error):
         error.args = (f"{NO_EVENT_TIME} ({error})",)
     return error
@@ -40,8 +42,7 @@ def with_event_time_hint(error: BaseException, timestamp: int | None) -> BaseExc
 
 def keys_blamed(context: OperatorContext, batch: Batch, selector: KeySelector, compute: Callable[[], T]) -> T:
     """Return the result of `compute`, which reads the keys of `batch`; if it raises, name the record.
-    Raises UsageError if a result of the selector cannot be a key; UserFunctionError if the selector
-    raised.
+    Raises UsageError if a result of the selector cannot be a key; UserFunctionError if the selector raised.
     """
     try:
         return compute()
@@ -129,7 +130,6 @@ class _Gate:
         self.refusal: PlanError | None = None
 
     def refuse(self, name: str) -> NoReturn:
-        """Raise PlanError, because keyed state `name` was used where there is no key."""
         self.refusal = self.refusal or PlanError(
             f"{self._label} uses its keyed state {name!r} in {self._method}() ({calling_line()}), "
             f"{_WHY[self._method]}"

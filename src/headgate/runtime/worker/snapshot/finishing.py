@@ -75,7 +75,6 @@ class AttemptReports:
             self.link.send(m.Decline(self.attempt, checkpoint, *subtask, reason, detail))
 
     def _is_awaited(self, subtask: SubtaskId, checkpoint: int) -> bool:
-        """Mark the writing of a snapshot as ended, once; return whether the job master still waits for it."""
         return not self.over and self.checkpoints[subtask].finished(checkpoint)
 
     def checkpoint_declined(self, subtask: SubtaskId, checkpoint: int, reason: str) -> None:
@@ -83,11 +82,9 @@ class AttemptReports:
         self.link.send(m.Decline(self.attempt, checkpoint, *subtask, reason, ""))
 
     def recovered(self, subtask: SubtaskId) -> None:
-        """Report that a subtask has processed the in-flight records of the restored checkpoint."""
         self.link.send(m.Recovered(self.attempt, *subtask))
 
     def request_splits(self, subtask: SubtaskId) -> None:
-        """Request splits from the enumerator in the driver, for a reader that has none left."""
         self.link.send(m.RequestSplits(self.attempt, *subtask))
 
     def data_ended(self, subtask: SubtaskId, counters: m.Counters) -> None:
@@ -96,7 +93,9 @@ class AttemptReports:
 
 
 class Finishing:
-    """Writes the snapshots of one worker's attempt in the background, and reports each outcome."""
+    """Writes the snapshots of one worker's attempt in the background, and reports each outcome.
+    Its methods are for the loop, and do not wait.
+    """
 
     def __init__(
         self,
@@ -114,7 +113,9 @@ class Finishing:
         self._closed = False
 
     def open_capture(self, subtask: SubtaskId, checkpoint: int) -> InFlightCapture:
-        """Return a new capture for the in-flight records of a snapshot; called before :meth:`begin`."""
+        """Return a new capture for the in-flight records of a snapshot; called before :meth:`begin`.
+        The snapshot is acknowledged once the capture's records are stored, too; declined if that fails.
+        """
         key, numbers, catalog = (subtask, checkpoint), itertools.count(), self._catalog
         running = self._running.setdefault(key, _Running(checkpoint))
 
@@ -133,7 +134,7 @@ class Finishing:
         return running.capture
 
     def begin(self, taken: TakenSnapshot) -> None:
-        """Write a taken snapshot in the background; acknowledge it, or decline its checkpoint on error."""
+        """Write a taken snapshot in the background, then acknowledge it; on error, decline its checkpoint."""
         key = (taken.subtask, taken.checkpoint)
         running = self._running.setdefault(key, _Running(taken.checkpoint))
         running.metrics, running.savepoint = taken.metrics, taken.savepoint
@@ -226,7 +227,6 @@ class Finishing:
         self._discard(running)
 
     def _discard(self, running: _Running) -> None:
-        """Delete the parts that are durable already; other parts are deleted once they are written."""
         snapshot, running.snapshot = running.snapshot, None
         streams, running.streams = running.streams, None
         handles = [] if snapshot is None else _handles(snapshot)

@@ -28,7 +28,9 @@ CANONICAL = "canonical"
 
 
 class WrittenFiles(ABC):
-    """Base of implementations of `state.backend.StateFiles`; counts files and bytes written and shared."""
+    """Base of implementations of `state.backend.StateFiles`, each for one snapshot of one subtask.
+    It counts files and bytes, written and shared.
+    """
 
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -37,23 +39,23 @@ class WrittenFiles(ABC):
         self._numbers = map(str, itertools.count())
 
     def wrote(self, name: str, length: int) -> None:
-        """Count `length` more bytes as written to the file `name`, in one call or several for a file."""
         self.names.add(name)
         self.written += length
 
     def write(self, uid: str, parts: Iterable[Part]) -> StateHandle:
-        """Store bytes of operator `uid` durably or, if few, in the returned handle; StorageError: failed."""
         return self.write_sections(uid, [parts], inline=True)[0]
 
     @abstractmethod
     def write_sections(
         self, uid: str, sections: Sequence[Iterable[Part]], *, inline: bool
     ) -> list[StateHandle]:
-        """Store sections durably, or in handles if `inline` and small together; return a handle for each."""
+        """Store sections of operator `uid`'s state durably; return a handle for each, in order.
+        With `inline`, sections that are small together stay in the handles. Raises StorageError: it failed.
+        """
 
 
 def remove_files(disk: Disk, names: Iterable[str]) -> None:
-    """Delete files that no snapshot will refer to; files that cannot be deleted are left to a later sweep."""
+    """Delete files that no snapshot will refer to; those that cannot be deleted are left to a later sweep."""
     for name in names:
         with suppress(StorageError, OSError):
             disk.delete(name)
@@ -71,7 +73,6 @@ class SavepointFiles(WrittenFiles):
     def write_sections(
         self, uid: str, sections: Sequence[Iterable[Part]], *, inline: bool
     ) -> list[StateHandle]:
-        """Store sections in one new file of the savepoint, or, if `inline` and small, in their handles."""
         rest, small = little_of(self._inline_max if inline else -1, sections)
         if rest is None:
             return [Inline(b"".join(parts)) for parts in small]
@@ -81,21 +82,20 @@ class SavepointFiles(WrittenFiles):
         return list(handles)
 
     def share(self, handle: StateHandle, root: str | None) -> bool:
-        """Return False: a savepoint refers to no file of another snapshot, so that it is self-contained."""
+        # A savepoint refers to no file of another snapshot, so that it is self-contained.
         return False
 
     def delete(self) -> None:
-        """Delete the written files, because the subtask's snapshot failed."""
         remove_files(self._disk, sorted(self.names))
 
 
 class CanonicalFiles(SavepointFiles):
-    """Writes a subtask's state into a savepoint's folder in canonical format.
-    That is keyed state as tables, which every state backend can restore.
-    """
+    """Writes a subtask's state into a savepoint's folder, keyed state as tables, for any state backend."""
 
     def new_tables(self, uid: str) -> NewWriter:
-        """Return a function that makes the writer of operator `uid`'s keyed state: a table per state."""
+        """Return a function (key groups, number of all key groups) that makes the writer of `uid`'s keyed
+        state. The writer gathers a table for each state in a local temporary file, and then stores it.
+        """
 
         def store(state: str, table: Spool) -> str:
             name = table_name(uid, state, self._subtask.subtask)
@@ -110,6 +110,5 @@ class CanonicalFiles(SavepointFiles):
 def savepoint_files(
     disk: Disk, order: SavepointOrder, subtask: SubtaskId, inline_size_max: int
 ) -> SavepointFiles:
-    """Return the writer of a savepoint's files of `subtask` in folder `disk`, in the format of `order`."""
     kind = CanonicalFiles if order.format == CANONICAL else SavepointFiles
     return kind(disk, subtask, inline_size_max)

@@ -120,13 +120,15 @@ class SnapshotTaker:
         self._seal_if_complete()
 
     def inputs_complete(self, checkpoint: int) -> None:
-        """End the capture of input records for `checkpoint`, as the barriers of all inputs have arrived."""
+        """End the capture of input records: all barriers of `checkpoint`, the newest, came; else ignored."""
         if checkpoint == self._checkpoint:
             self._close_inputs()
             self._seal_if_complete()
 
     def poll_held_barrier(self, now_ms: int) -> bool:
-        """Let a barrier that waits in the outputs overtake if it timed out; return whether it has left."""
+        """Let a barrier that waits in the outputs overtake if it has timed out at `now_ms` (monotonic).
+        Return whether it has left, by that or because the records before it were sent.
+        """
         held = self._held
         if held is None:
             return False
@@ -149,7 +151,6 @@ class SnapshotTaker:
         return min(times, default=None)
 
     def _lags(self) -> bool:
-        """Return whether in-flight records are captured faster than stored, and would fill the memory."""
         capture = self.capture
         return capture is not None and capture.bytes_waiting > self._waiting_max
 
@@ -194,7 +195,6 @@ class SnapshotTaker:
                 self._capture.add(key, element)
 
     def _snapshots(self) -> list[PendingState]:
-        """Return the operators' pending snapshots; if one raises, release the others: they may hold files."""
         pending: list[PendingState] = []
         try:
             for operator in self._operators:

@@ -29,7 +29,9 @@ from headgate.state.stored.local_files import FileParts
 
 @dataclass(slots=True)
 class BarrierMetrics:
-    """Durations and sizes of a barrier's way through one subtask; final once its snapshot is complete."""
+    """Durations (ms) and sizes (bytes) of a barrier's way through one subtask, for its acknowledgement.
+    They are filled in from the barrier's first arrival on, and final once the snapshot is complete.
+    """
 
     start_delay_ms: float  # from the trigger to its first arrival
     alignment_ms: float  # from the first barrier to the last
@@ -57,7 +59,7 @@ class TakenSnapshot:
 
 
 class SnapshotWriter:
-    """Stores the snapshots of one worker; used by the background thread only.
+    """Stores the snapshots of one worker's attempt; used by the background thread only.
     With `disk` None (checkpoints are off, or in the driver's memory) all state stays in acknowledgements.
     """
 
@@ -117,7 +119,7 @@ class SnapshotWriter:
         inline: bool = True,  # whether small sections may stay in the acknowledgement
     ) -> list[StateHandle]:
         """Store sections of bytes, all in one file or all inline in their handles; return a handle for each.
-        `number` tells a subtask's files of one checkpoint apart. With `inline`, small sections stay in
+        `number` tells a subtask's files of one checkpoint apart. With `inline`, small sections may stay in
         handles. Raises StorageError: the storage fails or, without a disk, the state is too large.
         """
         limit = self._memory_max if self._disk is None else self._inline_max if inline else -1
@@ -135,7 +137,6 @@ class SnapshotWriter:
     def store_sections(
         self, subtask: SubtaskId, checkpoint: int, number: int, sections: Sequence[Sequence[Piece]]
     ) -> list[StateHandle]:
-        """Store sections of in-flight records, as :meth:`store` does, in a file named by `number`."""
         plain = [[memoryview(part) for part in parts] for parts in sections]
         return self.store(subtask, checkpoint, f"f{number}", plain)
 
@@ -169,7 +170,6 @@ class SnapshotWriter:
             remove_files(self._disk, [name for name in names if checkpoint_of(name, job) == checkpoint])
 
     def delete(self, handle: StateHandle) -> None:
-        """Delete the file of `handle`, which no checkpoint will refer to; StorageError if that fails."""
         if self._disk is not None and isinstance(handle, FileRange):
             self._disk.delete(handle.file)
 
@@ -207,6 +207,5 @@ class _Files(WrittenFiles):
 
 
 def release(taken: TakenSnapshot) -> None:
-    """Release a taken snapshot: tables stop keeping old values for it, and its local files are deleted."""
     for pending in taken.pending:
         pending.release()

@@ -9,7 +9,9 @@ from headgate.runtime.worker.task.task import Task, TaskParts
 
 
 def source_task(parts: TaskParts, *, finished: bool) -> SourceTask:
-    """Return the subtask of a source; `finished`: it had read everything before the restore."""
+    """Return the subtask of a source; it aligns event time if a timestamps operator of the chain does.
+    `finished`: its reader had read everything before the restore.
+    """
     for operator in parts.operators:
         if isinstance(operator, AlignedTimestamps):
             return AlignedSourceTask(parts, operator, finished=finished)
@@ -17,14 +19,14 @@ def source_task(parts: TaskParts, *, finished: bool) -> SourceTask:
 
 
 class AlignedSourceTask(SourceTask):
-    """A source subtask whose event time is aligned with that of others; it takes barriers as always."""
+    """A source subtask that reads nothing while it is too far ahead of slower sources in event time."""
 
     def __init__(self, parts: TaskParts, aligned: AlignedTimestamps, *, finished: bool = False) -> None:
         super().__init__(parts, finished=finished)
         self._aligned, self._announced = aligned, False
 
     def step(self) -> bool:
-        """Do up to one step of work; before the first one, pass on the restored watermark."""
+        # The restored watermark is passed on before the first step.
         if not self._announced and self._recovered is None and not self._runner.away:
             self._announced = True
             self._invoke(self._aligned.announce)
@@ -32,13 +34,11 @@ class AlignedSourceTask(SourceTask):
         return super().step()
 
     def next_wakeup(self) -> int | None:
-        """Return when the subtask needs a step although nothing arrives (monotonic ms); None: never."""
         if self._held_back():  # news of slower sources wakes the loop
             return Task.next_wakeup(self)
         return super().next_wakeup()
 
     def splits_assigned(self, splits: list[Split] | None) -> None:
-        """Give the reader its splits: [] for none now, None for never again."""
         self._aligned.has_splits |= bool(splits)
         super().splits_assigned(splits)
 

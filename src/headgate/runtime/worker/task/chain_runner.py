@@ -34,23 +34,24 @@ Post = Callable[[Callable[[], None]], None]
 
 
 class SubtaskThread(Background, Protocol):
-    """A thread that belongs to one subtask, for its blocking user code."""
+    """The thread of one subtask whose chain begins with a blocking function: calls the operators, in order.
+    The subtask's :class:`OnThread` makes it for its first call, and ends it; the simulator has its own kind.
+    """
 
     def call(self, work: Callable[[], T]) -> T:
-        """Run `work` in the thread, which must be free; wait, return its result or raise its error."""
+        """Run `work` after all submitted work; wait for it, and return its result or raise its error."""
 
     def leave(self) -> None:
-        """End the thread once all submitted work is done; does not wait for that."""
+        """Have the thread end once all submitted work is done, without waiting; submit nothing after that."""
 
     def join(self) -> None:
-        """Wait for the end of the thread."""
+        """Wait for the end of the thread, after :meth:`leave`."""
 
 
 class UserThread(BackgroundThread):
     """The :class:`SubtaskThread` of production, a real thread."""
 
     def call(self, work: Callable[[], T]) -> T:
-        """Run `work` in the thread, after all submitted work; wait, return its result or raise its error."""
         answer: Future[T] = Future()
 
         def done(result: T, error: BaseException | None) -> None:
@@ -63,16 +64,16 @@ class UserThread(BackgroundThread):
         return answer.result()
 
     def leave(self) -> None:
-        """End the thread once all submitted work is done; does not wait for that."""
         self._queue.put(None)
 
     def join(self) -> None:
-        """Wait for the end of the thread."""
         self._thread.join()
 
 
 class ChainRunner:
-    """Calls a chain's operators in the loop, in measured steps; :class:`OnThread` calls them in a thread."""
+    """Calls the operators of one subtask in the worker's loop, in measured steps.
+    :class:`OnThread` calls them in a thread: only there is work ever pending (the subtask is `away`).
+    """
 
     # id of a thread other than the loop's that is in a call, and since when (ms)
     calling: tuple[int, float] | None = None
@@ -83,29 +84,34 @@ class ChainRunner:
         self._budget = budget
 
     def run(self, work: Work, then: Callable[[int], None]) -> None:
-        """Do `work`, then call `then` in the loop with the number of records it counted (0 for None)."""
+        """Do `work`, then call `then` in the loop with how many records it counted (0 for None); raise its
+        error. :class:`OnThread` returns at once, as `away`: :meth:`settle` then calls `then` or raises.
+        """
         with self._budget.step() as step:
             step.records = work() or 0
         then(step.records)
 
     def when_back(self, action: Callable[[], None]) -> None:
-        """Call `action` in the loop: at once, or after work pending in another thread and earlier actions."""
+        """Call `action` in the loop: now or, while `away`, in a later :meth:`settle`, in order of calls."""
         action()
 
     def settle(self) -> bool:
-        """Process ended work of another thread, and raise its error; return whether any had (here: never)."""
+        """If pending work has ended, pass output on and call `then` and waiting actions, or raise its error.
+        Return whether any had ended; False here, where none is ever pending.
+        """
         return False
 
     def call(self, work: Callable[[], T]) -> T:
-        """Do `work` in the operators' thread and return its result; not allowed while :attr:`away`."""
+        """Do `work` where operators are called; wait; return its result or raise. Not while `away`."""
         return work()
 
     def end(self, close: Callable[[], None]) -> None:
-        """Call `close`, end the runner; raise `close`'s error, or log it if pending work delayed it."""
+        """Call `close` where the operators are called, raise its error, and end the runner; called once.
+        :class:`OnThread` does not wait if work is pending: `close` then follows, its error is only logged.
+        """
         close()
 
     def called_from_loop(self, operators: Sequence[Operator]) -> Sequence[Operator]:
-        """Return the operators in the form in which the loop may ask them for snapshots."""
         return operators
 
 
@@ -116,11 +122,10 @@ class CollectedOutput:
         self._calls: list[Callable[[], None]] = []
 
     def before(self, receiver: Receiver) -> Receiver:
-        """Return a receiver that collects batches and events for `receiver`."""
+        """Return a receiver whose input goes to `receiver` at the next :meth:`hand_on`."""
         return _Collecting(self._calls, receiver)
 
     def hand_on(self) -> None:
-        """Pass everything collected on to the receivers; called in the loop."""
         calls = self._calls.copy()
         self._calls.clear()
         for call in calls:
@@ -170,19 +175,16 @@ class OnThread(ChainRunner):
         budget.records = 1
 
     def run(self, work: Work, then: Callable[[int], None]) -> None:
-        """Submit `work` to the thread; :meth:`settle` calls `then` with the number of records, or raises."""
         self.away, self._then, self._began = True, then, self._budget.times.begin()
         self._thread().submit(lambda: self._measured(work), self._done)
 
     def when_back(self, action: Callable[[], None]) -> None:
-        """Call `action` after pending work and earlier actions, or at once."""
         if self.away:
             self._later.append(action)
         else:
             action()
 
     def settle(self) -> bool:
-        """Process ended work: raise its error, or pass output on, do waiting actions. False: none ended."""
         if self._outcome is None:
             return False
         began = self._clock.precise_ms()
@@ -202,7 +204,6 @@ class OnThread(ChainRunner):
         return True
 
     def call(self, work: Callable[[], T]) -> T:
-        """Do `work` in the thread, wait, pass output on; return its result or raise. Not while `away`."""
         assert not self.away
         began = self._clock.precise_ms()
         given = self._thread().call(work)
@@ -211,7 +212,6 @@ class OnThread(ChainRunner):
         return given
 
     def end(self, close: Callable[[], None]) -> None:
-        """Call `close` in the thread, wait, raise its error; a pending call delays it, without a wait."""
         thread = self._thread()
         if not self.away or self._outcome is not None:
             try:
@@ -225,7 +225,6 @@ class OnThread(ChainRunner):
         thread.leave()
 
     def called_from_loop(self, operators: Sequence[Operator]) -> Sequence[Operator]:
-        """Return the operators wrapped so that they take their snapshots in the thread."""
         return [_SnapshotOnThread(operator, self) for operator in operators]
 
     def _thread(self) -> SubtaskThread:
@@ -243,7 +242,7 @@ class OnThread(ChainRunner):
         return records, self._clock.precise_ms() - began
 
     def _done(self, result: tuple[int, float] | None, error: BaseException | None) -> None:
-        """Have the loop store the outcome of ended work; called in the thread."""
+        # called in the thread
         self._post(lambda: self._arrived(result, error))
 
     def _arrived(self, result: tuple[int, float] | None, error: BaseException | None) -> None:

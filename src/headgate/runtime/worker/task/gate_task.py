@@ -30,7 +30,9 @@ _BATCHES = (RowBatch, ArrowBatch)
 
 
 class InputChannel:
-    """The receiving end of one channel: counts received frames, and returns credit to the sender."""
+    """The receiving end of one channel: counts received frames, and returns credit to the sender.
+    `return_credit` grants so many frames; `withheld`: the sender has no credit before :meth:`admit`.
+    """
 
     __slots__ = ("_return_credit", "credit", "ends", "sender", "side")
 
@@ -49,7 +51,7 @@ class InputChannel:
         self.ends, self.sender, self.side = ends, sender, side
 
     def consumed(self) -> None:
-        """Count a received frame as processed; grant credit if enough is owed or no other frame waits."""
+        """Count a received frame as processed; grant credit once half of all is owed, or no frame waits."""
         self._give(self.credit.consumed())
 
     def admit(self) -> None:
@@ -62,7 +64,9 @@ class InputChannel:
 
 
 class GateTask(Task):
-    """A subtask that reads from channels, whose barriers an input gate aligns, or lets overtake records."""
+    """A subtask that reads from channels; an input gate aligns barriers, or lets them overtake records.
+    `channels` are in the order of their indexes (from 0); `handler` decides when to take a snapshot.
+    """
 
     def __init__(self, parts: TaskParts, channels: Sequence[InputChannel], handler: BarrierHandler) -> None:
         super().__init__(parts)
@@ -77,7 +81,7 @@ class GateTask(Task):
         self._draining = False
 
     def open(self) -> None:
-        """Open the operators; let senders begin, unless restored in-flight records come first."""
+        # Senders begin now, unless restored in-flight records come first.
         super().open()
         if self._recovered is None:
             self._admit()
@@ -87,7 +91,9 @@ class GateTask(Task):
             channel.admit()
 
     def deliver(self, channel: int, element: Batch | Event) -> None:
-        """Put a batch or event of input channel number `channel` into the gate; InternalError: no credit."""
+        """Put a batch or event that arrived on input channel `channel` (index from 0) into the gate.
+        It is processed in a later step. Raises InternalError if the sender had no credit for a batch.
+        """
         if isinstance(element, _BATCHES):
             self.channels[channel].credit.received()
         if self._times.idle or (self._reading is None and not self._has_more()):
@@ -98,7 +104,6 @@ class GateTask(Task):
         return self._gate.available or self._runner.away or self.head.busy
 
     def _poll_barriers(self) -> bool:
-        """Process barriers, without waiting for credit or due timers; return whether there were any."""
         worked = super()._poll_barriers()
         self._pass_captured()
         due = self._gate.next_timeout()
@@ -139,8 +144,6 @@ class GateTask(Task):
                 self.snapshots.decline(effect.checkpoint, effect.reason)
 
     def _snapshot_when_drained(self, effect: TriggerSnapshot) -> None:
-        """Take a snapshot now, or, for a savepoint that drains, once all due timers have fired."""
-
         def drained() -> None:
             self._draining = False
             self._take_snapshot(effect)
@@ -166,12 +169,10 @@ class GateTask(Task):
             metrics.slowest_channel = f"{channel.ends.sender}[{channel.sender}]"
 
     def aborted(self, checkpoint: int) -> None:
-        """Drop the snapshot for `checkpoint`, which was aborted, and no longer wait for its barriers."""
         self._gate.abort(checkpoint)
         super().aborted(checkpoint)
 
     def _take_inputs(self, capture: InFlightCapture) -> None:
-        """Capture all records that have arrived and are not processed, channel by channel, in order."""
         # If restored in-flight records are still to come, live records have the level above theirs.
         self._level = 0 if self._recovered is None else self._recovered.levels()
         self._take_recovered(capture)
@@ -223,7 +224,6 @@ class GateTask(Task):
         self._pass_captured()
 
     def _begin(self, channel: int, batch: Batch) -> None:
-        """Begin a batch from a channel; event time over all channels decides if its records are late."""
         if self.snapshots.unstored(batch):
             batch = own(batch)
         watermark = None

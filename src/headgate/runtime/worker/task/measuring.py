@@ -63,8 +63,8 @@ class Measuring:
         self._operators, self._outputs, self._times = operators, outputs, times
 
     def counters(self, records_in: int, watermark: int) -> Counters:
-        """Return the subtask's metrics in the wanted order; what no operator here measures is 0.
-        `records_in` is how many records it has processed, `watermark` the event time of its input (ms).
+        """Return the subtask's metrics in the order of `Wanted`; a number that nothing here measures is 0.
+        `records_in`: how many records it has processed; `watermark`: the event time of its input (ms).
         """
         numbers, histograms = self._numbers(records_in, watermark), {_STEPS: self._times.steps.sparse()}
         return Counters(

@@ -23,7 +23,9 @@ NOTHING_RETRY_MS = 2
 
 
 class SourceTask(Task):
-    """A subtask whose chain begins with a source; `finished`: it had read everything before the restore."""
+    """A subtask whose chain begins with a source; it also begins the barriers of checkpoints.
+    `finished`: the reader had read everything before the restore, so that the subtask only ends its input.
+    """
 
     head: SourceOperator
 
@@ -38,7 +40,6 @@ class SourceTask(Task):
         self._stopped = False
 
     def open(self) -> None:
-        """Open the operators; a reader that has splits, or is finished, need not defer barriers."""
         super().open()
         self._answered = self._finished or not self.head.needs_split
 
@@ -82,26 +83,23 @@ class SourceTask(Task):
         self._trigger_deferred()
 
     def end(self) -> None:
-        """Begin to end the input, as :meth:`Task.end` does, and take deferred snapshots."""
         super().end()
         self._learned_its_input()
 
     def next_wakeup(self) -> int | None:
-        """Return when the subtask needs a step although nothing arrives (monotonic ms); None: never."""
         due = super().next_wakeup()
         if self.ended or self._stopped or not self.outputs.available:
             return due
         return earliest(due, self._resume_at)
 
     def next_processing_time(self) -> int | None:
-        """Return when the first processing-time timer is due (wall clock, ms); None: none may fire now.
-        After a savepoint that stops the job none may.
-        """
+        # After a savepoint that stops the job no timer may fire.
         return None if self._stopped else super().next_processing_time()
 
     def splits_assigned(self, splits: list[Split] | None) -> None:
-        """Take deferred snapshots, then give the reader `splits`: [] for none now, None for never again."""
-        # Before the splits are added: in a deferred checkpoint the enumerator still holds them.
+        """Give the reader `splits`, the enumerator's answer to a request: [] for none now, None for never
+        again. Deferred snapshots are taken first: in these checkpoints the enumerator still holds the splits.
+        """
         self._learned_its_input()
         if splits is None:
             # `_asked` stays: the enumerator has nothing more.
@@ -117,10 +115,11 @@ class SourceTask(Task):
             self.outputs.note_step(self.clock.monotonic_ms())
 
     def trigger(self, barrier: Barrier) -> None:
-        """Emit the barrier of a triggered checkpoint and take the snapshot, now or deferred.
-        A reader that does not know yet if it will read anything defers, so that no barrier is its channels'
-        first element. Restored records come before a barrier that does not overtake them. A newer barrier
-        declines a deferred one, unless that is a savepoint's. No effect once a savepoint has stopped it.
+        """Emit the barrier of a triggered checkpoint and take the snapshot, now or later (deferred).
+        It is deferred until the reader knows whether it will read anything, so that no barrier is the first
+        element of a channel, and, unless the barrier overtakes, until restored in-flight records are
+        processed. Then a newer barrier declines deferred ones, except a savepoint's. No effect once a
+        savepoint has stopped the subtask.
         """
         if self._stopped:
             return
@@ -136,12 +135,11 @@ class SourceTask(Task):
         self._deferred.append((barrier, until))
 
     def aborted(self, checkpoint: int) -> None:
-        """Drop the snapshot for `checkpoint`, which was aborted, and its barrier if that is deferred."""
         super().aborted(checkpoint)
         self._deferred = [each for each in self._deferred if each[0].checkpoint != checkpoint]
 
     def _learned_its_input(self) -> None:
-        """Take deferred snapshots, because it is known now whether this reader has something to read."""
+        # It is known now whether this reader has something to read.
         self._answered = True
         self._trigger_deferred()
 

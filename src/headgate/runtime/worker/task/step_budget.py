@@ -27,7 +27,7 @@ _ALIKE_MAX = 16
 
 
 class StepBudget:
-    """Measures a subtask's steps; chooses `records`, how many the next takes, to last about `target_ms`."""
+    """Measures a subtask's steps; chooses how many records the next one takes, to last about `target_ms`."""
 
     __slots__ = ("_alike", "_before", "_cost", "_fixed", "_last", "_step", "_target", "records", "times")
 
@@ -75,7 +75,6 @@ class StepBudget:
         self._cost = cost if before is None else _smoothed(self._cost, cost)
 
     def _learn_fixed(self, records: int, elapsed_ms: float) -> None:
-        """Estimate the fixed cost of a step, from two steps of different size."""
         self._alike += 1
         if self._last is not None:
             before, took = self._last

@@ -42,7 +42,10 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Reading:
-    """A batch that operator number `operator` of the chain processes in slices; the next is at `cursor`."""
+    """The batch that a subtask processes in slices, as it is too long for one step; at most one at a time.
+    `operator` is the place in the chain (from 0) of the operator that receives it, `cursor` the first record
+    not processed yet, `watermark` the event time (ms) to report after the batch; None: it does not move.
+    """
 
     batch: Batch
     operator: int  # place of the operator in the chain that receives it
@@ -54,14 +57,13 @@ class Reading:
     cursor: int = 0  # the first record that is not processed yet
 
     def remainder(self) -> Batch:
-        """Return the records not processed yet, for a checkpoint to keep; replace them here by copies."""
         rest = self.batch.slice(self.cursor, len(self.batch))
         self.batch, self.cursor = own(rest), 0
         return rest
 
 
 class TaskParts(NamedTuple):
-    """The components that every subtask is created from: its operators (head first), outputs and services."""
+    """What every subtask is made of: the assembler fills it in and passes it to the subtask's constructor."""
 
     subtask: SubtaskId
     operators: Sequence[Operator]  # the chain, head first
@@ -74,7 +76,10 @@ class TaskParts(NamedTuple):
 
 
 class Task(ABC):
-    """Base class of all subtasks: :class:`SourceTask` reads a source, :class:`GateTask` reads channels."""
+    """Base class of all subtasks: :class:`SourceTask` reads a source, :class:`GateTask` reads channels.
+    An instance is one subtask in one attempt: the worker opens it, calls `step` and `run_timers` in its loop
+    thread, and closes it. Errors of operators are raised out of the method that called them.
+    """
 
     def __init__(self, parts: TaskParts) -> None:
         self.id, operators, self.outputs, services, step_target_ms, self._recovered, runner, wanted = parts
@@ -88,7 +93,6 @@ class Task(ABC):
         self.snapshots = SnapshotTaker(self.id, called, self.outputs, services)
         self.log_context = TaskContext()  # job and operator that log lines show while it runs
         names = ", ".join(operator.context.label for operator in operators)
-        # recorded in the black box while it runs
         self.label = f"subtask {self.id.subtask} of {names}".encode()
         self.ended = False  # whether all input is processed; the subtask stays for barriers
         self.records_in = 0
@@ -99,7 +103,7 @@ class Task(ABC):
         self._opened: list[Operator] = []
 
     def open(self) -> None:
-        """Open operators, last first, so that receivers are ready; stop at the first error and raise it."""
+        """Open the operators, last first; raise the first error at once: then :meth:`close` is due, too."""
 
         def open_all() -> None:
             use_task_context(self.log_context)
@@ -112,8 +116,9 @@ class Task(ABC):
         self._times.restart()
 
     def step(self) -> bool:
-        """Do at most one step of work, of about `execution.step-target`: barriers, timers, then records.
-        Return False if nothing was done, because nothing was to do or the outputs are blocked.
+        """Take one turn, of about `execution.step-target`: overtaking barriers, due timers, then input.
+        Return False if nothing was done: no work, no credit for output (which is not waited for), or a call
+        runs in another thread. Raise an operator's error, also that of an earlier call in another thread.
         """
         worked = self._runner.settle()
         if worked:
@@ -139,14 +144,12 @@ class Task(ABC):
         return worked
 
     def _do_spare_work(self) -> bool:
-        """Do a slice of work that operators keep for times without input; return whether there was any."""
         waiting = [operator for operator in self.operators if operator.has_spare_work]
         for operator in waiting:
             self._runner.call(operator.do_spare_work)
         return bool(waiting)
 
     def _poll_barriers(self) -> bool:
-        """Let timed-out barriers overtake, without waiting for records or credit; return whether any did."""
         return self.snapshots.poll_held_barrier(self.clock.monotonic_ms())
 
     def _has_work(self) -> bool:
@@ -176,17 +179,16 @@ class Task(ABC):
 
     @abstractmethod
     def _input_waits(self) -> bool:
-        """Return whether there may be new input."""
+        """Return whether there may be new input; True is no promise that `_take_input` finds any."""
 
     @abstractmethod
     def _take_input(self) -> bool:
-        """Process the next batch or event of the input; return False if there was none after all."""
+        """Process the next batch or event of the live input; return False if there was none after all."""
 
     def _invoke(self, work: Work, then: Callable[[], None] | None = None) -> None:
         self._runner.run(work, lambda _: None if then is None else then())
 
     def _when_no_timer_is_due(self, action: Callable[[], None]) -> None:
-        """Call `action` once all due timers have fired: the head accepts no input before that."""
         if self.head.busy or self._waiting:
             self._waiting.append(action)
         else:
@@ -213,7 +215,6 @@ class Task(ABC):
             self._when_no_timer_is_due(lambda: self._advance(watermark))
 
     def _recover(self, recovered: RecoveredInput) -> None:
-        """Process the next restored in-flight batch or watermark; if there is none, end the recovery."""
         polled = recovered.poll()
         if polled is None:
             self._recovered = None
@@ -229,10 +230,9 @@ class Task(ABC):
 
     @abstractmethod
     def _recovery_done(self, recovered: RecoveredInput) -> None:
-        """Prepare for new input, because all restored in-flight records are processed."""
+        """Prepare for live input; called once, when all restored in-flight records are processed."""
 
     def _take_recovered(self, capture: InFlightCapture) -> None:
-        """Capture, for the checkpoint being taken, restored in-flight records that are not processed yet."""
         recovered, reading = self._recovered, self._reading
         if recovered is None:
             return
@@ -250,14 +250,16 @@ class Task(ABC):
             self._invoke(lambda: self.head.watermark(watermark))
 
     def next_wakeup(self) -> int | None:
-        """Return when the subtask needs a step although nothing arrives (monotonic ms); None: never."""
+        """Return when a step is due although nothing arrives (monotonic ms; timers aside); None: not set."""
         return earliest(self.outputs.next_flush, self._barrier_timeout())
 
     def _barrier_timeout(self) -> int | None:
         return self.snapshots.next_timeout()
 
     def next_processing_time(self) -> int | None:
-        """Return when the first processing-time timer is due (wall clock, ms); None: none may fire now."""
+        """Return when the first processing-time timer is due (wall clock, ms); None: no timer is set or may
+        fire: not after the end of input, without credit, or while a call or earlier timers are pending.
+        """
         if self._runner.away or self.ended or self.head.busy:
             return None
         due: int | None = None
@@ -269,7 +271,7 @@ class Task(ABC):
         return due if due is not None and self.outputs.available else None
 
     def run_timers(self) -> bool:
-        """Fire due processing-time timers, flush outputs that are due; return False if nothing was due."""
+        """Flush outputs and fire processing-time timers that are due; return False if nothing was due."""
         flushed = self._flush_due()
         due = self.next_processing_time()
         if due is None:
@@ -286,7 +288,6 @@ class Task(ABC):
         return True
 
     def _flush_due(self) -> bool:
-        """Flush outputs if due; return whether they were."""
         due = self.outputs.next_flush
         if due is None or (now := self.clock.monotonic_ms()) < due:
             return False
@@ -294,11 +295,12 @@ class Task(ABC):
         return True
 
     def aborted(self, checkpoint: int) -> None:
-        """Drop the snapshot for `checkpoint`, which the job master aborted."""
         self.snapshots.aborted(checkpoint)
 
     def checkpoint_complete(self, checkpoint: int) -> None:
-        """Notify the operators that `checkpoint` is committed, once no call of theirs is pending."""
+        """Tell the operators, once no call of theirs is pending, that the job has completed `checkpoint`.
+        Unfinished snapshots of it and of older ones are no longer acknowledged. Raises an operator's error.
+        """
 
         def notify() -> None:
             for operator in self.operators:
@@ -310,12 +312,13 @@ class Task(ABC):
 
     def between_steps(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
         """Do `work` in the operators' thread, then call `then` in the loop with its result.
-        At once or, if user code is being called in another thread, after that; `work`'s error is raised.
+        At once or, while user code is being called in another thread, in a later :meth:`step`; an error of
+        `work` is raised from there, without a call of `then`.
         """
         self._runner.when_back(lambda: then(self._runner.call(work)))
 
     def end(self) -> None:
-        """End the input, over some steps: pass on the last watermark, fire its timers, send end of data."""
+        """Begin to end the input: over some steps, send the last watermark, fire timers, send end of data."""
         self._ending = True
         self._invoke(lambda: self.head.watermark(WATERMARK_MAX), self._end_if_through)
 
@@ -332,18 +335,16 @@ class Task(ABC):
 
     @property
     def calling(self) -> tuple[int, float] | None:
-        """The thread id of a call outside the loop's thread, and since when (monotonic ms); None: no call."""
         return self._runner.calling
 
     @property
     def left_behind(self) -> bool:
-        """Whether user code of this subtask, in its own thread, still runs after :meth:`close`."""
         return self._runner.left_behind
 
     def close(self) -> None:
-        """Close all operators that began to open, then raise the first error.
-        If user code still runs in another thread, they are closed when it returns, if ever: until then the
-        subtask is :attr:`left_behind`, and an error is only logged.
+        """Close all operators that began to open, then raise the first error; called once, at the end.
+        If user code still runs in another thread, they are closed when it returns, if ever, without a wait
+        here: until then the subtask is :attr:`left_behind`, and an error is only logged.
         """
         if self._opened:
             self._runner.end(self._close_all)
@@ -362,7 +363,7 @@ class Task(ABC):
 
     @property
     def records(self) -> tuple[int, int]:
-        """How many records the subtask has processed and emitted since the attempt began."""
+        """How many records the head of the chain has processed and the chain has emitted in this attempt."""
         return self.records_in, self.outputs.records_out
 
     def counters(self) -> Counters:
@@ -371,10 +372,9 @@ class Task(ABC):
 
 
 def earliest(*times: int | None) -> int | None:
-    """Return the lowest of some times; None stands for never."""
     return min((time for time in times if time is not None), default=None)
 
 
 def own(batch: Batch) -> Batch:
-    """Return `batch` with rows that the receiver may change: deep copies, unless they are immutable."""
+    """Return `batch` so that nobody else changes its rows: mutable rows deeply copied, else `batch`."""
     return detached(batch) if isinstance(batch, RowBatch) else batch

@@ -27,7 +27,7 @@ _BLOCKED: Final = 2
 
 
 class Spent(NamedTuple):
-    """How a subtask has spent its time, in ms; a step that has not ended is left out."""
+    """How a subtask has spent its time since it was opened, in ms; a step that has not ended is left out."""
 
     busy: float
     backpressured: float
@@ -65,7 +65,7 @@ class TimeShares:
         self._since, self._state = self._clock.precise_ms(), _READY
 
     def begin(self) -> float:
-        """Note that a step begins; return the present time (monotonic ms), which :meth:`end` needs."""
+        """Note that a step begins; return the time (monotonic ms) for :meth:`end` or :meth:`came_back`."""
         now, state = self._clock.precise_ms(), self._state
         if state == _READY:
             self._waiting += now - self._since
@@ -75,7 +75,7 @@ class TimeShares:
         return now
 
     def end(self, began: float) -> float:
-        """Note that the step that began at `began` ends, and return how many ms it took."""
+        """Count a step that began at `began` (monotonic ms) and ends now; return its duration in ms."""
         self._since = now = self._clock.precise_ms()
         took_ms = now - began
         self._busy += took_ms
@@ -86,32 +86,31 @@ class TimeShares:
         return took_ms
 
     def held_up(self, took_ms: float) -> None:
-        """Count `took_ms` as a time for which the subtask held up the loop, in `longest_us` and `steps`."""
+        """Count `took_ms` as a time for which the subtask held up the loop; it changes no share of time."""
         took_us = int(took_ms * 1000)
         if took_us > self.longest_us:
             self.longest_us = took_us
         self.steps.add(took_us)
 
     def came_back(self, began: float, worked_ms: float) -> None:
-        """Note the end of a step begun at `began`: `worked_ms` in its thread, then a wait for the loop."""
+        """Note the end of a step, begun at `began` (monotonic ms), whose work ran in the subtask's own
+        thread. Of the time since then, `worked_ms` count as busy, and the rest as waiting for the loop.
+        """
         self._since = now = self._clock.precise_ms()
         self._busy += worked_ms
         self._waiting += max(0.0, now - began - worked_ms)
 
     def blocked(self) -> None:
-        """Note, at the subtask's turn, that it has work but cannot emit."""
         if self._state != _BLOCKED:
             self._change(_BLOCKED)
 
     def no_work(self) -> None:
-        """Note, at the subtask's turn, that it has no work."""
         if self._state == _READY:
             self._state = _IDLE
         elif self._state == _BLOCKED:
             self._change(_IDLE)
 
     def arrived(self) -> None:
-        """Note that input has arrived at the subtask, which had none."""
         if self._state != _BLOCKED:
             now, before = self._clock.precise_ms(), self._since
             self._since = now
@@ -133,7 +132,7 @@ class TimeShares:
             self._waiting += passed
 
     def spent(self) -> Spent:
-        """Return how the subtask has spent its time up to now; no value is less than at an earlier call."""
+        """Return the time shares up to now, for any thread; no value is less than at an earlier call."""
         busy, blocked, idle, waiting = self._busy, self._backpressured, self._idle, self._waiting
         state, since = self._state, self._since
         lasting = self._clock.precise_ms() - since

@@ -41,7 +41,9 @@ class Bench:
         stored: Iterable[KeyedStateHandle] | None = None,
         max_parallelism: int = GROUPS,
     ) -> KeyedBackend:
-        """Return a new backend for `groups` (first and last key group), restored from `stored` if given."""
+        """Return a new backend for key groups `groups` (first, last), which `close` closes; restored from
+        `stored`, handles of this bench's storage, unless that is None.
+        """
         made = self._new_backend(states, groups, max_parallelism)
         self._open.append(made)
         if stored is not None:
@@ -49,7 +51,6 @@ class Bench:
         return made
 
     def restore(self, backend: KeyedBackend, stored: Iterable[KeyedStateHandle]) -> None:
-        """Restore an empty backend from handles of keyed state that this bench's storage holds."""
         backend.restore([earlier_state(self._disk, handle) for handle in stored])
 
     def subtasks(
@@ -69,7 +70,9 @@ class Bench:
     def store(
         self, backend: KeyedBackend, checkpoint: int = 1, completed: int = 0, subtask: int = 0
     ) -> KeyedStateHandle:
-        """Take and write a checkpoint; it may share files of `completed` (0: none). Return its handle."""
+        """Take and write checkpoint id `checkpoint` of subtask number `subtask`, and return its handle. It
+        may share files of the completed checkpoint `completed` (0: of none). May raise StorageError.
+        """
         return self.finish(backend, backend.snapshot_sync(checkpoint, completed), checkpoint, subtask)
 
     def finish(
@@ -91,21 +94,19 @@ class Bench:
         return keyed
 
     def store_all(self, backends: Iterable[KeyedBackend], checkpoint: int = 1) -> list[KeyedStateHandle]:
-        """Take and write a checkpoint of all subtasks' backends, in order; return their handles."""
         return [self.store(one, checkpoint, subtask=index) for index, one in enumerate(backends)]
 
     def keep_only(self, stored: Iterable[KeyedStateHandle]) -> None:
-        """Remove all files that these handles do not refer to, as the retention of checkpoints does."""
+        """Remove all stored files that no given handle refers to, as retention of checkpoints does."""
         kept = {handle.file for one in stored for handle in one.handles() if isinstance(handle, FileRange)}
         for name in self.files.keys() - kept:
             del self.files[name]
 
     def abort(self, checkpoint: int, stored: KeyedStateHandle) -> None:
-        """Remove the files that `stored` refers to and that `checkpoint`, now aborted, has written."""
+        """Remove the files that `stored` refers to and that `checkpoint`, now aborted, has written itself."""
         self._writer.discard(checkpoint, stored.handles())
 
     def close(self) -> None:
-        """Close all backends made so far."""
         for backend in self._open:
             backend.close()
         self._open.clear()
@@ -115,6 +116,5 @@ class Bench:
 
 
 def owner_of(subtasks: Iterable[KeyedBackend], key: Hashable) -> KeyedBackend:
-    """Return the backend, of those of all subtasks, whose key groups include that of a key."""
     group = key_group(key, GROUPS)
     return next(one for one in subtasks if one.groups[0] <= group <= one.groups[1])

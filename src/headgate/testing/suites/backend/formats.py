@@ -17,9 +17,11 @@ Compatibility = TypeSerializerSchemaCompatibility[Value]
 
 
 class VersionedSerializer(TypeSerializer[Value]):
-    """Stores a text and a number: odd versions of the format write the text first, even ones the number.
+    """Stores a (text, number) joined by a bar: odd versions of the format write the text first, even ones the
+    number.
 
-    It migrates values of the versions `migrates`, and continues with the format of those in `reconfigures`.
+    On restored values it gives the verdict "as is" for its own version, "after migration" for `migrates`,
+    "reconfigured" for `reconfigures`, and "incompatible" for all others.
     """
 
     immutable = True
@@ -30,17 +32,14 @@ class VersionedSerializer(TypeSerializer[Value]):
         self.version, self.migrates, self.reconfigures = version, migrates, reconfigures
 
     def encode(self, value: Value) -> bytes:
-        """Return text and number joined by a bar, in the order of this version."""
         text, number = value
         return "|".join((text, str(number)) if self.version % 2 else (str(number), text)).encode()
 
     def decode(self, data: bytes) -> Value:
-        """Return the (text, number) that this version's `encode` wrote."""
         first, second = data.decode().split("|")
         return (first, int(second)) if self.version % 2 else (second, int(first))
 
     def snapshot(self) -> VersionedSnapshot:
-        """Return a snapshot that holds this serializer's version."""
         return VersionedSnapshot(self)
 
 
@@ -51,23 +50,18 @@ class VersionedSnapshot(TypeSerializerSnapshot[Value]):
         self.serializer = serializer or VersionedSerializer(0)
 
     def current_version(self) -> int:
-        """Return 1, the only version of the snapshot's own format."""
         return 1
 
     def write_snapshot(self, out: DataOutputView) -> None:
-        """Write the version of the serializer."""
         out.write_int(self.serializer.version)
 
     def read_snapshot(self, read_version: int, in_: DataInputView) -> None:
-        """Read the stored version, and make the serializer that :meth:`restore_serializer` returns."""
         self.serializer = VersionedSerializer(in_.read_int())
 
     def restore_serializer(self) -> VersionedSerializer:
-        """Return a serializer of the stored version."""
         return self.serializer
 
     def resolve_schema_compatibility(self, old_snapshot: TypeSerializerSnapshot[Value]) -> Compatibility:
-        """Return the verdict on values of the old snapshot's version: as is, migrate, reconfigure, refuse."""
         if not isinstance(old_snapshot, VersionedSnapshot):
             return TypeSerializerSchemaCompatibility.incompatible("these values had no version")
         old, new = old_snapshot.serializer.version, self.serializer
@@ -98,7 +92,9 @@ KINDS = ["one", "many", "named", "keyed", "most", "last"]
 
 
 def versioned(kind: str, serializer: VersionedSerializer) -> dict[str, declared.StateDescriptor]:
-    """Return the declaration of one state of a kind (see KINDS), whose values, or keys, have `serializer`."""
+    """Return the declaration, {kind: descriptor}, of one state of a kind in :data:`KINDS`. `serializer` is
+    for its values, for "keyed" for the keys of the map.
+    """
 
     class Program:
         one: declared.ValueState[Value] = declared.value_state(serializer=serializer)
@@ -114,7 +110,9 @@ def versioned(kind: str, serializer: VersionedSerializer) -> dict[str, declared.
 
 
 def put(kind: str, handle: Any, value: Value) -> None:
-    """Put a value into the state behind `handle`; a state of several values keeps those that it has."""
+    """Put a value into the state of `kind` behind `handle`, for the key that its backend is bound to. A list
+    or map state keeps its other values; a reducing or aggregating state folds the value in.
+    """
     if kind == "one":
         handle.value = value
     elif kind == "named":
@@ -126,7 +124,9 @@ def put(kind: str, handle: Any, value: Value) -> None:
 
 
 def held(kind: str, handle: Any) -> list[Value]:
-    """Return the values that the state behind `handle` holds for the current key."""
+    """Return the values that the state of `kind` behind `handle` holds for the key that its backend is bound
+    to; of reducing and aggregating state the result.
+    """
     if kind == "many":
         found: list[Value] = handle.get()
         return found

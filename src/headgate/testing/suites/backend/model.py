@@ -29,7 +29,9 @@ Model = dict[str, dict[Any, Any]]
 
 
 class ModelTests(BackendTests):
-    """Tests that run random changes, completed and aborted checkpoints, and restores at any parallelism."""
+    """Tests that run `seeds` random programs of `steps` operations each: changes, completed and aborted
+    checkpoints, and restores at any parallelism.
+    """
 
     seeds: ClassVar[int] = 3  # how many random programs are run; a failure names its seed
     steps: ClassVar[int] = 120  # of each program
@@ -80,7 +82,6 @@ class _Run:
         assert dict(backend.scan(name)).get(key) == of_state.get(key), f"state {name!r}, key {key!r}"
 
     def timer(self) -> None:
-        """Register or delete a timer, or fire the due ones and compare them with the dicts."""
         key, timestamp = self.chance.choice(KEYS), self.chance.randint(0, 20)
         which = self.chance.choice(["event", "processing"])
         timers = getattr(owner_of(self.subtasks, key), f"{which}_timers")
@@ -102,7 +103,6 @@ class _Run:
                     del of_model[one]
 
     def checkpoint(self) -> None:
-        """Take a checkpoint while the program continues; then complete it, or abort it."""
         self.checkpoints += 1
         number, model = self.checkpoints, copy.deepcopy(self.model)
         taken = [(one, one.snapshot_sync(number, self.completed)) for one in self.subtasks]
@@ -119,7 +119,6 @@ class _Run:
         self.bench.keep_only(stored)
 
     def give_up(self) -> None:
-        """Take a snapshot that is never written, or release one that was taken earlier."""
         if self.pending and self.chance.random() < 0.5:
             self.pending.pop()[1].release()
             return
@@ -131,7 +130,6 @@ class _Run:
             one.settle()
 
     def restart(self) -> None:
-        """Fail, and continue from the last completed checkpoint at a random parallelism."""
         for one in self.subtasks:
             one.close()
         while self.pending:

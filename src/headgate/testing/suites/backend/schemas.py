@@ -144,7 +144,6 @@ def _check(backend: KeyedBackend, kind: str) -> None:
 
 
 def _version_of(backend: KeyedBackend, kind: str) -> int:
-    """Return the version of the serializer with which a complete snapshot stores the state `kind`."""
     blob = snapshot_blob(backend.snapshot_sync())
     (section,) = [one for one in read_header(BytesBlob(blob))[0].sections if one.name == kind]
     (part,) = [part for part in mappings_in(section.schema, "of") if part["kind"] == "custom"]

@@ -29,16 +29,13 @@ class Spread(declared.AggregateFunction[int, list[int], int]):
     """Aggregate function: greatest value minus least, with an accumulator that is changed in place."""
 
     def create_accumulator(self) -> list[int]:
-        """Return an accumulator without values."""
         return []
 
     def add(self, value: int, accumulator: list[int]) -> list[int]:
-        """Replace the accumulator's contents by the least and the greatest value so far."""
         accumulator[:] = [min([value, *accumulator]), max([value, *accumulator])]
         return accumulator
 
     def get_result(self, accumulator: list[int]) -> int:
-        """Return the greatest value minus the least."""
         return accumulator[1] - accumulator[0]
 
 
@@ -46,15 +43,12 @@ class Mean(declared.AggregateFunction[int, tuple[int, int], float]):
     """Aggregate function: the mean of the values, with an immutable accumulator."""
 
     def create_accumulator(self) -> tuple[int, int]:
-        """Return an accumulator without values: count 0 and sum 0."""
         return 0, 0
 
     def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
-        """Return an accumulator with the value added to count and sum."""
         return accumulator[0] + 1, accumulator[1] + value
 
     def get_result(self, accumulator: tuple[int, int]) -> float:
-        """Return the sum divided by the count."""
         return accumulator[1] / accumulator[0]
 
 
@@ -82,14 +76,16 @@ STATES: Final[dict[str, declared.StateDescriptor]] = declared.declared_state(_Ev
 
 @contextmanager
 def bound(backend: KeyedBackend, key: Hashable) -> Iterator[Mapping[str, Any]]:
-    """Provide a backend's handles, bound to one key; store changes when the block ends without an error."""
+    """Provide a backend's handles by name, bound to one key; store changes unless the block raises."""
     backend.bind(key)
     yield backend.handles
     backend.store()
 
 
 def touch(backend: KeyedBackend, key: Hashable, number: int) -> None:
-    """Put `number` into all states of a key; set event-time timer `number`, processing-time one -`number`."""
+    """Change all states of a key, depending on `number`; set an event-time timer to `number` ms and a
+    processing-time timer to -`number` ms.
+    """
     with bound(backend, key) as handles:
         handles["count"].value += number
         handles["basket"].value.items.append(str(number))
@@ -110,7 +106,9 @@ def touch(backend: KeyedBackend, key: Hashable, number: int) -> None:
 
 
 def contents(backends: Iterable[KeyedBackend]) -> dict[str, Any]:
-    """Return a copy of all state and timers of these subtasks together, comparable at any parallelism."""
+    """Return a copy of all state (name -> {key: value}) and timers ("event timers" and "processing timers",
+    each a sorted list) of an operator's subtasks together, comparable at any parallelism.
+    """
     found: dict[str, Any] = {"event timers": [], "processing timers": []}
     for backend in backends:
         for name in backend.handles:

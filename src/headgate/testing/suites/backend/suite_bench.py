@@ -26,7 +26,7 @@ class BackendTests(ABC):
     def new_backend(
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
     ) -> KeyedBackend:
-        """Return an empty backend for `groups`, its first and last key group; the suite closes it."""
+        """Return an empty backend for key groups `groups` (first and last); the suite closes it."""
 
     def local_files(self) -> Iterable[Path]:
         """Return the files that closed backends have left on the local disk; a good backend leaves none."""

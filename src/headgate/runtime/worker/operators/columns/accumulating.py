@@ -45,12 +45,13 @@ _TRIED_EVERY: Final = 32
 
 
 def keys_of(plan: Aggregation) -> tuple[str, ...]:
-    """Return the names of the columns by which an aggregation groups."""
     return tuple(plan.child.schema.names[place] for place in plan.keys)
 
 
 def accumulators_of(plan: Aggregation) -> tuple[tuple[str, AnyAccumulator], ...]:
-    """Return an aggregation's accumulators by column name, for a `Grouping`; of sessions, the end as well."""
+    """Return an aggregation's accumulators (partial aggregates) by column name, in order, for a `Grouping`.
+    Of session windows, the end of a session is an accumulator, too, and the first.
+    """
     columns = [
         named for each in plan.aggregates for named in columns_of_parts(each.name, each.parts.accumulators)
     ]
@@ -58,7 +59,10 @@ def accumulators_of(plan: Aggregation) -> tuple[tuple[str, AnyAccumulator], ...]
 
 
 class AccumulatingOperator(Operator):
-    """Sends accumulators by key and pane (slice of event time) in place of the rows of a batch."""
+    """The local part of a windowed aggregation, before the exchange: sends accumulators in place of rows.
+    They are one row for each key and pane (slice of event time) of a batch, or for each row; the column
+    `ROWS` says of how many input rows. Raises UsageError: no event time, or a bad time, key or value.
+    """
 
     def __init__(self, context: OperatorContext, plan: Aggregation) -> None:
         super().__init__(context)
@@ -72,7 +76,6 @@ class AccumulatingOperator(Operator):
         self._groups_per_row = 0.0
 
     def process(self, batch: Batch) -> None:
-        """Send accumulators of a batch's rows; UsageError: no event time, or a bad time, key or value."""
         if batch.timestamps is None or batch.watermarks is None:
             raise UsageError(
                 f"{self.context.label} has windows, and its records have no event time; call "
@@ -91,23 +94,18 @@ class AccumulatingOperator(Operator):
         self._send_parts(rows, late, columns, batch)
 
     def _may_be_late(self, panes: Int64s, marks: Int64s) -> NDArray[np.bool_]:
-        """Return a mask of rows that came after the end of one of their windows, by this subtask's watermark.
-
-        The receiver's watermark is not higher, so there the other rows are in time for all their windows.
-        """
+        # The receiver's watermark is not higher, so there the other rows are in time for all their windows.
         return np.asarray(self._times.first_ends(panes) - 1 <= marks)
 
     def _send_parts(
         self, rows: pa.Table, late: NDArray[np.bool_], columns: pa.RecordBatch, batch: Batch
     ) -> None:
-        """Send accumulators of rows; rows of the mask `late` go one by one, each with its own watermark."""
         assert batch.watermarks is not None
         if not late.all():
             self._send(self._grouped(rows.filter(pa.array(~late))), batch.watermarks[:1])
         self._send(self._one_by_one(rows.filter(pa.array(late))), batch.watermarks[late])
 
     def _check_times(self, times: Int64s, columns: pa.RecordBatch) -> None:
-        """Raise UsageError if an event time (ms) is so far from 1970 that times of windows would overflow."""
         far = np.flatnonzero((times > _TIME_MAX) | (times < -_TIME_MAX))
         if len(far):
             row = int(far[0])
@@ -124,7 +122,6 @@ class AccumulatingOperator(Operator):
         self.next.process(ArrowBatch(columns, times, np.broadcast_to(marks, times.shape)))
 
     def _rows(self, columns: pa.RecordBatch, batch: Batch) -> pa.Table:
-        """Return key columns and accumulators' prepared values, by column name; UsageError: a bad value."""
         arrays = {name: self._as_key(columns, name, batch) for name in self._grouping.keys[1:]}
         timed = ArrowBatch(columns, batch.timestamps, batch.watermarks)
         for each, accumulators in self._made:
@@ -136,7 +133,6 @@ class AccumulatingOperator(Operator):
         return pa.table(arrays)
 
     def _as_key(self, columns: pa.RecordBatch, name: str, batch: Batch) -> pa.Array:
-        """Return key column `name`, with equal values made identical; UsageError: a value is null or NaN."""
         values = columns.column(name)
         if (wrong := no_keys(values)) is not None:
             raise self._no_key(columns, name, batch, *wrong)
@@ -182,7 +178,6 @@ class AccumulatingOperator(Operator):
 
 
 def _of_row(each: Accumulator, values: pa.ChunkedArray | None, rows: int) -> pa.ChunkedArray | pa.Array:
-    """Return accumulator `each` of every single row, of its prepared `values`; None: it counts rows."""
     if values is None:
         return pa.repeat(pa.scalar(1, pa.int64()), rows)
     if each.of_rows == "count":

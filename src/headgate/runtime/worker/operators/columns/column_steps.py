@@ -28,7 +28,9 @@ from headgate.runtime.worker.operators.operator_contract import Operator
 
 
 class ColumnsOperator(Operator):
-    """Runs the steps of a table: each chooses rows, then computes columns. Batches stay columnar."""
+    """Runs the steps of a table: each chooses rows, then computes columns. Batches stay columnar.
+    Raises UsageError or UserFunctionError, with the record, if an expression fails for a row.
+    """
 
     def __init__(self, context: OperatorContext, steps: tuple[AnyStep, ...]) -> None:
         super().__init__(context)
@@ -36,12 +38,10 @@ class ColumnsOperator(Operator):
         self._shared = [sharing(step.expressions) for step in steps]
 
     def process(self, batch: Batch) -> None:
-        """Compute columns of the rows that pass; UsageError, UserFunctionError: an expression fails."""
         columns = columns_of(self.context, batch, self._steps[0].reads)
         self._go_on(0, ArrowBatch(columns, batch.timestamps, batch.watermarks))
 
     def _go_on(self, place: int, batch: ArrowBatch) -> None:
-        """Run the steps from index `place` on, and send what remains; explode steps may give many batches."""
         for at, step in enumerate(self._steps[place:], place + 1):
             if isinstance(step, ExplodeStep):
                 for part in self._exploded(step, batch):
@@ -53,7 +53,6 @@ class ColumnsOperator(Operator):
         self._done(batch)
 
     def _done(self, batch: ArrowBatch) -> None:
-        """Pass on rows that have gone through all steps."""
         self.next.process(batch)
 
     def _exploded(self, step: ExplodeStep, batch: ArrowBatch) -> Iterator[ArrowBatch]:
@@ -73,7 +72,6 @@ class ColumnsOperator(Operator):
             )
 
     def _run(self, step: Step, expressions: Sequence[Typed], batch: ArrowBatch) -> ArrowBatch:
-        """Return the result of a step, whose `expressions` (conditions, then columns) mark shared parts."""
         conditions = len(step.conditions)
         for condition in expressions[:conditions]:
             batch = self._kept(condition, batch)
@@ -94,7 +92,6 @@ class ColumnsOperator(Operator):
         )
 
     def _evaluated(self, expression: Typed, batch: ArrowBatch, rows: Rows | None = None) -> pa.Array:
-        """Return an expression's values; `rows` caches shared parts. UsageError, UserFunctionError: fails."""
         try:
             return evaluate(expression, batch.columns if rows is None else rows)
         except RowsFailed as failed:
@@ -122,7 +119,9 @@ def _python_error(context: OperatorContext, failed: PythonFailed) -> BaseExcepti
 def row_error(
     context: OperatorContext, expression: Typed, failed: RowsFailed, batch: ArrowBatch, row: int
 ) -> UsageError:
-    """Return the error of `expression`, which failed for `row`, with columns that it reads and event time."""
+    """Return the UsageError for `expression`, which failed for the row of index `row` in `batch`.
+    It shows the columns that the expression reads, the event time, and the condition of `failed`.
+    """
     names = [batch.columns.schema.names[place] for place in sorted(columns_in(expression))]
     values = {name: batch.columns.column(name)[row].as_py() for name in names}
     at = "" if batch.timestamps is None else f", event time {shown_time(int(batch.timestamps[row]))}"

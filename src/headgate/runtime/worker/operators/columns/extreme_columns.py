@@ -34,7 +34,6 @@ class Window(NamedTuple):
 
 class ExtremeColumnsOperator(ColumnsOperator):
     """Runs the steps of a side of a join, and drops rows that cannot be extremes of their window.
-
     What it knows of extremes is of the rows that it has read itself since the attempt began. The aggregation
     has got the same rows, or gets them before a later checkpoint, so a row that is dropped has no partner.
     """
@@ -48,7 +47,7 @@ class ExtremeColumnsOperator(ColumnsOperator):
         self._found.next = self._inputs = _Inputs()
 
     def watermark(self, timestamp: int) -> None:
-        """Forget windows that have ended, and pass the watermark on."""
+        # Windows that have ended are forgotten.
         size = self._times.size
         self._extremes = {at: most for at, most in self._extremes.items() if at + size - 1 > timestamp}
         self._bounds = {window: least for window, least in self._bounds.items() if window.last > timestamp}
@@ -71,12 +70,12 @@ class ExtremeColumnsOperator(ColumnsOperator):
             self.next.process(ArrowBatch(columns.take(pa.array(places)), times, marks))
 
     def _ranked(self, values: NDArray[Any]) -> Int64s:
-        """Return integers, the greater the nearer a value is to the extreme; applied twice, the values."""
+        # The greater an integer, the nearer its value is to the extreme; applied twice, it gives the values.
         integers = values.astype(np.int64)
         return integers if self._wanted.greatest else np.invert(integers)  # as -x - 1, which cannot overflow
 
     def _learn(self, batch: ArrowBatch, values: Int64s) -> None:
-        """Note extremes of the aggregation's windows: greatest `values` of rows not late for these."""
+        # `values` are ranked. Rows that are late for a window of the aggregation are not in it.
         if batch.timestamps is None or batch.watermarks is None:
             return
         panes = self._times.panes_of(batch.timestamps)
@@ -93,7 +92,6 @@ class ExtremeColumnsOperator(ColumnsOperator):
             self._raise_bounds(greater)
 
     def _raise_bounds(self, greater: dict[int, int]) -> None:
-        """Raise bounds of the join's windows that results for `greater` (window start -> value) are in."""
         starts = np.array([*greater], np.int64)
         window = window_column(starts, starts + self._times.size)
         extremes = self._ranked(np.array([*greater.values()], np.int64))
@@ -114,7 +112,6 @@ class _Inputs:
         self._batches: list[pa.RecordBatch] = []
 
     def process(self, batch: Batch) -> None:
-        """Keep a batch."""
         assert isinstance(batch, ArrowBatch)
         self._batches.append(batch.columns)
 
@@ -128,13 +125,11 @@ class _Inputs:
         """Do nothing: there is no end here."""
 
     def taken(self) -> list[pa.RecordBatch]:
-        """Return the batches that came, and forget them."""
         batches, self._batches = self._batches, []
         return batches
 
 
 def _runs(one: Int64s, other: Int64s) -> list[tuple[int, int]]:
-    """Return (begin, end), end excluded, of each run of places at which both arrays stay the same."""
     if not len(one):
         return []
     changes = np.flatnonzero((np.diff(one) != 0) | (np.diff(other) != 0)) + 1

@@ -33,6 +33,7 @@ class TableFunctionOperator(Operator):
     """Calls a function with each batch, or with each row of it, and passes on what it returns as columns.
     Where the result has the column of event time, that gives each row's time. Else a row keeps the time of
     its input row, if that is known: of a function of rows, and where a batch has as many rows as before.
+    Raises UserFunctionError: the function raised; UsageError: its result does not fit the declared schema.
     """
 
     def __init__(self, context: OperatorContext, node: TableFunctionNode) -> None:
@@ -42,7 +43,6 @@ class TableFunctionOperator(Operator):
         self._name = getattr(node.function, "__name__", type(node.function).__name__)
 
     def process(self, batch: Batch) -> None:
-        """Call the function, pass its rows on; UserFunctionError: it raises; UsageError: rows do not fit."""
         columns = columns_of(self.context, batch, self._reads)
         if self._form is Form.ROWS:
             rows, origins = self._of_rows(columns)
@@ -57,7 +57,6 @@ class TableFunctionOperator(Operator):
     # -- a function of batches
 
     def _of_batch(self, columns: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Return the function's result with the declared columns; None: no rows. Raises as `process`."""
         try:
             result = self._function(_framed(columns, self._form))
         except BaseException as error:
@@ -87,7 +86,6 @@ class TableFunctionOperator(Operator):
         )
 
     def _fitting(self, column: pa.ChunkedArray, field: Field) -> pa.Array:
-        """Return a column cast to its field's type; UsageError: a value would be lost, or a null is wrong."""
         got = normal_type(column.type)
         try:
             if got is None or not _fits(got, field.type):
@@ -104,7 +102,6 @@ class TableFunctionOperator(Operator):
     # -- a function of rows
 
     def _of_rows(self, columns: pa.RecordBatch) -> tuple[list[Record], Int64s]:
-        """Return the function's rows and, of each, the input row's index; UserFunctionError: it raises."""
         found: list[Record] = []
         origins: list[int] = []
         row: Record | None = None
@@ -122,7 +119,6 @@ class TableFunctionOperator(Operator):
         return found, np.array(origins, dtype=np.int64)
 
     def _each(self, result: object) -> list[Record]:
-        """Return the dicts in a list that the function returned; UsageError: it has something else."""
         several = list(result) if isinstance(result, Iterable) and not isinstance(result, str) else [result]
         rows = [each for each in several if isinstance(each, Mapping)]
         if len(rows) < len(several):
@@ -147,7 +143,6 @@ class TableFunctionOperator(Operator):
     def _timed(
         self, found: pa.RecordBatch, at: Int64s | None, marks: Int64s | None
     ) -> tuple[Int64s | None, Int64s | None]:
-        """Return a result's times (its own column's, else `at`) and watermarks; UsageError: a null time."""
         name = self._gives.event_time
         if name is None or marks is None:
             return at, None if at is None else marks
@@ -161,12 +156,10 @@ class TableFunctionOperator(Operator):
 
 
 def _kept(batch: Batch, rows: int) -> tuple[Int64s | None, Int64s | None]:
-    """Return the times and watermarks of a result with `rows` rows: those of `batch`, if it has as many rows.
-    Else each row has the batch's first watermark, by which none is late, and no time.
-    """
+    # Which row each is of is not known if their number has changed: no time, and the earliest watermark, by
+    # which none is late.
     if batch.watermarks is None or rows == len(batch):
         return batch.timestamps, batch.watermarks
-    # Which row each is of is not known: the earliest watermark makes none of them late.
     return None, np.full(rows, batch.watermarks[0])
 
 
@@ -188,7 +181,6 @@ def _framed(columns: pa.RecordBatch, form: Form | None) -> object:
 
 
 def _fits(got: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether a cast from type `got` to `wanted` loses nothing or, of decimals, fails if it would."""
     if got == wanted or pa.types.is_null(got):
         return True
     if is_integer(got) and is_integer(wanted):

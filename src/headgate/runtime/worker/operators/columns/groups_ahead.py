@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 
 class GroupsAhead:
-    """The key groups whose restored watermark is above their subtask's; `keys`: the columns of the key."""
+    """The key groups whose restored watermark is above their subtask's; `keys`: the columns of the key.
+    True as a condition while there are any.
+    """
 
     def __init__(self, keys: Sequence[str], max_parallelism: int) -> None:
         self._keys, self._max_parallelism = keys, max_parallelism
@@ -32,11 +34,10 @@ class GroupsAhead:
         return bool(self._groups)
 
     def add(self, group: int, mark: int) -> None:
-        """Note that a key group was restored at watermark `mark`, which is above the subtask's."""
+        """Note that a key group was restored at watermark `mark` (ms), which is above the subtask's."""
         self._groups[group] = mark
 
     def listed(self) -> list[tuple[int, int]]:
-        """Return the key groups that are ahead, ascending, each with its watermark."""
         return sorted(self._groups.items())
 
     def reached(self, mark: int) -> None:
@@ -62,17 +63,15 @@ class RestoredByGroup(ABC):
 
     @property
     def ahead(self) -> list[tuple[int, int]]:
-        """The key groups that are further in event time than the subtask, each with its watermark."""
         return self._ahead.listed()
 
     def of_group(self, group: int, mark: int) -> Restoring:
-        """Return a receiver for a key group restored at watermark `mark`; it is `ahead` if that is higher."""
         if mark > self._mark:
             self._ahead.add(group, mark)
         return RestoringBy(lambda table: self.put(self._still_open(table, mark)))
 
     def _still_open(self, table: pa.Table, _mark: int) -> pa.Table:
-        """Return the restored rows of a group at watermark `_mark` whose windows have not ended; here all."""
+        # Here all; sessions leave out those that have ended at the group's watermark.
         return table
 
     @abstractmethod

@@ -26,14 +26,15 @@ _SMALL: Final = 16_384
 
 
 class KeptRows(RestoredByGroup):
-    """Rows kept until the watermark, at first `mark`, passes the last ms of their window, their `PANE`."""
+    """Rows kept until the watermark, at first `mark`, passes the last ms of their window, their `PANE`.
+    The rows are of a join, in tables by pane; `keys` are the columns from which a row's key group follows.
+    """
 
     def __init__(self, keys: Sequence[str], mark: int, max_parallelism: int) -> None:
         super().__init__(keys, mark, max_parallelism)
         self._tables: dict[int, list[pa.Table]] = {}
 
     def add(self, rows: pa.Table, marks: Int64s) -> int:
-        """Add rows, each with its watermark in `marks`; return how many were too late, and so dropped."""
         late = rows.column(PANE).to_numpy() <= self._ahead.marks_of(rows, marks)
         if late.any():
             self.put(rows.filter(pa.array(~late)))
@@ -42,7 +43,6 @@ class KeptRows(RestoredByGroup):
         return 0
 
     def put(self, table: pa.Table) -> None:
-        """Add rows with the column `PANE`, none of which is late."""
         if not len(table):
             return
         panes = table.column(PANE).to_numpy()
@@ -66,18 +66,15 @@ class KeptRows(RestoredByGroup):
         return [Ended(whole, last, last + 1)]
 
     def size(self) -> int:
-        """Return how many bytes of memory the rows take."""
         return sum(table.nbytes for tables in self._tables.values() for table in tables)
 
     def at_snapshot(self) -> list[WindowsView]:
-        """Return a view of all rows as they are now, for a snapshot; later changes do not reach it."""
         return [RowsView([table for tables in self._tables.values() for table in tables])]
 
 
 def _append(tables: list[pa.Table], more: pa.Table) -> None:
-    """Append a table, and merge it with those before it as long as these are small and not much larger.
-    A table of a single row takes kilobytes. So each row is copied a logarithmic number of times at most.
-    """
+    # A table of a single row takes kilobytes, so small tables are merged. Each row is copied a logarithmic
+    # number of times at most.
     tables.append(more)
     while len(tables) > 1 and len(tables[-2]) < min(2 * len(tables[-1]), _SMALL):
         newer, older = tables.pop(), tables.pop()
@@ -91,13 +88,10 @@ class RowsView:
         self._tables = tables
 
     def tables(self) -> Iterator[pa.Table]:
-        """Yield the rows, in tables with the column `PANE`."""
         yield from self._tables
 
     def where(self, keep: Callable[[pa.Table], NDArray[np.bool_]]) -> RowsView:
-        """Return a view of the rows for which `keep`, given a table, returns True in its mask."""
         return RowsView([table.filter(pa.array(keep(table))) for table in self._tables])
 
     def release(self) -> None:
-        """Drop the references to the tables, which frees their memory; more than once does no harm."""
         self._tables = []

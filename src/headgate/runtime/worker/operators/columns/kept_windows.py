@@ -21,8 +21,8 @@ ROWS = "__rows"
 
 class Ended(NamedTuple):
     """Windows that have ended: a row of keys and accumulators for each, ascending by end; times in ms.
-    `since`: the watermark that all rows are sent with, as windows that ended earlier may follow;
-    None: each row is sent as of its window's own end.
+    `since`: the watermark that all rows are sent with, as windows that ended earlier may follow; None: each
+    row is sent as of its window's own end.
     """
 
     table: pa.Table
@@ -35,7 +35,7 @@ class WindowsView(Protocol):
     """A snapshot's view of the windows, which later changes do not reach, for the thread that writes it."""
 
     def tables(self) -> Iterator[pa.Table]:
-        """Yield tables of keys and accumulators, with the column `PANE`."""
+        """Yield tables of keys and accumulators, or of keys and kept rows, with the column `PANE`."""
 
     def where(self, keep: Callable[[pa.Table], NDArray[np.bool_]]) -> WindowsView:
         """Return a view of the rows for which `keep`, given a table, returns True in its mask."""
@@ -63,7 +63,7 @@ class KeptWindows(Protocol):
 
     @property
     def ahead(self) -> list[tuple[int, int]]:
-        """The key groups that are further in event time than the subtask, each with its watermark."""
+        """The key groups that are further in event time than the subtask, each with its watermark (ms)."""
 
     def of_group(self, group: int, mark: int) -> Restoring:
         """Return a receiver for restored accumulators of a key group that had reached watermark `mark`.

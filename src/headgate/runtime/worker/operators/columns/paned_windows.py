@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 class PanedWindows:
-    """Tumbling, sliding or cumulative windows in memory: accumulators by pane, from watermark `mark` on."""
+    """Tumbling, sliding or cumulative windows in memory: accumulators by pane, from watermark `mark` on.
+    A pane is dropped when the last window that contains it has ended.
+    """
 
     def __init__(self, grouping: Grouping, times: PanedTimes, mark: int, max_parallelism: int) -> None:
         self._times, self._mark = times, mark
@@ -28,16 +30,13 @@ class PanedWindows:
 
     @property
     def ahead(self) -> list[tuple[int, int]]:
-        """The key groups that are further in event time than the subtask, each with its watermark."""
         return self._panes.groups.listed()
 
     def of_group(self, group: int, mark: int) -> Restoring:
-        """Return a receiver for a key group restored at watermark `mark`; it is `ahead` if that is higher."""
         self._earliest = WATERMARK_MIN
         return self._panes.of_group(group, mark)
 
     def add(self, rows: pa.Table, marks: Int64s) -> int:
-        """Add accumulators, each with its watermark in `marks`; return how many input rows were too late."""
         panes = rows.column(PANE).to_numpy()
         self._earliest = min(
             self._earliest, int(self._times.first_ends(panes).min(initial=WATERMARK_MAX)) - 1
@@ -50,7 +49,6 @@ class PanedWindows:
         return int(rows.column(ROWS).to_numpy()[late].sum())
 
     def reached(self, mark: int) -> list[Ended]:
-        """Return the windows that the watermark `mark` ends; drop panes that no later window contains."""
         before, self._mark = self._mark, mark
         if mark < self._earliest:
             self._panes.reached(mark)
@@ -78,5 +76,4 @@ class PanedWindows:
         return min((end for end in ends if end - 1 > self._mark), default=None)
 
     def at_snapshot(self) -> list[WindowsView]:
-        """Return views of all tables as they are now, for a snapshot; a key may be in several views."""
         return self._panes.at_snapshot()

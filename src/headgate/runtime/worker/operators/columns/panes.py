@@ -27,7 +27,9 @@ _WAITING_MAX: Final = 16_384
 
 
 class Panes:
-    """Accumulators by pane; `grouping` says by which keys they are grouped and how they are merged."""
+    """Accumulators by pane (slice of event time, named by its start in ms), in memory.
+    `grouping` says by which keys accumulators are grouped, and how they are merged.
+    """
 
     def __init__(self, grouping: Grouping) -> None:
         self._grouping = grouping
@@ -36,7 +38,7 @@ class Panes:
         self._waiting: list[pa.Table] = []
 
     def add(self, table: pa.Table) -> None:
-        """Add accumulators, in any number of rows per key; they have the column `PANE`."""
+        """Add accumulators with the column `PANE`, in any number of rows per key and pane."""
         if not table.num_rows:
             return
         if self._waiting and self._waiting[0].schema != table.schema:
@@ -46,7 +48,6 @@ class Panes:
             self._sort_in()
 
     def _sort_in(self) -> None:
-        """Merge the accumulators that were added lately into the tables of their panes."""
         if not self._waiting:
             return
         table = self._by_pane.merged(pa.concat_tables(self._waiting))
@@ -67,7 +68,6 @@ class Panes:
             layers.append(self._grouping.merged(pa.concat_tables([older, newer])).combine_chunks())
 
     def starts(self) -> list[int]:
-        """Return the starts (ms) of the panes that have accumulators, ascending."""
         self._sort_in()
         return sorted(self._layers)
 
@@ -92,13 +92,11 @@ class Panes:
         return layers[0]
 
     def drop_before(self, time: int) -> None:
-        """Forget the panes that begin before `time` (ms)."""
         self._sort_in()
         for pane in [pane for pane in self._layers if pane < time]:
             del self._layers[pane]
 
     def size(self) -> int:
-        """Return how many bytes of memory the accumulators take."""
         waiting = sum(int(table.nbytes) for table in self._waiting)
         return waiting + sum(int(table.nbytes) for layers in self._layers.values() for table in layers)
 
@@ -115,13 +113,11 @@ class PanesView:
         self._grouping, self._layers = grouping, layers
 
     def tables(self) -> Iterator[pa.Table]:
-        """Yield the accumulators of each pane, one row per key, with the column `PANE`."""
         for pane, layers in sorted(self._layers.items()):
             whole = pa.concat_tables(layers)
             yield with_pane(whole if len(layers) == 1 else self._grouping.merged(whole), pane)
 
     def where(self, keep: Callable[[pa.Table], NDArray[np.bool_]]) -> PanesView:
-        """Return a view of the rows for which `keep`, given a table, returns True in its mask."""
         layers = {
             pane: [table.filter(pa.array(keep(table))) for table in tables]
             for pane, tables in self._layers.items()
@@ -129,7 +125,6 @@ class PanesView:
         return PanesView(self._grouping, layers)
 
     def release(self) -> None:
-        """Drop the references to the tables, which frees their memory; more than once does no harm."""
         self._layers = {}
 
 

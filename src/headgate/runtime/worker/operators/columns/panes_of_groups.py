@@ -57,11 +57,12 @@ class PanesOfGroups:
             panes.add(table.filter(pa.array(marks == mark)))
 
     def starts(self) -> list[int]:
-        """Return the starts (ms) of the panes that have accumulators, ascending."""
         return sorted({start for panes in (self._main, *self._ahead.values()) for start in panes.starts()})
 
     def tables_between(self, start: int, stop: int) -> list[pa.Table]:
-        """Return the tables of all panes from `start` to before `stop`, also of groups that are ahead."""
+        """Return the tables of all panes from `start` to before `stop` (ms), also of groups that are ahead.
+        A key may be in several tables.
+        """
         every = (self._main, *self._ahead.values())
         return [table for panes in every for table in panes.tables_between(start, stop)]
 
@@ -76,10 +77,8 @@ class PanesOfGroups:
         return self._grouping.merged(pa.concat_tables(found)).combine_chunks()
 
     def drop_before(self, time: int) -> None:
-        """Forget the panes that begin before `time` (ms)."""
         for panes in (self._main, *self._ahead.values()):
             panes.drop_before(time)
 
     def at_snapshot(self) -> list[WindowsView]:
-        """Return views of all tables as they are now, for a snapshot; a key may be in several views."""
         return [panes.at_snapshot() for panes in (self._main, *self._ahead.values())]

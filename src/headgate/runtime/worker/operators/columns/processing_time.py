@@ -30,7 +30,6 @@ class ProcessingAccumulatingOperator(AccumulatingOperator):
     """Sends accumulators in place of a batch's rows; their pane is 0, since the receiver's clock gives it."""
 
     def process(self, batch: Batch) -> None:
-        """Send accumulators of a batch's rows; UsageError: a key or value is bad."""
         columns = columns_of(self.context, batch, self._plan.child.schema)
         rows = self._rows(columns, batch)
         unknown = pa.array(np.zeros(len(rows), dtype=np.int64))
@@ -48,8 +47,8 @@ class ProcessingAccumulatingOperator(AccumulatingOperator):
 
 class ProcessingWindowsOperator(WindowAggregateOperator):
     """Runs an aggregation in windows of the wall clock (its context's) for the key groups of its subtask.
-
-    The clock takes the place of the watermark: a window ends when the clock reaches its end.
+    The clock takes the place of the watermark: a window ends when the clock reaches its end. A row is in the
+    window of the time at which its batch comes. Restored windows that have ended emit when timers fire next.
     """
 
     _in_memory = True
@@ -58,7 +57,6 @@ class ProcessingWindowsOperator(WindowAggregateOperator):
     _watermark = WATERMARK_MIN
 
     def open(self) -> None:
-        """Restore the windows; those that have ended meanwhile emit as soon as processing timers fire."""
         super().open()
         # Former subtasks may have seen other clocks: no row may be late for windows of a faster one.
         self._earliest = max((at for each in self.context.restored if (at := each.watermark) is not None),
@@ -66,7 +64,6 @@ class ProcessingWindowsOperator(WindowAggregateOperator):
         self._look_ahead()
 
     def process(self, batch: Batch) -> None:
-        """Emit the windows that have ended, then add a batch's accumulators to the windows of now."""
         assert isinstance(batch, ArrowBatch)  # of our own sender
         if batch.watermarks is not None:
             self._watermark = max(self._watermark, int(batch.watermarks[-1]))
@@ -81,22 +78,20 @@ class ProcessingWindowsOperator(WindowAggregateOperator):
         self._look_ahead()
 
     def watermark(self, timestamp: int) -> None:
-        """Pass a watermark on; it ends no window, but results are sent with the last one."""
+        # A watermark ends no window, but results are sent with the last one.
         if timestamp < WATERMARK_MAX:
             self._watermark = max(self._watermark, timestamp)
         self.next.watermark(timestamp)
 
     def next_processing_time(self) -> int | None:
-        """Return when the next window ends (wall clock, ms); None: there is none."""
         return self._next_end
 
     def fire_processing_time(self, now_ms: int) -> None:
-        """Emit the windows that have ended at `now_ms` (wall clock)."""
         self._reach(now_ms - 1)
         self._look_ahead()
 
     def _reach(self, mark: int) -> None:
-        """Emit the windows whose last ms is `mark` or before; nothing if the clock was set back."""
+        # Nothing is emitted if the clock was set back.
         mark = max(mark, self._earliest)
         if mark <= self._mark:
             return

@@ -26,7 +26,6 @@ _FITS: Final = 2**62
 
 class SessionGrouping(NamedTuple):
     """How rows, or sessions, of equal keys become sessions; `columns` has the accumulator `ENDS`.
-
     Its methods are those of :class:`~headgate.relational.aggregating.grouping.Grouping`; `keys` begin with
     `PANE`, which holds a session's start.
     """
@@ -36,11 +35,12 @@ class SessionGrouping(NamedTuple):
 
     @property
     def fields(self) -> Fields:
-        """Names and types of the columns of accumulators, in order."""
         return tuple(field for name, each in self.columns for field in fields_of(name, each))
 
     def of_rows(self, table: pa.Table) -> pa.Table:
-        """Return the sessions of rows; `PANE` has each row's time, `END` that time and the gap (ms)."""
+        """Return the sessions of rows: keys, accumulators, the start in `PANE` and the end in `END`.
+        In `table`, `PANE` has each row's time (ms), and `END` that time plus the gap.
+        """
         return self._sessions(table, of_rows=True)
 
     def merged(self, table: pa.Table) -> pa.Table:
@@ -57,7 +57,6 @@ class SessionGrouping(NamedTuple):
 
 
 def _numbered(table: pa.Table, keys: tuple[str, ...]) -> Int64s:
-    """Return for each row of a table a number of the session that it belongs to, from 0."""
     if not table.num_rows:
         return np.zeros(0, dtype=np.int64)
     key = key_numbers(table, keys)
@@ -85,7 +84,6 @@ def key_numbers(table: pa.Table, keys: tuple[str, ...]) -> Int64s:
 
 
 def _order(key: Int64s, start: Int64s) -> Int64s:
-    """Return the indices of rows sorted by key, then by start."""
     low, high = int(start.min()), int(start.max())
     span = high - low + 1
     if (int(key.max()) + 1) * span < _FITS:
@@ -94,7 +92,6 @@ def _order(key: Int64s, start: Int64s) -> Int64s:
 
 
 def _runs(key: Int64s, start: Int64s, end: Int64s) -> Int64s:
-    """Return for each row the number of its session; rows are ordered by key, then by start."""
     numbers = np.arange(len(key))
     while True:
         # A later row may lie in the session of an earlier but longer one: again until nothing changes.

@@ -36,7 +36,9 @@ _LATE = "__late"
 
 
 class Layer:
-    """A table of sessions, ordered by the hash of their keys; sessions can be taken out of it."""
+    """A table of sessions, ordered by the hash of their keys; sessions can be taken out of it.
+    One batch, or several merged ones, make a layer; the table itself never changes.
+    """
 
     def __init__(self, table: pa.Table, keys: tuple[str, ...]) -> None:
         hashes = hashes_of_rows(table, keys)
@@ -47,18 +49,24 @@ class Layer:
         self.rows = len(order)
 
     def ended(self, mark: int) -> Hashes:
-        """Return the hashes of the keys of sessions that watermark `mark` ends; they stay here."""
+        """Return the key hashes of sessions that watermark `mark` (ms) ends; the sessions stay here.
+        A hash may be there several times, and keys that differ may have one hash.
+        """
         over: Hashes = self._hashes[self._there & (self._ends - 1 <= mark)]
         return over
 
     def due(self, after: int, mark: int, limit: int) -> Hashes:
-        """Return key hashes of the sessions whose last ms is in (`after`, `mark`], or at most `limit`."""
+        """Return the key hashes of sessions whose last ms is in (`after`, `mark`], or at `limit` or before.
+        The sessions stay here. A hash may be there several times.
+        """
         last = self._ends - 1
         found: Hashes = self._hashes[self._there & (((last > after) & (last <= mark)) | (last <= limit))]
         return found
 
     def taken(self, wanted: Hashes, until: int) -> pa.Table:
-        """Remove and return sessions with key hashes in `wanted` (ascending) that begin by `until` (ms)."""
+        """Remove and return the sessions with key hashes in `wanted` (ascending) that begin by `until` (ms).
+        Keys that differ may have one hash, so there may be sessions of other keys; all columns are returned.
+        """
         first = np.searchsorted(self._hashes, wanted, side="left")
         found = _ranges(first, np.searchsorted(self._hashes, wanted, side="right") - first)
         found = found[self._there[found] & (self._starts[found] <= until)]
@@ -67,28 +75,27 @@ class Layer:
         return self._table.take(pa.array(found))
 
     def first_end(self) -> int | None:
-        """Return the end (ms) of the session that ends first; None: no session is left."""
         return int(self._ends[self._there].min()) if self.rows else None
 
     @property
     def size(self) -> int:
-        """Bytes of memory of the table and its index, sessions that were taken out included."""
         return int(self._table.nbytes) + 5 * len(self._there)
 
     def left(self) -> tuple[pa.Table, pa.Array]:
-        """Return the table, and a mask of those of its sessions that have not been taken out."""
         return self._table, pa.array(self._there.copy())
 
 
 def sessions_after(table: pa.Table, mark: int) -> pa.Table:
-    """Return the restored sessions that had not ended at the watermark `mark`.
+    """Return the restored sessions that had not ended at the watermark `mark` (ms).
     Others were kept for late rows only, which the present program does not take any more.
     """
     return table.filter(pa.array(table.column(END).to_numpy() - 1 > mark))
 
 
 class SessionWindows(RestoredByGroup):
-    """The open sessions by key of a subtask, in memory, from its watermark `mark` on."""
+    """The open sessions by key of a subtask, in memory, from its watermark `mark` on.
+    A late session is merged into an open one that it meets; late ones of a batch are looked at together.
+    """
 
     def __init__(self, grouping: SessionGrouping, mark: int, max_parallelism: int) -> None:
         self._grouping, self._keys = grouping, grouping.keys[1:]
@@ -99,10 +106,6 @@ class SessionWindows(RestoredByGroup):
         return sessions_after(table, mark)
 
     def add(self, rows: pa.Table, marks: Int64s) -> int:
-        """Add sessions, each with its watermark in `marks`; return how many input rows were too late.
-
-        A late session is merged into an open one that it meets. Late ones of a batch are looked at together.
-        """
         late = rows.column(END).to_numpy() - 1 <= self._ahead.marks_of(rows, marks)
         if not late.any():
             self.put(rows.drop_columns(ROWS))
@@ -111,7 +114,9 @@ class SessionWindows(RestoredByGroup):
         return self.put_late(rows.filter(pa.array(late)))
 
     def put_late(self, rows: pa.Table) -> int:
-        """Add late sessions that meet an open one, drop the others; return how many input rows these are."""
+        """Add late sessions that meet an open one, and drop the others; return the number of input rows
+        dropped. `rows` have the column `ROWS`: how many input rows each session was made of.
+        """
         if not self._layers:
             return int(rows.column(ROWS).to_numpy().sum())
         until = int(rows.column(END).to_numpy().max())
@@ -128,7 +133,7 @@ class SessionWindows(RestoredByGroup):
         return int(merged.column(ROWS).to_numpy()[lost].sum())
 
     def put(self, table: pa.Table) -> None:
-        """Add sessions, none of which is late; they are merged with open ones later on."""
+        """Add sessions, none of which is late; those that overlap open ones are merged with them later on."""
         if not len(table):
             return
         layers = self._layers
@@ -143,7 +148,7 @@ class SessionWindows(RestoredByGroup):
         return found
 
     def reached(self, mark: int) -> list[Ended]:
-        """Return the sessions that the watermark `mark` ends, ascending by end, and forget them."""
+        """Return the sessions that the watermark `mark` (ms) ends, ascending by end, and forget them."""
         self._mark = mark
         self._ahead.reached(mark)
         ended = [hashes for layer in self._layers if len(hashes := layer.ended(mark))]
@@ -165,11 +170,9 @@ class SessionWindows(RestoredByGroup):
         return min((end for layer in self._layers if (end := layer.first_end()) is not None), default=None)
 
     def size(self) -> int:
-        """Return how many bytes of memory the sessions take."""
         return sum(layer.size for layer in self._layers)
 
     def at_snapshot(self) -> list[WindowsView]:
-        """Return a view of all sessions as they are now, for a snapshot; later changes do not reach it."""
         return [SessionsView(self._grouping, [layer.left() for layer in self._layers])]
 
 
@@ -180,17 +183,14 @@ class SessionsView:
         self._grouping, self._tables = grouping, tables
 
     def tables(self) -> Iterator[pa.Table]:
-        """Yield the sessions, merged, in one table; nothing if there are none."""
         if self._tables:
             yield self._grouping.merged(_concatenated(self._tables))
 
     def where(self, keep: Callable[[pa.Table], NDArray[np.bool_]]) -> SessionsView:
-        """Return a view of the sessions for which `keep`, given a table, returns True in its mask."""
         found = [(table, pc.and_(left, pa.array(keep(table)))) for table, left in self._tables]
         return SessionsView(self._grouping, found)
 
     def release(self) -> None:
-        """Drop the references to the tables, which frees their memory; more than once does no harm."""
         self._tables = []
 
 
@@ -211,6 +211,5 @@ def _zeros(count: int) -> pa.Array:
 
 
 def _ranges(first: Int64s, counts: Int64s) -> Int64s:
-    """Return first[i], first[i] + 1, ... (counts[i] numbers) for each i, one after the other."""
     before = np.cumsum(counts) - counts
     return np.repeat(first - before, counts) + np.arange(int(counts.sum()))

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 
 class WindowAggregateOperator(WindowsOperator):
-    """Runs an aggregation in windows of event time, after the exchange, for the key groups of its subtask."""
+    """Runs an aggregation in windows of event time, after the exchange, for the key groups of its subtask.
+    It receives accumulators, and emits a row for each key and window when the watermark ends the window.
+    """
 
     def __init__(
         self, context: OperatorContext, plan: Aggregation, function: KeyedProcessFunction[Any, Any, Any]
@@ -50,11 +52,10 @@ class WindowAggregateOperator(WindowsOperator):
 
     @property
     def _forgotten_until(self) -> int:
-        """Last ms (since 1970) of the newest windows that are dropped: here all that have ended."""
+        # Last ms (since 1970) of the newest windows that are dropped: here all that have ended.
         return self._mark
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Take a snapshot of the windows, whose tables never change; it is stored in the background."""
         self._own.handles[FORGOTTEN].update([(*self._groups, self._forgotten_until)])
         return super().snapshot(checkpoint)
 
@@ -92,7 +93,6 @@ class WindowAggregateOperator(WindowsOperator):
         return pa.table(batch).select([PANE, *self._keys, *(name for name, _ in self._merging.fields), ROWS])
 
     def _results(self, ended: Ended) -> tuple[pa.RecordBatch, Int64s]:
-        """Return the result rows of ended windows (keys, window, aggregates), and their event times (ms)."""
         whole = ended.table
         shown = [field.name for field in self._key_fields if field.name not in HIDDEN]
         arrays = [*(_plain(whole.column(name)) for name in shown), self._windows(ended)]

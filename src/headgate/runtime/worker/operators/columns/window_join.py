@@ -32,7 +32,9 @@ _ARROW_NAMES: Final = {
 
 
 class WindowJoinOperator(WindowsOperator):
-    """Joins two tables in windows for the key groups of its subtask; its input has the rows of both."""
+    """Joins two tables in windows for the key groups of its subtask; its input has the rows of both.
+    A column tells the sides apart. Rows are kept until their window ends, and joined then.
+    """
 
     def __init__(
         self, context: OperatorContext, plan: WindowJoin, function: KeyedProcessFunction[Any, Any, Any]
@@ -68,7 +70,6 @@ class WindowJoinOperator(WindowsOperator):
         return pa.Table.from_arrays(pa.table(batch).select(columns).columns, schema=self._rows)
 
     def _results(self, ended: Ended) -> tuple[pa.RecordBatch, Int64s]:
-        """Return the joined rows of ended windows, ascending by end, and their event times (ms)."""
         left, right = (
             table.select([PANE, *self._keys, *(name for name in self._values if name.startswith(prefix))])
             for table, prefix in zip(_sides(ended.table), ("left/", "right/"), strict=True)
@@ -93,9 +94,7 @@ class WindowJoinOperator(WindowsOperator):
 
 
 def _sides(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return the rows of the left and of the right table, told apart by the column `SIDE`.
-    Rows came by side, so most batches are of one table: these are not copied.
-    """
+    # Rows came by side, so most batches are of one table: these are not copied.
     found: tuple[list[pa.RecordBatch], list[pa.RecordBatch]] = ([], [])
     for batch in rows.to_batches():
         of_right = pc.equal(batch.column(SIDE), 1)
@@ -110,7 +109,7 @@ def _sides(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def _as_given(found: pa.Table, names: Sequence[str]) -> list[pa.Array]:
-    """Return the key columns `names`, with NaN and null put back where bits of column `ODD_KEYS` say so."""
+    # NaN and null are put back where bits of the column `ODD_KEYS` say so.
     columns = [found.column(name).combine_chunks() for name in names]
     odd = found.column(ODD_KEYS).to_numpy() if columns else np.zeros(0, np.int64)
     if not odd.any():

@@ -51,7 +51,6 @@ COLUMNS_FROM: Final = 4_096
 @dataclass(slots=True)
 class PendingWindows:
     """The windows of a subtask as they were at the snapshot point, to be stored in the background.
-
     `grouping` merges what views have of one key and pane; None: a key may have several records in a pane,
     which are stored under the pane and a number.
     """
@@ -65,19 +64,16 @@ class PendingWindows:
     keep: EntryFilter | None = field(default=None)
 
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
-        """Store the windows as a blob, return its handle; release the snapshot, also after a StorageError."""
         write = partial(files.write, uid)
         return self.store_with(lambda groups, max_parallelism: BlobWriter(groups, max_parallelism, write))
 
     def store_with(self, new_writer: NewWriter) -> KeyedStateHandle:
-        """Store the windows with a writer of `new_writer`; release the snapshot, also after an error."""
         try:
             return written(new_writer(self.groups, self.max_parallelism), self._write)
         finally:
             self.release()
 
     def release(self) -> None:
-        """Drop the references to the tables, which frees their memory; more than once does no harm."""
         for view in self.views:
             view.release()
 
@@ -96,7 +92,9 @@ class PendingWindows:
         return serializer
 
     def of_key(self, key: Hashable) -> dict[Any, Any]:
-        """Return the records of a key by pane, as a program's map state would have them; {}: it has none."""
+        """Return the records of a key by pane, as a program's map state would have them; {}: it has none.
+        For a live query. `key` is a value, or a tuple where the operator has several key columns.
+        """
         wanted, keys = key_hash(key), self.keys
         views = [view.where(lambda table: hashes_of_rows(table, keys) == wanted) for view in self.views]
         for entries in replace(self, views=views).entries():
@@ -112,7 +110,6 @@ class PendingWindows:
         return self._entries(*self._by_group())
 
     def _by_group(self) -> tuple[pa.Table, NDArray[np.int32]]:
-        """Return keys, panes and values, a row for each entry, ordered by key group; and the groups."""
         parts = [table for view in self.views for table in view.tables()]
         if not parts:
             return pa.table({}), np.zeros(0, dtype=np.int32)
@@ -145,7 +142,6 @@ class PendingWindows:
 
 
 def _split(table: pa.Table, groups: NDArray[np.int32]) -> Iterator[tuple[int, pa.Table]]:
-    """Yield each group with its rows, of rows ordered by group."""
     starts = np.flatnonzero(np.diff(groups, prepend=-1)).tolist()
     for start, stop in pairwise([*starts, len(groups)]):
         yield int(groups[start]), table.slice(start, stop - start)

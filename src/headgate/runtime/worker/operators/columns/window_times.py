@@ -32,31 +32,31 @@ class WindowTimes(NamedTuple):
 
     @staticmethod
     def of(window: Windowed) -> WindowTimes:
-        """Return the times of a plan's window, which must be of the kind "sliding"."""
+        """Return the times of a plan's window; the caller has checked that its kind is "sliding"."""
         slide = window.slide_ms
         return WindowTimes(window.size_ms, slide, window.offset_ms % slide, gcd(window.size_ms, slide))
 
     def panes_of(self, times: Int64s) -> Int64s:
-        """Return the start of the pane of each event time."""
+        """Return, for each event time (ms), the start of the pane that it lies in."""
         return _floor(times, self.pane, self.offset)
 
     def last_ends(self, panes: Int64s) -> Int64s:
-        """Return, for each pane by its start, the end of the last window that contains it."""
+        """Return, for each pane by its start, the end (ms, excluded) of the last window that contains it."""
         return _floor(panes, self.slide, self.offset) + self.size
 
     def first_ends(self, panes: Int64s) -> Int64s:
-        """Return, for each pane by its start, the end of the first window that contains it."""
+        """Return, for each pane by its start, the end (ms, excluded) of the first window that contains it."""
         last = self.last_ends(panes)
         return np.asarray(last - (last - panes - 1) // self.slide * self.slide, dtype=np.int64)
 
     def ends_over(self, pane: int) -> range:
-        """Return the ends of all windows that contain the pane starting at `pane`, ascending."""
+        """Return the ends (ms, excluded), ascending, of all windows over the pane that starts at `pane`."""
         last = (pane - self.offset) // self.slide * self.slide + self.offset + self.size
         first = last - (last - pane - 1) // self.slide * self.slide
         return range(first, last + 1, self.slide)
 
     def start_of(self, end: int) -> int:
-        """Return the start of the window that ends at `end`."""
+        """Return the start (ms) of the window that ends at `end` (excluded)."""
         return end - self.size
 
 
@@ -75,69 +75,59 @@ class CumulativeTimes(NamedTuple):
 
     @staticmethod
     def of(window: Windowed) -> CumulativeTimes:
-        """Return the times of a plan's window, which must be of the kind "cumulative"."""
         return CumulativeTimes(window.size_ms, window.slide_ms, window.offset_ms % window.size_ms)
 
     def panes_of(self, times: Int64s) -> Int64s:
-        """Return the start of the pane of each event time."""
         return _floor(times, self.step, self.offset)
 
     def last_ends(self, panes: Int64s) -> Int64s:
-        """Return, for each pane by its start, the end of the last window that contains it."""
         return _floor(panes, self.size, self.offset) + self.size
 
     def first_ends(self, panes: Int64s) -> Int64s:
-        """Return, for each pane by its start, the end of the first window that contains it."""
         return panes + self.step
 
     def ends_over(self, pane: int) -> range:
-        """Return the ends of all windows that contain the pane starting at `pane`, ascending."""
         return range(pane + self.step, self.start_of(pane + 1) + self.size + 1, self.step)
 
     def start_of(self, end: int) -> int:
-        """Return the start of the window that ends at `end`."""
         return (end - 1 - self.offset) // self.size * self.size + self.offset
 
 
 class SameWindowTimes(NamedTuple):
-    """The windows of rows that are results of windows and stay in them: a pane is the last ms of a window."""
+    """The windows of rows that are results of windows and stay in them: a pane is the last ms of a window.
+    The true start of such a window is one of the keys; `start_of` returns the pane.
+    """
 
     def panes_of(self, times: Int64s) -> Int64s:
-        """Return the pane of each event time: the time itself."""
         return times
 
     def last_ends(self, panes: Int64s) -> Int64s:
-        """Return, for each pane, the end of its window."""
         return panes + 1
 
     def first_ends(self, panes: Int64s) -> Int64s:
-        """Return, for each pane, the end of its window."""
         return panes + 1
 
     def ends_over(self, pane: int) -> range:
-        """Return the end of the only window that contains the pane `pane`, as a range."""
         return range(pane + 1, pane + 2)
 
     def start_of(self, end: int) -> int:
-        """Return the only pane of the window that ends at `end`; its true start is one of the keys."""
         return end - 1
 
 
 class SessionTimes(NamedTuple):
-    """Sessions that end `gap` ms after their last row; a pane is the time of a row."""
+    """Sessions that end `gap` ms after their last row; a pane is the time of a row.
+    So the ends of a pane are that of a session of the row alone.
+    """
 
     gap: int
 
     def panes_of(self, times: Int64s) -> Int64s:
-        """Return, for each row by its time, the start of a session of that row alone."""
         return times
 
     def last_ends(self, panes: Int64s) -> Int64s:
-        """Return, for each row by its time, the end of a session of that row alone."""
         return panes + self.gap
 
     def first_ends(self, panes: Int64s) -> Int64s:
-        """Return, for each row by its time, the end of a session of that row alone."""
         return panes + self.gap
 
 
@@ -146,7 +136,9 @@ PanedTimes = WindowTimes | CumulativeTimes | SameWindowTimes
 
 
 def times_of(window: Windowed) -> PanedTimes | SessionTimes:
-    """Return the arithmetic for a plan's window, by its `kind`; kinds not named here: `SameWindowTimes`."""
+    """Return the arithmetic for a plan's window, by its kind: "sliding", "cumulative" or "session".
+    Any other kind gets `SameWindowTimes`: its rows are results of windows, and stay in these.
+    """
     match window.kind:
         case "sliding":
             return WindowTimes.of(window)
@@ -158,7 +150,9 @@ def times_of(window: Windowed) -> PanedTimes | SessionTimes:
 
 
 def ends_passed(times: PanedTimes, marks: Int64s) -> Int64s:
-    """Return a number for each watermark in `marks`; two have the same only if they end the same windows."""
+    """Return a number for each watermark (ms) in `marks`, the same for two only if both end the same windows.
+    `times` is the arithmetic of the windows in question.
+    """
     if isinstance(times, SameWindowTimes):
         return marks
     if isinstance(times, CumulativeTimes):

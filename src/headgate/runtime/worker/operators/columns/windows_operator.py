@@ -50,9 +50,9 @@ SENT_TOGETHER: Final = 1 << 16
 
 
 class WindowsOperator(Operator):
-    """Keeps windows of event time for the key groups of its subtask; `function` declares their state.
-    `keys` and `values` are the columns of the rows that it keeps. `grouping` merges rows of a key and pane;
-    None: they stay several.
+    """Base of operators that keep windows of event time for the key groups of their subtask.
+    `function` declares the state of windows; `keys` and `values` are the columns of the rows that they keep.
+    `grouping` merges rows of a key and pane (a slice of event time that no window cuts); None: never.
     """
 
     _in_memory: ClassVar = False  # whatever the state backend
@@ -78,22 +78,25 @@ class WindowsOperator(Operator):
 
     @abstractmethod
     def _windows_from(self, mark: int) -> KeptWindows:
-        """Return windows without rows, held in memory, for event time from the watermark `mark` on."""
+        """Return windows without rows, held in memory, for event time from watermark `mark` (ms) on."""
 
     @abstractmethod
     def _windows_on_disk(self, chunks: ChunkStore, mark: int) -> WindowsOnDisk:
-        """Return windows without rows, for event time from `mark` on, most of which may be in `chunks`."""
+        """Return windows without rows, for event time from watermark `mark` (ms) on, most of which may be in
+        `chunks`. `chunks` is a store in RocksDB on the local disk; the result takes it over.
+        """
 
     @abstractmethod
     def _received(self, batch: pa.RecordBatch) -> pa.Table:
-        """Return the columns of a batch that windows keep, `PANE` first; KeyError: one is missing."""
+        """Return the columns of a received batch that windows keep, `PANE` first, a row for each of the
+        batch's. Raises KeyError if one is missing, as in an in-flight batch of a program with other columns.
+        """
 
     @abstractmethod
     def _results(self, ended: Ended) -> tuple[pa.RecordBatch, Int64s]:
         """Return the result rows of windows that have ended, and the event time (ms) of each row."""
 
     def open(self) -> None:
-        """Restore the windows and the event time of the snapshots."""
         where, target = self.context, target_of(self._state[WINDOWS])
         self._target: Target = target
         self._groups = key_group_range(where.max_parallelism, where.parallelism, where.subtask)
@@ -114,7 +117,6 @@ class WindowsOperator(Operator):
         return self._disk.kept
 
     def _fill(self, states: list[OperatorSubtaskState]) -> None:
-        """Add the stored windows of former subtasks, each key group at the watermark that it had reached."""
         where = self.context
         claims = Claims(self._state) if where.ignore_unclaimed else None
         stored = [
@@ -136,17 +138,13 @@ class WindowsOperator(Operator):
     def _kept_of(
         self, state: OperatorSubtaskState, own: range, ahead: Mapping[int, int]
     ) -> dict[int, Restoring]:
-        """Return by key group the receiver of a former subtask's windows, for the groups in `own`.
-        `ahead`: groups stored as further than the subtask, with their watermarks. A group without windows is
-        noted, too, or a late row would make it emit a window again.
-        """
+        # A group without windows is noted, too, or a late row would make it emit a window again.
         assert state.keyed is not None  # the caller looked
         mark = WATERMARK_MIN if state.watermark is None else state.watermark
         groups = range(max(own.start, state.keyed.first_group), min(own.stop, state.keyed.last_group + 1))
         return {group: self._kept.of_group(group, ahead.get(group, mark)) for group in groups}
 
     def _fill_natively(self, native: list[NamedStates], each_into: Sequence[Mapping[int, Restoring]]) -> None:
-        """Add the windows of RocksDB's files; `each_into` has, by key group, where those in memory go."""
         if self._disk is not None:
             self._disk.restore(native)
             return
@@ -160,7 +158,6 @@ class WindowsOperator(Operator):
             into[group].add(table)
 
     def process(self, batch: Batch) -> None:
-        """Add rows to their windows, emit what their watermarks end; UsageError: a column is missing."""
         assert isinstance(batch, ArrowBatch) and batch.watermarks is not None  # noqa: PT018  # of our own sender
         marks = np.maximum(batch.watermarks, self._mark)
         rows = self._received_or_refused(batch.columns)
@@ -171,11 +168,11 @@ class WindowsOperator(Operator):
         self._advance(int(marks[-1]))
 
     def _add(self, rows: pa.Table, marks: Int64s) -> None:
-        """Add rows, each with its watermark in `marks`, to the windows; count those that are too late."""
+        # Each row has its watermark in `marks`; rows that come too late are counted.
         self._late += self._kept.add(rows, marks)
 
     def _stretches(self, marks: Int64s) -> Iterable[tuple[int, int]]:
-        """Return ranges of a batch's rows: before each, windows that its watermark ends are emitted."""
+        # Before each range of a batch's rows, windows that its first watermark ends are emitted.
         return [(0, len(marks))]
 
     def _received_or_refused(self, sent: pa.RecordBatch) -> pa.Table:
@@ -188,7 +185,6 @@ class WindowsOperator(Operator):
             ) from None
 
     def watermark(self, timestamp: int) -> None:
-        """Emit the windows that end at watermark `timestamp` or before, then pass it on."""
         self._advance(timestamp)
         self.next.watermark(timestamp)
 
@@ -215,22 +211,19 @@ class WindowsOperator(Operator):
         self.next.process(ArrowBatch(whole, *map(np.concatenate, zip(*map(_times, results), strict=True))))
 
     def measured(self) -> dict[str, int]:
-        """Return the metric of how many input rows came too late for their windows."""
         return {LATE_RECORDS.at(): self._late}
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Take a snapshot of the windows, whose tables never change; it is stored in the background."""
+        # The tables of windows never change, so the snapshot only refers to them.
         self._own.handles[AHEAD].update(self._kept.ahead)
         pending = self._pending() if self._disk is None else self._disk.snapshot(checkpoint, self._completed)
         keyed = PendingKeyedState(self.context.uid, pending, self._mark, None, self._key_shapes())
         return self._own.snapshot(keyed)
 
     def may_build_on(self, checkpoint: int | None) -> None:
-        """Let the next snapshot refer to files of `checkpoint`; 0: to none; None: it is a savepoint."""
         self._completed = checkpoint
 
     def close(self) -> None:
-        """Close and remove the chunks on the local disk, if the windows have any."""
         if self._disk is not None:
             self._disk.close()
 
@@ -246,11 +239,10 @@ class WindowsOperator(Operator):
         return stored_shapes({kinds if len(kinds) > 1 else kinds[0]})
 
     def state_types(self) -> StateTypes:
-        """Return the descriptions of the serializers of windows and operator state, by name of the state."""
         return {WINDOWS: self._target.schema} | self._own.state_types()
 
     def peek(self, state: str, key: Hashable) -> StoredValue | None:
-        """Return the encoded accumulators of all windows of a key, for a live query; None: it has none."""
+        # The value is the accumulators of all windows of the key.
         views = None if self._disk is None else self._disk.views_of(key)
         found = self._pending(views).of_key(key)
         return stored_value(WINDOWS, self._target, found) if found else None
@@ -263,7 +255,7 @@ def _times(batch: ArrowBatch) -> tuple[Int64s, Int64s]:
 
 
 def window_column(starts: Int64s, ends: Int64s) -> pa.Array:
-    """Return a column of window structs (start and end timestamps) from times in ms."""
+    """Return a column of window structs (start and end as timestamps) from starts and ends in ms."""
     return pa.StructArray.from_arrays([_moments(starts), _moments(ends)], fields=list(WINDOW))
 
 

@@ -64,7 +64,6 @@ class LateAccumulatingOperator(AccumulatingOperator):
         return pa.StructArray.from_arrays(arrays, fields=list(self._late_columns))
 
     def _send_late(self, rows: pa.Table, places: Int64s, batch: Batch) -> None:
-        """Send accumulators of single rows, each with the time and watermark at its place in `batch`."""
         assert batch.timestamps is not None
         assert batch.watermarks is not None
         found = self._one_by_one(rows)

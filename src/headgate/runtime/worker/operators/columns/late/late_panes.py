@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 class LatePanes(PanedWindows):
     """Accumulators by pane, kept until the watermark passes the end of their last window by `lateness_ms`.
-
     Windows whose last ms is `forgotten` or before were dropped by an earlier run; late rows make no new ones.
     """
 
@@ -39,19 +38,15 @@ class LatePanes(PanedWindows):
 
     @property
     def forgotten(self) -> int:
-        """Last ms (since 1970) of the newest windows that are dropped, so that they take no late rows."""
         return max(self._forgotten, horizon(self._mark, self._lateness))
 
     def marks_of(self, rows: pa.Table, marks: Int64s) -> Int64s:
-        """Return `marks`, each row's watermark, raised to that of the row's key group where it is ahead."""
         return self._panes.groups.marks_of(rows, marks)
 
     def may_be_late(self, rows: pa.Table, marks: Int64s) -> NDArray[np.bool_]:
-        """Return a mask of rows that came, by their watermarks, after the end of one of their windows."""
         return np.asarray(self._times.first_ends(rows.column(PANE).to_numpy()) - 1 <= marks)
 
     def add_late(self, rows: pa.Table, marks: Int64s) -> Taken:
-        """Add late rows; return the windows they make emit again, and a mask of rows too late for any."""
         limits = np.maximum(horizons(marks, self._lateness), self._forgotten)
         dropped = self._times.last_ends(rows.column(PANE).to_numpy()) - 1 <= limits
         places, fired = np.flatnonzero(~dropped), list[Again]()
@@ -64,7 +59,8 @@ class LatePanes(PanedWindows):
         return Taken(fired, dropped)
 
     def _fired(self, rows: pa.Table, marks: Int64s, limits: Int64s) -> list[Again]:
-        """Return windows that late `rows`, not added yet, change: ended by `marks`, last ms over `limits`."""
+        # `rows` are not added yet. They change windows that `marks` have ended, with a last ms above
+        # `limits`.
         found = []
         for end, inside in self._windows_over(rows):
             places = np.flatnonzero(inside & (end - 1 <= marks) & (end - 1 > limits))
@@ -75,13 +71,11 @@ class LatePanes(PanedWindows):
         return found
 
     def _windows_over(self, rows: pa.Table) -> list[tuple[int, NDArray[np.bool_]]]:
-        """Return (end, mask of the rows inside) for each window that has some of `rows`, ascending by end."""
         panes = rows.column(PANE).to_numpy()
         ends = {end for pane in np.unique(panes).tolist() for end in self._times.ends_over(pane)}
         return [(end, (panes >= self._times.start_of(end)) & (panes < end)) for end in sorted(ends)]
 
     def _window(self, end: int, wanted: pa.Table) -> pa.Table | None:
-        """Return the accumulators of a window, by its end, for the keys of `wanted`, a row each; or None."""
         tables = self._panes.tables_between(self._times.start_of(end), end)
         found = self._rows_of.found(tables, wanted)
         return self._grouping.merged(pa.concat_tables(found)).combine_chunks() if found else None
@@ -90,7 +84,6 @@ class LatePanes(PanedWindows):
         return Ended(table, np.full(len(table), self._times.start_of(end)), np.full(len(table), end))
 
     def open_now(self, touched: pa.Table) -> list[Ended]:
-        """Return the present accumulators of open windows that have the keys and panes of `touched`."""
         marks, found = self.marks_of(touched, np.full(len(touched), self._mark)), []
         for end, inside in self._windows_over(touched):
             places = np.flatnonzero(inside & (end - 1 > marks))
@@ -100,7 +93,6 @@ class LatePanes(PanedWindows):
         return found
 
     def reached(self, mark: int) -> list[Ended]:
-        """Return the windows that watermark `mark` ends; drop panes of which no window takes late rows."""
         before, self._mark = self._mark, mark
         panes = self._panes.starts()
         lasts = self._times.last_ends(np.array(panes, dtype=np.int64)) - 1

@@ -29,7 +29,6 @@ _NONE: Final = 2**62
 
 class LateSessions(SessionWindows):
     """Sessions by key, kept until the watermark passes their end by `lateness_ms`.
-
     Sessions whose last ms is `forgotten` or before were dropped by an earlier run; late rows make none new.
     """
 
@@ -45,22 +44,19 @@ class LateSessions(SessionWindows):
 
     @property
     def forgotten(self) -> int:
-        """Last ms (since 1970) of the newest sessions that are dropped, so that they take no late rows."""
         return max(self._forgotten, horizon(self._mark, self._lateness))
 
     def _still_open(self, table: pa.Table, mark: int) -> pa.Table:
         return table  # also those that have ended: late rows may still come
 
     def marks_of(self, rows: pa.Table, marks: Int64s) -> Int64s:
-        """Return `marks`, each row's watermark, raised to that of the row's key group where it is ahead."""
         return self._ahead.marks_of(rows, marks)
 
     def may_be_late(self, rows: pa.Table, marks: Int64s) -> NDArray[np.bool_]:
-        """Return a mask of rows late by their own time: a session that one would extend may have ended."""
+        # By its own time: a session that such a row would extend may have ended.
         return np.asarray(rows.column(PANE).to_numpy() <= marks)
 
     def add_late(self, rows: pa.Table, marks: Int64s) -> Taken:
-        """Add late rows, in order; return sessions that emit again, and a mask of rows too late for any."""
         dropped, fired = np.zeros(len(rows), dtype=np.bool_), list[Again]()
         for places in _one_of_each_key(rows, self._keys):
             part = rows.take(pa.array(places)).select(self._names)
@@ -79,10 +75,9 @@ class LateSessions(SessionWindows):
         return Taken(fired, dropped)
 
     def _placed(self, rows: pa.Table, places: Int64s, mark: int) -> pa.Table:
-        """Take out the sessions that late `rows` (one per key at most) may touch; return both, merged.
-        `mark`: greatest watermark of `rows`. Columns: `_PLACE`, the place (of `places`) of the late row in a
-        session, else `_NONE`; `_PARTS`, of how many sessions it was merged.
-        """
+        # Takes out the sessions that late `rows` (one per key at most) may touch, and merges both. `mark`:
+        # greatest watermark of `rows`. `_PLACE`: the place (of `places`) of the late row in a session, else
+        # `_NONE`; `_PARTS`: of how many sessions it was merged.
         until = max(int(rows.column(END).to_numpy().max()), min(mark, WATERMARK_MAX - 1) + 1)
         mine = rows.append_column(_PLACE, pa.array(places)).append_column(_PARTS, _ones(len(rows)))
         if not self._layers:
@@ -93,12 +88,10 @@ class LateSessions(SessionWindows):
         return self._placing.merged(pa.concat_tables([mine, marked.append_column(_PARTS, _ones(len(known)))]))
 
     def _sessions_of(self, rows: pa.Table, until: int) -> pa.Table:
-        """Take out, and return merged, sessions with rows' key hashes that begin at `until` or before."""
         found = self._taken(np.unique(hashes_of_rows(rows, self._keys)), until)
         return self._grouping.merged(found) if len(found) else found.select(self._names)
 
     def open_now(self, touched: pa.Table) -> list[Ended]:
-        """Return the present accumulators of open sessions in which rows of `touched` lie."""
         if not self._layers:
             return []
         known = self._sessions_of(touched, WATERMARK_MAX)
@@ -122,7 +115,6 @@ class LateSessions(SessionWindows):
         return [_as_ended(known.filter(pa.array(mine)))] if mine.any() else []
 
     def reached(self, mark: int) -> list[Ended]:
-        """Return the sessions that the watermark `mark` ends; drop those whose allowed lateness is over."""
         before, self._mark = self._mark, mark
         limit = horizon(mark, self._lateness)
         due = [hashes for layer in self._layers if len(hashes := layer.due(before, mark, limit))]
@@ -141,7 +133,7 @@ class LateSessions(SessionWindows):
 
 
 def _one_of_each_key(rows: pa.Table, keys: tuple[str, ...]) -> list[Int64s]:
-    """Return the indices of rows in rounds: the first row of each key, then the second of each, and so on."""
+    # In rounds: the first row of each key, then the second of each, and so on.
     nth = nth_of_key(rows, keys)
     return [np.flatnonzero(nth == number) for number in range(int(nth.max()) + 1)]
 

@@ -37,7 +37,10 @@ _FEW: Final = 10_000
 
 
 class PatientAggregateOperator(WindowAggregateOperator):
-    """Runs a windowed aggregation with allowed lateness or early results, for key groups of a subtask."""
+    """Runs a windowed aggregation with allowed lateness or early results, for key groups of a subtask.
+    Late rows make their windows emit again. Early results of open windows come by the wall clock, at each
+    multiple of an interval, of those windows that got new rows since. All state is in memory.
+    """
 
     _in_memory = True
     _kept: PatientWindows
@@ -46,7 +49,6 @@ class PatientAggregateOperator(WindowAggregateOperator):
     _touched_rows, _different = 0, _FEW
 
     def open(self) -> None:
-        """Restore the windows; with early results, open windows emit at the next multiple of the interval."""
         self._touched = []
         super().open()
         if self._plan.firing.early_ms is not None:
@@ -55,7 +57,7 @@ class PatientAggregateOperator(WindowAggregateOperator):
 
     @property
     def _places(self) -> list[str]:
-        """The columns that decide in which windows a row is: pane, keys and, of sessions, the end."""
+        # The columns that decide in which windows a row is.
         return [PANE, *self._keys, *([END] if isinstance(self._times, SessionTimes) else [])]
 
     def _windows_from(self, mark: int) -> KeptWindows:
@@ -67,7 +69,6 @@ class PatientAggregateOperator(WindowAggregateOperator):
         return LatePanes(self._merging, self._times, mark, groups, lateness, forgotten)
 
     def _forgotten(self) -> int:
-        """Return the last ms up to which windows were dropped before the restore; WATERMARK_MIN: none."""
         first, last = self._groups
         stored = self._own.handles[FORGOTTEN].get()
         mine = [until for low, high, until in stored if low <= last and high >= first]
@@ -113,7 +114,6 @@ class PatientAggregateOperator(WindowAggregateOperator):
             self._emit_again(fired, marks)
 
     def _drop(self, rows: pa.Table, marks: Int64s) -> None:
-        """Send rows that are too late to the side output that the program named; without one, count them."""
         tag, late = self._plan.firing.late_tag, self._plan.late
         if tag is None or late is None or LATE_ROW not in rows.column_names:
             self._late += int(rows.column(ROWS).to_numpy().sum())
@@ -123,7 +123,6 @@ class PatientAggregateOperator(WindowAggregateOperator):
         self.emit_side(tag, ArrowBatch(columns, were.column(1).to_numpy(), marks))
 
     def _emit_again(self, fired: list[Again], marks: Int64s) -> None:
-        """Emit `fired`, windows that late rows changed, in the rows' order, each with its row's watermark."""
         results = [self._results(each.windows) for each in fired]
         places = np.concatenate([each.places for each in fired])
         order = np.argsort(places, kind="stable")
@@ -134,7 +133,6 @@ class PatientAggregateOperator(WindowAggregateOperator):
     # -- early results
 
     def _touch(self, parts: list[pa.Table]) -> None:
-        """Note keys and panes of new rows (`parts`): their windows emit early when the interval is over."""
         interval = self._plan.firing.early_ms
         assert interval is not None
         if not parts:
@@ -154,11 +152,9 @@ class PatientAggregateOperator(WindowAggregateOperator):
         return Grouping(tuple(touched.column_names), ()).merged(touched)
 
     def next_processing_time(self) -> int | None:
-        """Return when windows emit early next (wall clock, ms); None: no new row since they last did."""
         return self._next_early
 
     def fire_processing_time(self, now_ms: int) -> None:
-        """Emit early results of open windows with new rows, if they are due at `now_ms` (wall clock)."""
         if self._next_early is None or now_ms < self._next_early:
             return
         different = self._touched_once()
@@ -176,5 +172,4 @@ class PatientAggregateOperator(WindowAggregateOperator):
 
 
 def _runs(flags: NDArray[np.bool_]) -> list[Int64s]:
-    """Return the indices of the rows in runs: consecutive rows with equal flags."""
     return np.split(np.arange(len(flags)), np.flatnonzero(np.diff(flags)) + 1) if len(flags) else []

@@ -63,13 +63,12 @@ class RowsOfKeys:
             self._tidied = max(16, 2 * len(self._known))
 
     def _have_keys(self, rows: pa.Table, wanted: pa.Table) -> NDArray[np.bool_]:
-        """Return a mask of rows whose key is one of `wanted`: different keys may have the same hash."""
+        # Different keys may have the same hash.
         both = pa.concat_tables([rows.select(self._keys), wanted.select(self._keys)])
         numbers = key_numbers(both, self._keys)
         return np.isin(numbers[: len(rows)], numbers[len(rows) :])
 
 
 def ranges(first: Int64s, counts: Int64s) -> Int64s:
-    """Return first[i], first[i] + 1, ... (counts[i] numbers) for each i, one after the other."""
     before = np.cumsum(counts) - counts
     return np.repeat(first - before, counts) + np.arange(int(counts.sum()))

@@ -39,7 +39,6 @@ def nth_of_key(rows: pa.Table, keys: tuple[str, ...]) -> Int64s:
 
 def running(grouping: Grouping, rows: pa.Table, before: pa.Table | None) -> pa.Table:
     """Return, for each of `rows`, the accumulators of its key after it: of `before`, and of rows up to it.
-
     `before` has one row at most for each key; None: it has none. `rows` are accumulators in order of arrival.
     """
     count, names = len(rows), [*grouping.keys, *(name for name, _ in grouping.fields)]
@@ -64,7 +63,7 @@ def running(grouping: Grouping, rows: pa.Table, before: pa.Table | None) -> pa.T
 
 
 def _by_key(numbers: Int64s) -> tuple[Int64s, Int64s]:
-    """Return row indices sorted by number, and for each of them the position where its number begins."""
+    # Row indices sorted by number, and for each of them the position where its number begins.
     order = np.argsort(numbers, kind="stable")
     starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
     return order, np.repeat(starts, np.diff(starts, append=len(order)))

@@ -21,8 +21,8 @@ class Budget:
     def exceeded_by(self, more: int) -> bool:
         """Note that `more` bytes were added, and return whether all in memory should be written to disk now.
 
-        What is added may be merged with what is there, so all together may be less. From half the limit on
-        it is stored, or each further batch would have to be measured.
+        What is added may be merged with what is there, so all together may be less. From half the limit on it
+        is stored, or each further batch would have to be measured.
         """
         self._at_most += more
         if self._at_most <= self._limit:

@@ -56,7 +56,6 @@ class ChunkColumns:
             yield Piece(group, int(different[number]), batch.slice(start, stop - start))
 
     def piece(self, group: int, place: int, table: pa.Table) -> Piece:
-        """Return all rows of a table, with or without `PANE`, as one piece of a key group and place."""
         (batch,) = self._to_store(table).combine_chunks().to_batches()
         return Piece(group, place, batch)
 
@@ -89,11 +88,12 @@ class ChunkColumns:
             ) from None
 
     def in_order(self, table: pa.Table) -> pa.Table:
-        """Return a table, with or without the column `PANE`, with its columns in the order of chunks."""
         return table.select([name for name in self.schema.names if name in table.column_names])
 
     def by_group(self, table: pa.Table) -> dict[int, pa.Table]:
-        """Return key group -> the rows of the table that belong to it, in the order of the table."""
+        """Return key group -> the rows of the table that belong to it, in the order of the table.
+        Groups without rows are left out; the dict ascends by key group.
+        """
         if not len(table):
             return {}
         groups = groups_of_rows(table, self.keys, self.max_parallelism)

@@ -45,21 +45,18 @@ class PendingChunks:
     keep: EntryFilter | None = field(default=None)
 
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
-        """Store RocksDB's new files, or a blob that is built on the local disk; then release the snapshot."""
         if self.native is not None:
             return self.native.store(uid, files)
         folder, write = self.point.directory.parent, partial(files.write, uid)
         return self.store_with(lambda groups, number: SpooledBlob(groups, number, folder, write))
 
     def store_with(self, new_writer: NewWriter) -> KeyedStateHandle:
-        """Store the windows with a writer of `new_writer`; release the snapshot, also after an error."""
         try:
             return written(new_writer(self.point.groups, self.point.max_parallelism), self._write)
         finally:
             self.release()
 
     def release(self) -> None:
-        """Delete the local files of the snapshot and drop its tables; more than once does no harm."""
         self.memory = ()
         PendingRocksSnapshot(self.point).release()
 
@@ -79,7 +76,6 @@ class PendingChunks:
             database.close()
 
     def _by_group(self, database: Database) -> Iterator[tuple[int, pa.Table]]:
-        """Yield the rows of each key group, ascending, merged; no more than one group is in memory."""
         memory = [self.columns.in_order(table) for table in self.memory]
         rest = self.columns.by_group(pa.concat_tables(memory)) if memory else {}
         store = database.stores[WINDOWS]

@@ -14,8 +14,7 @@ from headgate.state.rocksdb.chunk_bytes import ChunkKey
 if TYPE_CHECKING:
     from headgate.state.rocksdb.chunk_store import ChunkStore
 
-PORTION_ROWS: Final = 1 << 17
-"""Key groups are read and merged together up to about so many rows: little memory, and few calls."""
+PORTION_ROWS: Final = 1 << 17  # key groups are read and merged together up to about so many rows
 _MERGED_TOGETHER: Final = 8
 """So many chunks of one place become one, unless the oldest is larger than all others together."""
 
@@ -24,7 +23,9 @@ Merge = Callable[[pa.Table], pa.Table]
 
 
 class Spill:
-    """Writes tables of windows to a store of chunks and reads them; `merge`: None if rows stay apart."""
+    """Writes tables of windows to a store of chunks (a chunk: rows of one key group at one place), and reads
+    them. `merge` merges rows of equal keys and panes when a place has many chunks; None: rows stay apart.
+    """
 
     def __init__(self, chunks: ChunkStore, columns: ChunkColumns, merge: Merge | None) -> None:
         self.chunks, self.columns, self._merge = chunks, columns, merge
@@ -51,7 +52,6 @@ class Spill:
 
     def portions(self, places: Sequence[int], memory: pa.Table | None) -> Iterator[pa.Table]:
         """Yield the rows stored at `places` and the rows in `memory`, in portions of whole key groups.
-
         Rows of a group come in the order of their writing, those in memory last; they are not merged.
         """
         rest = {} if memory is None else self.columns.by_group(self.columns.in_order(memory))
@@ -70,7 +70,7 @@ class Spill:
             yield _together(found)
 
     def tables(self, group: int, places: Sequence[int]) -> list[pa.Table]:
-        """Return the chunks of a key group at `places` as tables with the column `PANE`."""
+        """Return the chunks of a key group at `places` as tables with the column `PANE`, oldest first."""
         return [
             self.columns.table(ChunkKey(group, place, 0), batch)
             for place in places

@@ -51,7 +51,6 @@ class SpilledWindows(RestoredByGroup):
             self._spill.write(pa.concat_tables(map(self._spill.columns.in_order, tables)))
 
     def store_all(self) -> None:
-        """Write all that is in memory to chunks on disk, before an incremental snapshot."""
         self.spill()
 
     def stored(self) -> None:
@@ -62,19 +61,19 @@ class SpilledWindows(RestoredByGroup):
 
     @abstractmethod
     def _hold(self, table: pa.Table) -> None:
-        """Add rows to those in memory."""
+        """Add rows with the column `PANE` to those in memory, whatever the budget."""
 
     @abstractmethod
     def _size(self) -> int:
-        """Return the bytes of all that is in memory."""
+        """Return how many bytes all that is in memory takes."""
 
     @abstractmethod
     def _let_go(self) -> None:
-        """Forget all that is in memory."""
+        """Forget all that is in memory; also called to begin with nothing."""
 
     @abstractmethod
     def at_snapshot(self) -> list[WindowsView]:
-        """Return views of what is in memory, as it is now, for a snapshot."""
+        """Return views of what is in memory, as it is now, for a snapshot; chunks are not in them."""
 
     def _places(self, start: int, stop: int) -> list[int]:
         return [place for place in self._chunks.places() if start <= place < stop]
@@ -89,7 +88,6 @@ class SpilledPanes(SpilledWindows):
         self._memory = Panes(grouping)
 
     def add(self, rows: pa.Table, marks: Int64s) -> int:
-        """Add accumulators, each with its watermark in `marks`; return how many input rows were too late."""
         last = self._times.last_ends(rows.column(PANE).to_numpy())
         late = last - 1 <= self._ahead.marks_of(rows, marks)
         if not late.any():
@@ -139,19 +137,19 @@ class SpilledPanes(SpilledWindows):
                 yield Ended(whole, np.full(len(whole), start), np.full(len(whole), end))
 
     def _not_gone(self, whole: pa.Table, end: int) -> pa.Table:
-        """Return the rows of key groups that did not emit the window with this end before the restore."""
         if not self._ahead:
             return whole
         marks = self._ahead.marks_of(whole, np.full(len(whole), WATERMARK_MIN))
         return whole.filter(pa.array(marks < end - 1)).combine_chunks()
 
     def at_snapshot(self) -> list[WindowsView]:
-        """Return views of what is in memory, as it is now, for a snapshot."""
         return [self._memory.at_snapshot()]
 
 
 class SpilledRows(SpilledWindows):
-    """Rows by their window's last ms (`PANE`), from watermark `mark` on; above `memory` bytes in chunks."""
+    """Rows by their window's last ms (`PANE`), from watermark `mark` on; above `memory` bytes in chunks.
+    The rows of ended windows come some key groups at a time.
+    """
 
     def __init__(self, spill: Spill, keys: Sequence[str], mark: int, memory: int) -> None:
         super().__init__(spill, mark, memory)
@@ -159,7 +157,6 @@ class SpilledRows(SpilledWindows):
         self._let_go()
 
     def add(self, rows: pa.Table, marks: Int64s) -> int:
-        """Add rows, each with its watermark in `marks`; return how many were too late, and so dropped."""
         late = rows.column(PANE).to_numpy() <= self._ahead.marks_of(rows, marks)
         self.put(rows.filter(pa.array(~late)) if late.any() else rows)
         return int(late.sum())
@@ -174,7 +171,6 @@ class SpilledRows(SpilledWindows):
         self._memory = KeptRows(self._keys, WATERMARK_MIN, self._spill.columns.max_parallelism)
 
     def reached(self, mark: int) -> Iterator[Ended]:
-        """Yield rows of windows that `mark` ends, some key groups at a time; drop them when all are taken."""
         before, self._mark = self._mark, mark
         self._ahead.reached(mark)
         places = self._places(WATERMARK_MIN, mark + 1)
@@ -189,5 +185,4 @@ class SpilledRows(SpilledWindows):
         self._chunks.drop(places)
 
     def at_snapshot(self) -> list[WindowsView]:
-        """Return views of what is in memory, as it is now, for a snapshot."""
         return self._memory.at_snapshot()

@@ -53,10 +53,6 @@ class SpilledSessions(SpilledWindows):
     # -- what comes in
 
     def add(self, rows: pa.Table, marks: Int64s) -> int:
-        """Add sessions, each with its watermark in `marks`; return how many input rows were too late.
-
-        A late session is merged into an open one that it meets. Late ones of a batch are looked at together.
-        """
         late = _ends(rows) - 1 <= self._ahead.marks_of(rows, marks)
         if not late.any():
             self._put_in_time(rows.drop_columns(ROWS))
@@ -77,7 +73,7 @@ class SpilledSessions(SpilledWindows):
         self.put(table)
 
     def _take_out(self, rows: pa.Table) -> None:
-        """Move stored sessions that `rows` may touch into memory; precondition: all stored ones end later."""
+        # Moves stored sessions that `rows` may touch into memory; all stored ones end later than `rows`.
         if not self._chunks:
             return
         hashes, until = np.unique(hashes_of_rows(rows, self._spill.columns.keys)), int(_ends(rows).max())
@@ -113,11 +109,9 @@ class SpilledSessions(SpilledWindows):
         self._memory = SessionWindows(self._grouping, WATERMARK_MIN, self._spill.columns.max_parallelism)
 
     def at_snapshot(self) -> list[WindowsView]:
-        """Return views of what is in memory, as it is now, for a snapshot."""
         return self._memory.at_snapshot()
 
     def spill(self) -> None:
-        """Write the sessions in memory to chunks on disk, but keep those that end soon."""
         self._budget.emptied()
         whole = self._whole()
         if whole is None:
@@ -134,11 +128,10 @@ class SpilledSessions(SpilledWindows):
         return self._spill.columns.in_order(pa.concat_tables(tables)) if tables else None
 
     def _rows_of(self, table: pa.Table, size: int) -> int:
-        """Return how many rows like those of a table take `size` bytes; at least 1."""
         return max(1, len(table) * size // max(1, int(table.nbytes)))
 
     def _bound(self, ends: Int64s, rows: int, most: int) -> int:
-        """Return a time up to which at most `rows` of `ends` lie, at most `most`, but after the watermark."""
+        # A time up to which at most `rows` of `ends` lie; it is at most `most`, but after the watermark.
         if len(ends) > rows:
             most = min(most, int(np.partition(ends, rows)[rows]) - 1)
         return max(most, min(self._mark, WATERMARK_MAX - 1) + 1)
@@ -151,7 +144,6 @@ class SpilledSessions(SpilledWindows):
             self._spill.write(whole, _FOR_SNAPSHOT)
 
     def stored(self) -> None:
-        """Delete the copies that `store_all` has written, once the snapshot is taken."""
         self._chunks.drop([_FOR_SNAPSHOT])
 
     def restored(self) -> None:
@@ -165,7 +157,6 @@ class SpilledSessions(SpilledWindows):
     # -- event time
 
     def reached(self, mark: int) -> Iterator[Ended]:
-        """Yield the sessions that the watermark `mark` ends, some key groups at a time, and forget them."""
         before, self._mark = self._mark, mark
         self._ahead.reached(mark)
         if self._chunks and mark >= self._loaded:
@@ -173,7 +164,7 @@ class SpilledSessions(SpilledWindows):
         yield from self._memory.reached(mark)
 
     def _read_on(self, before: int) -> Iterator[Ended]:
-        """Read all chunks: yield ended sessions (sent at `before`), keep what ends soon, store the rest."""
+        # Yields ended sessions (sent at `before`), keeps in memory what ends soon, and stores the rest again.
         whole = self._whole()
         memory = {} if whole is None else self._spill.columns.by_group(whole)
         self._let_go()
@@ -198,12 +189,10 @@ class SpilledSessions(SpilledWindows):
         self.put(pa.concat_tables(kept))
 
     def _new_bound(self, left: pa.Table, groups: int) -> int:
-        """Return the end up to which sessions go into memory; `left`: those of one of `groups` key groups."""
         rows = max(self._rows_of(left, self._limit // 2) // groups, len(left) // _PASSES_MAX, 1)
         return self._bound(_ends(left), rows, WATERMARK_MAX)
 
     def _merged(self, tables: list[pa.Table]) -> pa.Table:
-        """Return the sessions of several tables, each of them merged already, as one merged table."""
         if len(tables) == 1:
             return tables[0]
         largest = max(range(len(tables)), key=lambda place: len(tables[place]))
@@ -217,7 +206,6 @@ class SpilledSessions(SpilledWindows):
 
 
 def _ended(tables: list[pa.Table], before: int) -> Iterator[Ended]:
-    """Yield sessions that have ended, ascending by end, with `before` as the watermark to send them with."""
     if any(map(len, tables)):
         whole = pa.concat_tables(tables)
         whole = whole.take(pa.array(np.argsort(_ends(whole), kind="stable"))).combine_chunks()

@@ -100,7 +100,6 @@ class WindowsOnDisk:
         return [RowsView([whole if self._merge is None else columns.in_order(self._merge(whole))])]
 
     def close(self) -> None:
-        """Close the database and remove its files."""
         self._chunks.close()
 
 
