@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from headgate.common.files import job_files
 from headgate.common.files.job_files import Occupancy, Occupant, occupants_of, this_driver_as
 
 ENTERING = """
@@ -145,6 +146,27 @@ def test_a_pipe_in_the_folder_keeps_nobody_waiting(tmp_path: Path) -> None:
     """Who can write into the folder of an output cannot hang a driver that looks there."""
     os.mkfifo(tmp_path / "job-1.json")
     assert occupants_of(tmp_path) == []
+
+
+def test_a_folder_that_the_last_user_removes_while_another_enters_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever leaves last may remove the folder between its making and its opening."""
+    folder, made = tmp_path / "users", []
+
+    def make_and_lose_once(path: Path) -> None:
+        job_files_make_folder(path)
+        made.append(path)
+        if len(made) == 1:
+            path.rmdir()
+
+    job_files_make_folder = job_files.make_folder
+    monkeypatch.setattr(job_files, "make_folder", make_and_lose_once)
+    occupancy = Occupancy(folder, this_driver_as("job-1", "words"))
+    occupancy.enter(refusing)
+    assert [each.job_id for each in occupants_of(folder)] == ["job-1"]
+    assert len(made) == 2
+    occupancy.leave()
 
 
 def test_of_many_that_enter_at_once_one_is_in(tmp_path: Path) -> None:

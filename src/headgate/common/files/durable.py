@@ -32,7 +32,7 @@ class _System:
         self.open, self.close, self.write, self.pread = os.open, os.close, os.write, os.pread
         self.fsync, self.fchmod, self.utime = os.fsync, os.fchmod, os.utime
         self.link, self.rename, self.replace, self.unlink = os.link, os.rename, os.replace, os.unlink
-        self.mkdir, self.rmdir, self.chmod = os.mkdir, os.rmdir, os.chmod
+        self.mkdir, self.rmdir, self.chmod, self.scandir = os.mkdir, os.rmdir, os.chmod, os.scandir
         self.urandom, self.dup, self.fstat = os.urandom, os.dup, os.fstat
         self.O_RDONLY, self.O_WRONLY, self.O_RDWR = os.O_RDONLY, os.O_WRONLY, os.O_RDWR
         self.O_CREAT, self.O_EXCL = os.O_CREAT, os.O_EXCL
@@ -150,7 +150,7 @@ def remove_folder(folder: FilePath) -> None:
         if (link := Path(folder)).is_symlink():  # without a slash at its end, which would follow the link
             system.unlink(link)
             return
-        with os.scandir(folder) as entries:
+        with system.scandir(folder) as entries:
             found = list(entries)
         for entry in found:
             if entry.is_dir(follow_symlinks=False):

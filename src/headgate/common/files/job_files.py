@@ -205,7 +205,10 @@ class Occupancy:
         mode = _READABLE if permissions is Permissions.UMASK else permissions.file_mode
         while True:
             make_folder(self._folder)
-            gate = system.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                gate = system.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            except FileNotFoundError:
+                continue  # the driver that left last has removed it just now
             try:
                 _lock_for_entering(gate)
                 if not self._is(gate):
