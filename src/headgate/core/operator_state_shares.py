@@ -29,15 +29,15 @@ class Distributed(Protocol):
     """
 
     @property
-    def name(self) -> str: ...  # noqa: D102
+    def name(self) -> str: ...
     @property
-    def mode(self) -> str: ...  # noqa: D102
+    def mode(self) -> str: ...
     @property
-    def count(self) -> int: ...  # noqa: D102
+    def count(self) -> int: ...
     @property
-    def first(self) -> int: ...  # noqa: D102
+    def first(self) -> int: ...
     @property
-    def stop(self) -> int | None: ...  # noqa: D102
+    def stop(self) -> int | None: ...
 
 
 H = TypeVar("H", bound=Distributed)

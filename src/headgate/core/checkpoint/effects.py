@@ -17,9 +17,9 @@ class TaskSnapshot(Protocol):
     """A subtask's acknowledgement, as far as the coordinator reads it: which subtask sent it."""
 
     @property
-    def vertex(self) -> int: ...  # noqa: D102
+    def vertex(self) -> int: ...
     @property
-    def subtask(self) -> int: ...  # noqa: D102
+    def subtask(self) -> int: ...
 
 
 S = TypeVar("S", bound=TaskSnapshot)
