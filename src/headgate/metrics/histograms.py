@@ -63,6 +63,7 @@ class Histogram:
 
     @property
     def count(self) -> int:
+        """How many values were counted."""
         return sum(self.counts)
 
     def quantile(self, share: float) -> float:

@@ -39,6 +39,7 @@ class Schema:
 
     @property
     def names(self) -> list[str]:
+        """The names of the columns, in order."""
         return [field.name for field in self.fields]
 
     def find(self, name: str) -> int | None:
@@ -63,6 +64,7 @@ class Schema:
         return found
 
     def to_arrow(self) -> pa.Schema:
+        """Return the Arrow schema of record batches with these columns."""
         return pa.schema([pa.field(field.name, field.type, field.nullable) for field in self.fields])
 
     def tree(self) -> str:

@@ -144,6 +144,7 @@ class Counters(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def skipped(self) -> int:
+        """Records that the source has skipped, because they could not be decoded."""
         return self.values[_SKIPPED]
 
     @property
@@ -154,6 +155,7 @@ class Counters(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def busy_ms(self) -> int:
+        """Milliseconds in which the subtask has worked since the attempt began."""
         return self.values[_BUSY]
 
     @property
@@ -170,6 +172,7 @@ class Counters(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def steps(self) -> Histogram:
+        """The durations of the subtask's steps in microseconds; each step blocks its worker's loop."""
         return Histogram(self.histograms[_STEPS])
 
 
