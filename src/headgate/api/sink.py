@@ -42,14 +42,15 @@ class Fork:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """The lineage of a job's output: jobs that begin from each other's snapshots share one.
-
-    The history of a job is the output that each job it descends from had prepared when the snapshot was taken
-    that the next job began from. The job must not write it again.
+    """The lineage of a job's output. A job that begins from another's snapshot continues that job's lineage,
+    unless its user chose `new-lineage`: then it begins one of its own, and keeps its forks. Its history,
+    which it must not write again, is what each job before it had prepared when the next job's snapshot was
+    taken.
 
     Attributes:
-        id: of the lineage: the id of the job that began it.
-        forks: the snapshots that this job descends from, oldest first; empty for a job that began empty.
+        id: the id of the job that began the lineage.
+        forks: the snapshots that this job descends from, oldest first, also of lineages that were left; empty
+            for a job that began empty.
     """
 
     id: str

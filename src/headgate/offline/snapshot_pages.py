@@ -39,9 +39,10 @@ class StateFacts(TypedDict):
 
 
 class OperatorFacts(TypedDict):
-    """The stored state of one operator, `size` in bytes; facts on keys are from `describe_with_keys` only.
-
-    `parallelism` None: not known. `lists`: name -> entries of a list that Headgate keeps, as of splits.
+    """The stored state of one operator, `size` in bytes. `parallelism` None: not known. `lists`: name ->
+    number of entries, of all subtasks, in a list that Headgate keeps, as of splits. Only keyed operators that
+    come of `describe_with_keys` have `key_types` and `keys_read` (False: some files were too large to fetch
+    for keys).
     """
 
     uid: str

@@ -252,7 +252,10 @@ class KeyedBackend(Protocol):
         """Stored type and serializer of each state and kind of timers, by name; a restore may change them."""
 
     def bind(self, key: Hashable) -> None:
-        """Make `key` the current key of every handle, before a record or timer of that key is processed."""
+        """Make `key` the current key of every handle, before a record or timer of that key is processed.
+
+        Call :meth:`store` after the record or timer, or changes under `key` may be lost.
+        """
 
     def store(self) -> None:
         """Store the changes made under the current key; to be called after its record or timer."""

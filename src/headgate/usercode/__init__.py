@@ -1,6 +1,5 @@
-"""User code: which programs are isolated from the framework's and other jobs' packages, and how; runs no job.
-
-For a program that is not isolated only `isolation` is loaded. `resolution` decides which copy of a module
-a name means; `namespaces/` and `program_process` are the two ways to isolate, `native/` decides what one
-process can hold.
+"""User code: how a job's code and packages get to its workers, and how they are isolated from those of the
+framework and of other jobs; runs no job. `bundle/` packs, checks and unpacks what a job brings. `isolation`
+says which programs are isolated, and `resolution` which copy of a module a name means in one that is;
+`namespaces/` and `program_process` are the two ways to isolate, `native/` decides what one process can hold.
 """

@@ -76,7 +76,7 @@ ASKED: Final = {
 
 
 class Surroundings(Protocol):
-    """Access to the facts for a :class:`Resolver`: which owner has which modules."""
+    """What a :class:`Resolver` asks: which modules the framework, the user and the dependency layer have."""
 
     def has(self, origin: Origin, name: str) -> bool:
         """Return whether owner `origin` has a module; if a submodule, in its own part of the package."""

@@ -22,11 +22,14 @@ VERSIONED_VALUES: Final = 2
 
 
 class Row(NamedTuple):
-    """A key of the stream and its value in one state, decoded to the declared type."""
+    """One key's value in one state: `stored` are the key's bytes (`key_bytes.storage_key`), `value` is
+    decoded to the declared type, `weight` is the number of its parts, by which callers bound what they hold
+    at a time.
+    """
 
-    stored: bytes  # the key's bytes; see `key_bytes.storage_key`
+    stored: bytes
     value: Any
-    weight: int = 1  # number of parts, to bound what is held at a time
+    weight: int = 1
 
 
 def entries_of(rows: Iterable[Row]) -> Iterator[Entries]:

@@ -130,11 +130,13 @@ def readable_timers(source: Source, stored: Database) -> list[str]:
 
 
 class Restored(NamedTuple):
-    """The database that a restore built out of native files, and how to read its column families."""
+    """A restore's result: an open `database`, which the caller closes; by name the `layouts` by which to read
+    its column families that have entries; the source whose files it `continued` with, None if all was copied.
+    """
 
-    database: Database  # open; the caller closes it
-    layouts: dict[str, VersionedValues]  # of the column families that have entries
-    continued: Source | None  # the source whose files the database goes on with; None: all of it was copied
+    database: Database
+    layouts: dict[str, VersionedValues]
+    continued: Source | None
 
 
 @dataclass

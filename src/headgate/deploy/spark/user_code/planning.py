@@ -1,8 +1,10 @@
 """Decides on the driver, before a job's code is shipped, where each of its packages will run.
 
-A bundle without compiled parts is ready at once (unless namespaces are off or a layer is always made). Else
-`usercode.native.policy` decides by distribution, and here it becomes artifacts: those that hold installed
-packages lie in the dependency layer, if any; the others are the user's own program and end with their job.
+Packages without compiled parts run in the job's namespace in ordinary workers. Where a bundle has compiled
+ones, `usercode.native.policy` chooses for each distribution: the framework's copy, the same process, or
+workers that only jobs of equal packages share. With namespaces off, all of a job's code runs in such workers.
+If there is a dependency layer, which outlives the job, installed packages go there; the user's program ends
+with its job.
 """
 
 from __future__ import annotations
