@@ -106,6 +106,15 @@ class RecoveredInput:
             return [(None, False)] * len(channels)
         return [head.seed(*channel) or (None, False) for channel in channels]
 
+    def wait_for(self, live: Iterable[tuple[str, str | None]]) -> None:
+        """Hold event time back if nothing is stored of a live channel, given as sender's uid and tag.
+        Its sender, which took an aligned snapshot or is new, says only later how far it is. To be called
+        before :meth:`poll`.
+        """
+        head = self._head()
+        if head is not None:
+            head.wait_for(live)
+
     def _head(self) -> _OperatorInput | None:
         # The last one, if any: operators are in reverse order of the chain.
         last = self._operators[-1] if self._operators else None
@@ -125,6 +134,11 @@ class _OperatorInput:
         # For a snapshot: the channel of the batch polled last, and its position before the batch.
         self._last: tuple[RecoveredChannel, Position] | None = None
         self._ends: dict[int, list[RecoveredChannel]] = {}
+        self._unknown = 0  # 1 if nothing is stored of a live channel
+
+    def wait_for(self, live: Iterable[tuple[str, str | None]]) -> None:
+        streams = [channel.stream for level in self._levels for channel in level]
+        self._unknown = int(not {*live} <= {(stream.sender, stream.tag) for stream in streams})
 
     def poll(self) -> tuple[Batch | None, int] | None:
         while True:
@@ -181,7 +195,8 @@ class _OperatorInput:
             channel.position, channel.idle = self._start(channel.stream)
         # Event time must not overtake streams of higher levels that begin at a known watermark.
         waiting = [c for above in self._levels[level + 1 :] for c in above if c.stream.watermark is not None]
-        self._valve = WatermarkValve(len(channels) + len(waiting), self._valve.combined)
+        known = len(channels) + len(waiting)
+        self._valve = WatermarkValve(known + self._unknown, self._valve.combined)
         for index, channel in enumerate([*channels, *waiting]):
             mark, idle = channel.stream.watermark, channel.stream.idle
             if index < len(channels):

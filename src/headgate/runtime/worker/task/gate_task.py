@@ -79,6 +79,8 @@ class GateTask(Task):
         self._metrics = BarrierMetrics(0.0, 0.0, False)
         self._level = 0
         self._draining = False
+        if self._recovered is not None:
+            self._recovered.wait_for((channel.ends.sender, channel.ends.tag) for channel in channels)
 
     def open(self) -> None:
         # Senders begin now, unless restored in-flight records come first.

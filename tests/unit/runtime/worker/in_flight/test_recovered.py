@@ -12,6 +12,7 @@ from headgate.common.time import WATERMARK_MIN
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.protocol.elements import Idle, Watermark
 from headgate.runtime.worker.in_flight.gathering import StreamKey
+from headgate.runtime.worker.in_flight.recovered import RecoveredInput
 from headgate.state.snapshots import InFlightShare, InFlightStream
 
 
@@ -36,8 +37,12 @@ def one(name: str, time: int = 0, mark: int = 0) -> RowBatch:
 
 def polled(shares: list[InFlightShare]) -> list[Any]:
     """Every piece: (names, marks of the records, watermark behind them), or the watermark alone."""
+    return pieces_of(recovered(shares))
+
+
+def pieces_of(found: RecoveredInput) -> list[Any]:
+    """The same of an input that is made already."""
     pieces: list[Any] = []
-    found = recovered(shares)
     while (piece := found.poll()) is not None:
         _, given, mark = piece
         if given is None:
@@ -120,6 +125,21 @@ def test_a_stream_that_waits_for_its_level_holds_event_time_back() -> None:
         20,
         ("b", [20], 20),
     ]
+
+
+def test_a_live_channel_of_which_nothing_is_stored_holds_event_time_back() -> None:
+    """Its sender may be slower than those that others tell of, as after a checkpoint that only some subtasks
+    of the receiver took unaligned.
+    """
+    shares = [share(0, [one("a", 20, 10)], 10)]
+    for live, expected in (
+        ([("a", None)], [10, ("a", [10], 10)]),
+        ([("a", None), ("z", None)], [("a", [WATERMARK_MIN], WATERMARK_MIN)]),
+        ([("a", None), ("a", "odd")], [("a", [WATERMARK_MIN], WATERMARK_MIN)]),
+    ):
+        found = recovered(shares)
+        found.wait_for(live)
+        assert pieces_of(found) == expected
 
 
 def test_the_output_part_begins_where_the_sender_had_got_to() -> None:
