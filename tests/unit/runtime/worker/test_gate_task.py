@@ -318,6 +318,9 @@ class Restored:
     def poll(self) -> Any:
         return (0, self.batches.pop(0), WATERMARK_MIN) if self.batches else None
 
+    def wait_for(self, live: Any) -> None:
+        self.live = list(live)
+
     def seeds(self, channels: Any) -> Any:
         return [(None, False)] * len(channels)
 
@@ -329,7 +332,9 @@ def test_senders_may_begin_when_the_subtask_is_open() -> None:
 
 def test_nothing_new_comes_in_before_restored_records_are_processed() -> None:
     """Otherwise each restart would add a credit's worth to what is in flight."""
-    rig = Rig(2, input_credit=4, withheld=True, recovered=Restored(rows([1]), rows([2])))
+    restored = Restored(rows([1]), rows([2]))
+    rig = Rig(2, input_credit=4, withheld=True, recovered=restored)
+    assert len(restored.live) == 2  # it knows the channels for which event time has to wait
     assert rig.granted == [0, 0]
     assert rig.task.step()
     assert rig.granted == [0, 0]
