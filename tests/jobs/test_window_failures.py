@@ -113,7 +113,10 @@ def crashed(folder: Path, parallelism: int) -> Path:
         with pytest.raises(hg.HeadgateError):
             env.execute("windows")
         (job,) = (mine / "checkpoints").iterdir()
-        _, metadata = open_checkpoint(str(job))
+        try:
+            _, metadata = open_checkpoint(str(job))
+        except hg.StorageError:  # on a busy machine the job may end before its first checkpoint is complete
+            continue
         if len({state.watermark for state in metadata.operators["windows"]}) > 1 and metadata.in_flight:
             return mine
     raise AssertionError("subtasks were equally far each time, or nothing was in flight")
