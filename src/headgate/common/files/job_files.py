@@ -238,6 +238,7 @@ class Occupancy:
 
 
 def occupants_of(folder: Path) -> list[Occupant]:
+    """Return the jobs whose drivers have locked files in `folder`; remove files of dead local drivers."""
     found = (_living(path) for path in sorted(folder.glob(f"*{_SUFFIX}")))
     return [occupant for occupant in found if occupant is not None]
 
