@@ -102,6 +102,7 @@ class Program:
 
     @property
     def last_job(self) -> str | None:
+        """Name of the last job that ran, or runs, a sink; None before the first."""
         return next(reversed(self._sinks_run.values()), None)
 
     def has_run(self, number: int) -> bool:
@@ -128,6 +129,7 @@ class Program:
 
 
 def closure(nodes: Sequence[Node], wanted: Collection[int]) -> tuple[Node, ...]:
+    """Return the nodes with ids `wanted` and all that feed them; `nodes` must have inputs before readers."""
     found = set(wanted)  # inputs stand before their readers
     for node in reversed(nodes):
         if node.id in found:
@@ -152,6 +154,7 @@ def check_uid(name: str, uid: object) -> None:
 
 
 def check_parallelism(name: str, parallelism: object) -> None:
+    """Raise PlanError unless `parallelism`, the number of subtasks of operator `name`, is an int above 0."""
     if isinstance(parallelism, bool) or not isinstance(parallelism, int) or parallelism < 1:
         raise PlanError(
             f"parallelism of {name!r} ({user_site()}) is {parallelism!r}; "

@@ -109,6 +109,7 @@ class Cell(NamedTuple):
 
 
 def table(records: Iterable[T]) -> tuple[list[str], list[list[Cell]]]:
+    """Return names of columns (``record`` for values without fields; after 20 one "... n more") and rows."""
     found = [_fields(record) for record in records]
     names: dict[str, None] = {}
     for fields in found:

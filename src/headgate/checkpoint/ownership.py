@@ -57,6 +57,7 @@ def encode_record(record: ClaimRecord) -> bytes:
 
 
 def decode_record(data: bytes, where: str) -> ClaimRecord:
+    """Decode the claim record in the file `where`; StorageError if it is damaged."""
     try:
         return _ENVELOPE.decode(data, where, {_VERSION: _decoder.decode})
     except DamagedFileError as error:

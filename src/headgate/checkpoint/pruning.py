@@ -66,6 +66,7 @@ class Pruning:
 
     @property
     def removable(self) -> tuple[Orphan, ...]:
+        """The orphans that may be deleted."""
         return tuple(orphan for orphan in self.orphans if orphan.removable)
 
 

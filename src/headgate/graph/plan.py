@@ -32,6 +32,10 @@ Pass = Callable[[Flow], Flow]
 
 
 def passes(default_parallelism: int) -> tuple[Pass, ...]:
+    """Return, in order, the passes that make a program's graph a plan. Side outputs go first, while the node
+    they were taken from still stands before them; then unions and partitions, so that what follows sees
+    operators only; chaining last, when every link knows its partitioner.
+    """
     # Side outputs before unions and partitions, while their node still stands before them; chaining last.
     return (
         assign_uids,

@@ -87,6 +87,7 @@ class Deletion(TypedDict):
 
 
 def inspect(request: Deletion, _nodes: Sequence[Node], plan: PhysicalPlan, config: Config) -> Answer[Deleted]:
+    """Answer `request` in the program's process: have sinks release output, then delete the savepoint."""
     return answered(
         config, lambda: _delete(request["savepoint"], request["claimed"], lambda it: _release(plan, it))
     )

@@ -147,6 +147,7 @@ def _operator(disk: Disk, metadata: CheckpointMetadata, uid: str) -> OperatorFac
 
 
 def sections_of_operator(disk: Disk, metadata: CheckpointMetadata, uid: str) -> list[StoredSection]:
+    """Return name, types and entry count of the keyed states and timers in each subtask; names repeat."""
     files = DiskFiles(disk)
     return [
         section

@@ -53,14 +53,17 @@ class Batch(Protocol):
 
 
 def take_times(times: Int64s | None, indices: NDArray[np.int64]) -> Int64s | None:
+    """Return the `times`, a batch's timestamps or watermarks, at `indices`; None if it has no event time."""
     return None if times is None else times[indices]
 
 
 def slice_times(times: Int64s | None, start: int, stop: int) -> Int64s | None:
+    """Return the `times`, timestamps or watermarks, from `start` to before `stop`; None if there are none."""
     return None if times is None else times[start:stop]
 
 
 def join_times(parts: Sequence[Int64s | None]) -> Int64s | None:
+    """Return the timestamps or watermarks of several batches in one array; None unless all have them."""
     import numpy as np
 
     present = [part for part in parts if part is not None]

@@ -54,6 +54,7 @@ class RestoredSplits:
         self.unread &= left.keys()
 
     def only(self) -> None:
+        """Set `reading` to all unread splits; used in place of :meth:`moved` where there is at most one."""
         self.reading = frozenset(self.unread)
 
 

@@ -56,6 +56,7 @@ class StateSerializerProvider(Generic[T]):
 
     @classmethod
     def eagerly_registered(cls, state: str, registered: TypeSerializer[T]) -> StateSerializerProvider[T]:
+        """Make a provider with the program's serializer; a restore adds the stored snapshot later."""
         return cls(state, None, registered)
 
     def register_new_serializer(self, new: TypeSerializer[T]) -> TypeSerializerSchemaCompatibility[T]:

@@ -17,10 +17,12 @@ def is_stamps(name: str) -> bool:
 
 
 def removed(name: str) -> str:
+    """Return the name of the section in a changelog's segment that lists the removed entries of a state."""
     return _REMOVED + name
 
 
 def changed_name(section: str) -> str | None:
+    """Return the state whose removed entries a section lists; None: it is no section of removed entries."""
     return section.removeprefix(_REMOVED) if section.startswith(_REMOVED) else None
 
 

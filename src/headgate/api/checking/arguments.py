@@ -83,6 +83,7 @@ def refuse_arity(what: str, function: Callable[..., object], *arguments: str) ->
 
 
 def refuse_blocking(verb: str, function: object) -> None:
+    """Raise PlanError for a function marked with `hg.blocking`, as `verb` calls it in the worker's loop."""
     if is_blocking(function):
         raise _refusal(
             verb,
@@ -112,6 +113,7 @@ def path_uid(verb: str, path: object) -> str:
 
 
 def check_count(verb: str, count: object) -> None:
+    """Raise PlanError unless `count`, the number of records that `verb` is to return, is an int above 0."""
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise _refusal(verb, f"{count!r}; expected how many records, a whole number of at least 1")
 
@@ -172,6 +174,7 @@ def check_timestamp(timestamp: object) -> None:
 
 
 def check_peers(verb: str, others: tuple[object, ...], fits: Callable[[object], bool]) -> None:
+    """Raise PlanError unless `verb` got one or more streams, `others`, for all of which `fits` is true."""
     if not others:
         raise _refusal(verb, "no stream; give it at least one")
     for other in others:
@@ -180,5 +183,6 @@ def check_peers(verb: str, others: tuple[object, ...], fits: Callable[[object], 
 
 
 def check_job_name(name: object) -> None:
+    """Raise PlanError unless a job's name is printable text that is not only spaces."""
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise PlanError(f"the job's name is {name!r}; expected printable text")

@@ -132,11 +132,13 @@ def field_hint(record_type: Hint | None, name: str) -> Hint:
 
 
 def source_output(source: Source[T]) -> Hint | None:
+    """Return the record type of a source, from its class's type argument; None if it has none."""
     arguments = generic_arguments(type(source), Source)
     return _known(arguments[0]) if arguments else None
 
 
 def tag_output(tag: OutputTag[T]) -> Hint | None:
+    """Return the record type of a side output whose tag was made as ``OutputTag[int]("late")``; else None."""
     arguments = get_args(getattr(tag, "__orig_class__", None))
     return _known(arguments[0]) if arguments else None
 
@@ -153,6 +155,7 @@ def common_scalar(records: Sequence[T]) -> type[T] | None:
 
 
 def rebuildable(hint: Hint | None) -> type | None:
+    """Return `hint` if it is a record class that `collect()` can rebuild (dataclass and alike); else None."""
     marks = ("__dataclass_fields__", "__struct_fields__", "_fields")
     return hint if isinstance(hint, type) and any(hasattr(hint, mark) for mark in marks) else None
 

@@ -78,6 +78,7 @@ def check_reduce(reduce: object, site: str) -> None:
 
 
 def check_aggregate(function: object, site: str) -> None:
+    """Raise PlanError, naming the line `site`, unless `function` is an instance of `AggregateFunction`."""
     if isinstance(function, AggregateFunction):
         return
     what = _name(function)

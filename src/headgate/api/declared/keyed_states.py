@@ -169,6 +169,7 @@ class StateDeclaration(Declaration, Generic[V]):
         self._default, self._factory = default, default_factory
 
     def default(self) -> V | None:
+        """Return the value of a key without an entry; a fresh copy where it could be changed in place."""
         if self._factory is not None:
             return self._factory()
         return copy.deepcopy(self._default)

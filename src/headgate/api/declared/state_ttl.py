@@ -128,6 +128,7 @@ class StateTtl:
 
 
 def check_ttl(ttl: object) -> None:
+    """Raise PlanError unless the `ttl` of a declaration is None or a :class:`StateTtl`."""
     if ttl is not None and not isinstance(ttl, StateTtl):
         raise PlanError(
             f"the state declared at {user_site()} got ttl={ttl!r}; expected a StateTtl, "

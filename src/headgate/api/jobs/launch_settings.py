@@ -77,10 +77,12 @@ def command_line_options() -> list[str]:
 
 
 def user_code() -> IsolatedCode | None:
+    """Return the isolated modules of the running program; None if it is not isolated."""
     return _current().code
 
 
 def restore_from() -> str | None:
+    """Return the checkpoint or savepoint of ``--from`` to begin from; None if there is none."""
     return os.environ.get(RESTORE_VARIABLE) or None
 
 
@@ -110,6 +112,7 @@ def note_execution(name: str) -> None:
 
 
 def note_started(job: Started) -> None:
+    """Record a background job of the running program; the program's end waits for the job's."""
     _current().started.append(job)
 
 
@@ -160,6 +163,7 @@ class CaptureComplete(PastAllHandlers):
 
 
 def inspected(nodes: Sequence[Node], plan: PhysicalPlan, config: Config) -> dict[str, Any]:
+    """Return ``{"inspection": ...}``, what the function that `capture()` asked for gives; {} without one."""
     wanted = os.environ.get(INSPECTION_VARIABLE)
     if wanted is None:
         return {}

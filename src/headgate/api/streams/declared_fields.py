@@ -52,6 +52,7 @@ def refuse_unknown_fields(verb: str, names: Sequence[object], program: Program, 
 
 
 def refuse_impossible_key(function: Callable[..., object]) -> None:
+    """Raise PlanError for a key function annotated to return a type that cannot be a key; others pass."""
     hint = map_output(function)
     if hint is not None and not can_be_key(hint):
         raise PlanError(

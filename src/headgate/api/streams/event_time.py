@@ -58,6 +58,7 @@ class WatermarkStrategy:
 
 
 def refuse_negative_times(strategy: WatermarkStrategy) -> None:
+    """Raise PlanError if a strategy that the program made itself has a negative duration."""
     for what, value in (
         ("out_of_orderness_ms", strategy.out_of_orderness_ms),
         ("idleness_ms", strategy.idleness_ms or 0),

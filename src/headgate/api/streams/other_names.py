@@ -42,6 +42,7 @@ _OF_GROUPS: Final = frozenset(
 
 
 def no_such_call(program: object, name: str) -> AttributeError:
+    """Return the AttributeError for the missing method `name` of an Environment, with Headgate's name."""
     message = f"{type(program).__name__} has no {name!r}{_known_as(name, _PROGRAM_CALLS)}"
     return AttributeError(message, name=name, obj=program)
 

@@ -58,6 +58,7 @@ class ProgramContext(Protocol):
 def add_function(
     environment: ProgramContext, node: ProcessNode | KeyedProcessNode, uid: str | None, *inputs: int
 ) -> int:
+    """Add a step that runs a process function on the streams `inputs`, given by number; return its number."""
     function = node.function
     if isinstance(node, KeyedProcessNode):
         keys = inference.declared_keys(function, node.key, environment.program.node(inputs[0]))

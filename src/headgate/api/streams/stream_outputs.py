@@ -99,6 +99,7 @@ class StreamSink(Operator):
 def add_sink(
     environment: ProgramContext, number: int, sink: Sink[T], uid: str | None, name: str | None = None
 ) -> StreamSink:
+    """Add `sink` for stream `number` to the program; return its step. `name` None: the sink's description."""
     node = logical.SinkNode(logical.NEW, name or sink.describe(), sink=sink, uid=uid)
     return StreamSink(environment, environment.program.add(node, (number,)))
 

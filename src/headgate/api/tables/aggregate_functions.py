@@ -177,6 +177,7 @@ def string_agg_distinct(col: Column | str, delimiter: str | Column | None = None
 
 
 def plain_aggregate(function: str, *columns: ColumnLike) -> Column:
+    """Return aggregate `function` of `columns`, not checked yet (`agg` does); text is a column's name."""
     return aggregate(_SHOWN.get(function, function), *map(_column, columns))
 
 

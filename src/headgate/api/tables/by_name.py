@@ -94,5 +94,6 @@ def selected_columns(
 
 
 def refuse_text(value: ColumnLike, where: str) -> None:
+    """Raise PlanError, which begins with `where`, for text: it may mean a column or the text itself."""
     if isinstance(value, str):
         raise PlanError(f"{where} got {value!r:.80}; write F.col(...) for a column, or F.lit(...) for text")

@@ -33,6 +33,7 @@ def checked(verb: str, made: Callable[[], T]) -> T:
 
 
 def place_of(relation: Relation, verb: str, name: str) -> int:
+    """Return the index of column `name`, from 0; PlanError, with the nearest name, if there is none."""
     return checked(verb, lambda: relation.schema.place(name))
 
 

@@ -208,6 +208,7 @@ def expression_of(value: ColumnLike) -> Expression:
 
 
 def call(function: str, *arguments: ColumnLike) -> Column:
+    """Return a call of the registered function `function`, not yet checked; `arguments` may be constants."""
     return Column(Call(function, tuple(map(expression_of, arguments))))
 
 

@@ -16,11 +16,13 @@ from headgate.relational.relations import Aggregation, Relation, Scan, inputs_of
 
 
 def lateness_of(window: TimeWindow, lateness: str | int) -> int:
+    """Return `lateness` in ms; PlanError: it is no duration, or the window is of processing time."""
     _demand_event_time("lateness", window)
     return checked_duration("lateness", "lateness", lateness, least=0)
 
 
 def tag_name(window: TimeWindow, tag: OutputTag[Any]) -> str:
+    """Return the name of `tag`; PlanError: it is no OutputTag, or `window` is of processing time."""
     _demand_event_time("late_to", window)
     if not isinstance(tag, OutputTag):
         raise PlanError(f'late_to() ({user_site()}) got {tag!r}; expected a tag such as hg.OutputTag("late")')

@@ -154,6 +154,7 @@ class Trigger(ABC):
 
 
 def checked_trigger(verb: str, given: Trigger) -> Trigger:
+    """Return `given`; PlanError, naming `verb`, if it is no trigger."""
     if not isinstance(given, Trigger):
         raise PlanError(
             f"{verb}() ({user_site()}) got {given!r}; expected a trigger such as hg.every_count(100)"

@@ -77,6 +77,7 @@ def checked_duration(verb: str, name: str, given: str | int, *, least: int = 1) 
 
 
 def checked_count(verb: str, name: str, given: int) -> int:
+    """Return argument `name` of call `verb`, a number of records; PlanError if it is below 1 or a bool."""
     if isinstance(given, bool) or given < 1:
         raise PlanError(
             f"{verb}() ({user_site()}): {name} is {given!r}; expected a whole number of at least 1"
@@ -85,6 +86,7 @@ def checked_count(verb: str, name: str, given: int) -> int:
 
 
 def checked_domain(verb: str, given: str) -> TimeDomain:
+    """Return the clock that `given` names; PlanError, naming `verb`, for another word."""
     if given not in tuple(TimeDomain):
         raise PlanError(f"{verb}() ({user_site()}): time is {given!r}; expected 'event' or 'processing'")
     return TimeDomain(given)

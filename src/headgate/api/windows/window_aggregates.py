@@ -207,6 +207,7 @@ def is_nan(value: Any) -> bool:
 
 
 def plus(left: Any, right: Any) -> Any:
+    """Return `left` + `right`, exact for decimals; `right` if `left` is None. TypeError: Decimal + float."""
     if left is None:
         return right
     if isinstance(left, Decimal) and isinstance(right, Decimal):
@@ -215,6 +216,7 @@ def plus(left: Any, right: Any) -> Any:
 
 
 def number(aggregate: Aggregate, value: Any) -> Any:
+    """Return `value`; TypeError, naming the aggregate, if it is no int, float or Decimal."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         raise TypeError(
             f"{aggregate} got {value!r} of type {type(value).__name__}; expected a number or None"

@@ -79,6 +79,7 @@ def record_of(stored: Any, was_row: bool) -> Any:
 
 
 def names_of(key: Any) -> Sequence[str]:
+    """Return the names that the key's fields get in results; the key of a function is called `key`."""
     if isinstance(key, str):
         return (key,)
     return key if isinstance(key, tuple) else ("key",)

@@ -57,6 +57,7 @@ def check_marker(disk: Disk, token: str) -> None:
 
 
 def delete_marker(disk: Disk, token: str) -> None:
+    """Remove the marker file `token` (in the driver, when all workers have checked)."""
     disk.delete(_name(token))
 
 

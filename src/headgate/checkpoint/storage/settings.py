@@ -72,4 +72,5 @@ def use_storage_settings(settings: StorageSettings) -> None:
 
 
 def storage_settings_in_use() -> StorageSettings:
+    """Return the settings that :func:`use_storage_settings` set last; without a call, defaults."""
     return _in_use

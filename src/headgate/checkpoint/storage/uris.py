@@ -39,6 +39,7 @@ def disks_with(settings: StorageSettings) -> Callable[[str], Disk]:
 
 
 def scheme_of(uri: str) -> str:
+    """Return the scheme of a URI in small letters; ``file`` for a plain path."""
     return urlsplit(uri).scheme.lower() if _SCHEME.match(uri) else "file"
 
 

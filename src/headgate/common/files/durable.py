@@ -107,11 +107,13 @@ def open_nameless(folder: FilePath) -> io.FileIO:
 
 
 def read_bytes(path: FilePath) -> bytes:
+    """Return all bytes of a regular file; OSError if it cannot be read, or is a pipe or device."""
     with open_read(path) as file:
         return file.read()
 
 
 def unlink(path: FilePath, *, missing_ok: bool = False) -> None:
+    """Remove a file; FileNotFoundError if there is none, unless `missing_ok`."""
     try:
         system.unlink(path)
     except FileNotFoundError:
@@ -120,14 +122,17 @@ def unlink(path: FilePath, *, missing_ok: bool = False) -> None:
 
 
 def rename(source: FilePath, target: FilePath) -> None:
+    """Give a file or folder, `source`, the name `target`; a file that has that name is replaced."""
     system.rename(source, target)
 
 
 def replace(source: FilePath, target: FilePath) -> None:
+    """Give the file `source` the name `target`; a file that has that name is replaced, on every system."""
     system.replace(source, target)
 
 
 def link(source: FilePath, target: FilePath) -> None:
+    """Give `source` the second name `target`; FileExistsError where that is taken: nothing is replaced."""
     system.link(source, target)
 
 

@@ -277,6 +277,7 @@ def sync_names(path: Path, folders: int) -> None:
 
 
 def sync_tree(folder: Path) -> None:
+    """Sync `folder` and all files and folders in it to the device; those removed meanwhile are skipped."""
     for path in (folder, *folder.rglob("*")):
         with suppress(FileNotFoundError):
             sync(path)

@@ -136,6 +136,7 @@ def known_jobs() -> list[KnownJob]:
 
 
 def forget_old() -> None:
+    """Remove the job files of this machine's dead drivers whose jobs started more than a week ago."""
     oldest_ms = (clock.time() - FORGOTTEN_AFTER_S) * 1000
     for job in known_jobs():
         if job.exited and job.file.started_ms < oldest_ms:

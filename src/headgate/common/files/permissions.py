@@ -74,6 +74,7 @@ def permissions_of_job(permissions: Permissions) -> Iterator[None]:
 
 
 def permissions_in_use() -> Permissions:
+    """Return the permissions for new files: of the job that this thread works for, else of this process."""
     return _of_job.get() or _of_process
 
 

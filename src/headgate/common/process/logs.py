@@ -59,6 +59,7 @@ def use_task_context(context: TaskContext) -> None:
 
 
 def clear_task_context() -> None:
+    """Record that this thread works for no subtask any more."""
     _current.set(_NOTHING)
 
 
@@ -161,6 +162,7 @@ def set_up_logging(as_json: bool = False, level: int = logging.INFO) -> None:
 
 
 def remove_logging() -> None:
+    """Remove the handler that :func:`set_up_logging` added; log levels stay."""
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler, _StderrHandler)]:
         root.removeHandler(handler)

@@ -17,6 +17,7 @@ _FRAME: Final = re.compile(r'^(\s*)File "(.+)", line (\d+)(.*)$')
 
 
 def running_shell() -> Any:
+    """Return IPython's shell, of a terminal or a notebook, where this process runs one; else None."""
     module = sys.modules.get("IPython")
     find = getattr(module, "get_ipython", None)  # absent while IPython is being imported
     return None if find is None else find()

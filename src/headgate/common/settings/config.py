@@ -66,6 +66,7 @@ class Config:
         return option.default if setting is None else setting.value
 
     def origin(self, option: ConfigOption[T]) -> Origin:
+        """Return the layer that the value of an option came from; DEFAULT if none sets it."""
         setting = self._settings.get(option.key)
         return Origin.DEFAULT if setting is None else setting.origin
 

@@ -36,6 +36,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def epochs(self) -> range:
+        """Numbers of the epochs in this run; some may never have been used."""
         return range(self.first + self.shift, self.last + self.shift + 1)
 
     def holds(self, origin: Origin) -> bool:

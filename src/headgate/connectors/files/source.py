@@ -114,6 +114,7 @@ class FilesSource(Source[T, P, list[str]]):
         self._tops = tops(self.paths)
 
     def check_meant(self, path: str) -> str:
+        """Return a path from a snapshot, if it is in this source's files and folders; else StrayPathError."""
         return check_meant(path, self._tops, self.describe())
 
     @override

@@ -41,6 +41,7 @@ class TextPosition(TypedDict):
 
 
 def check_on_error(on_error: str) -> None:
+    """Raise UsageError unless `on_error` is "fail", "skip" or "side-output"."""
     if on_error not in get_args(OnError):
         raise UsageError(f'on_error is {on_error!r}; expected "fail", "skip" or "side-output"')
 

@@ -183,6 +183,7 @@ class CheckpointedInputGate(Generic[E]):
 
     @property
     def capturing(self) -> int | None:
+        """The checkpoint whose records in flight are being collected; None when there is none."""
         return self._capturing
 
     def take_captured(self) -> list[tuple[int, E]]:

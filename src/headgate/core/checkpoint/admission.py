@@ -44,6 +44,7 @@ class Admission(Generic[S]):
         return Load(len(ledger.pending), ledger.preparing, self._cleaning, self.last_completion_ms)
 
     def check_attempt(self, attempt: AttemptId, tasks: tuple[tuple[int, int], ...]) -> None:
+        """Raise InternalError unless `attempt` is newer than the present one and `tasks` is not empty."""
         if self._attempt is not None and attempt <= self._attempt:
             raise InternalError(self._mode.explain(f"cannot start attempt {attempt} after {self._attempt}"))
         if not tasks:

@@ -151,6 +151,7 @@ class CheckpointCoordinator(Questions[S]):
         return self._then_admit(effects, now_ms)
 
     def cleaning_started(self) -> None:
+        """Count a deletion of files that begins; while too many run, no checkpoint starts."""
         self._admission.cleaning_started()
 
     def cleaning_ended(self, now_ms: int) -> list[Effect[S]]:

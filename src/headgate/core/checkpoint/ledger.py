@@ -131,6 +131,7 @@ class Ledger(Generic[S]):
         return [Discard((snapshot,), owner), *unexpected]
 
     def unexpected(self, checkpoint: CheckpointId, task: tuple[int, int]) -> list[Effect[S]]:
+        """Return an effect that reports a task's message about an unknown checkpoint; [] if it is known."""
         known = checkpoint in self.recent or self.is_protected(checkpoint)
         return [] if known else [Unexpected(checkpoint, task)]
 

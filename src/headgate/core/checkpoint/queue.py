@@ -69,17 +69,21 @@ class RequestQueue:
         return self._savepoints.popleft()
 
     def take_manual(self) -> Request:
+        """Remove and return the oldest request for a manual checkpoint; IndexError if none waits."""
         return self._manual.popleft()
 
     def drop_manual(self) -> list[Request]:
+        """Remove and return all requests for manual checkpoints, oldest first."""
         dropped, self._manual = self._manual, deque()
         return [*dropped]
 
     def drop_all(self) -> list[Request]:
+        """Remove and return all requests, in the order in which they would have been taken."""
         dropped, self._savepoints = self._savepoints, deque()
         return [*dropped, *self.drop_manual()]
 
     def tickets(self) -> set[int | None]:
+        """Return the tickets of all requests that wait; None stands for requests without one."""
         return {each.ticket for each in (*self._savepoints, *self._manual)}
 
     def describe(self) -> tuple[Hashable, ...]:

@@ -152,6 +152,7 @@ class Requests:
         return self._stopping
 
     def tickets(self) -> set[int | None]:
+        """Return the tickets of the queued requests; None stands for requests without one."""
         return self._queue.tickets()
 
     def describe(self) -> tuple[Hashable, ...]:

@@ -71,6 +71,7 @@ class Questions:
 
     @property
     def outcome(self) -> Outcome | None:
+        """How the job ends; None while its end is not decided."""
         return self._job.outcome
 
     @property

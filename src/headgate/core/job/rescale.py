@@ -45,6 +45,7 @@ def asked(job: Job, event: v.RescaleAsked, _now_ms: int) -> Effects:
 
 
 def plan_made(job: Job, event: v.PlanMade, _now_ms: int) -> Effects:
+    """Count slots for a rescale's plan, which is made; answer if no plan is needed, or none is possible."""
     rescale = _at(job, event, Step.MAKING)
     if rescale is None:
         return []
@@ -60,6 +61,7 @@ def plan_made(job: Job, event: v.PlanMade, _now_ms: int) -> Effects:
 
 
 def slots_counted(job: Job, event: v.SlotsCounted, _now_ms: int) -> Effects:
+    """Take the checkpoint for a rescale, or check the last one, if there are enough slots; else refuse it."""
     rescale = _at(job, event, Step.COUNTING)
     if rescale is None:
         return []
@@ -73,6 +75,7 @@ def slots_counted(job: Job, event: v.SlotsCounted, _now_ms: int) -> Effects:
 
 
 def saved(job: Job, event: v.Saved, _now_ms: int) -> Effects:
+    """Check the rescale's plan against the new checkpoint, or the last if that will do; else refuse it."""
     rescale = _at(job, event, Step.SAVING)
     if rescale is None:
         return []

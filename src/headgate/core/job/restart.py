@@ -62,6 +62,7 @@ def attempt_failed(job: Job, event: v.AttemptFailed, now_ms: int) -> Effects:
 
 
 def peer_lost(job: Job, event: v.PeerLost, now_ms: int) -> Effects:
+    """Suspect a failure (if none is) as a worker lost a peer's link; it counts in 500 ms if unexplained."""
     attempt = _living(job, event.attempt)
     if attempt is not None and attempt.suspicion is None:
         job.take(Row.SUSPECTED, str(event.failure.what))
@@ -88,6 +89,7 @@ def link_lost(job: Job, event: v.LinkLost, now_ms: int) -> Effects:
 
 
 def lapsed(job: Job, slot: int, now_ms: int) -> Effects:
+    """Remove a worker found silent too long; fail the attempt if one lives, else call :func:`worker_left`."""
     assert job.gang is not None
     loss = Failure(Loss(LossKind.HEARTBEAT, job.gang.number, slot))
     if job.phase in LIVE:
@@ -118,6 +120,7 @@ def gang_exited(job: Job, event: v.GangExited, now_ms: int) -> Effects:
 
 
 def idle(job: Job, event: v.Idle, now_ms: int) -> Effects:
+    """Record that a worker dropped the ended attempt; cancel the gang if user code left something there."""
     attempt, gang = job.attempt, job.gang
     if attempt is None or gang is None or event.attempt != attempt.number or job.phase not in BETWEEN:
         return []
@@ -196,6 +199,7 @@ def fail(job: Job, failure: Failure, now_ms: int) -> Effects:
 
 
 def end_attempt(job: Job) -> Effects:
+    """End the living attempt; return the effects that suspend checkpoints, close enumerators; [] if none."""
     attempt = job.attempt
     if attempt is None or attempt.ended:
         return []

@@ -126,6 +126,7 @@ def sql_session(given: SparkSession | None) -> SparkSession:
 
 
 def master_of(context: SparkContext) -> str:
+    """Return the URL of a Spark context's master, such as ``local[4]``; empty if it has none."""
     return context.master or ""
 
 

@@ -93,6 +93,7 @@ def collect(modules: Mapping[str, ModuleType], installed: Iterable[Path]) -> dic
 
 
 def fingerprint(files: Mapping[str, Path]) -> str:
+    """Return a hash of files' names and contents as 12 hexadecimal digits; `files` maps name to file."""
     digest = sha256()
     for name in sorted(files):
         digest.update(f"{name}\0{files[name].stat().st_size}\0".encode())

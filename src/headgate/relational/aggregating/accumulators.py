@@ -119,4 +119,5 @@ class AggregateRule:
 
 
 def as_it_is(_kind: pa.DataType, value: Values, *_: Values) -> Values:
+    """Return the first accumulator as the result; for `Parts.finish`."""
     return value

@@ -48,6 +48,7 @@ def first_rows(values: Values) -> pa.Array:
 
 
 def any_true(truth: Values) -> bool:
+    """Return whether any of some truth values is true; null is not."""
     return bool(pc.any(first_rows(truth)).as_py())
 
 

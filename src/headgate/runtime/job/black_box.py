@@ -61,6 +61,7 @@ class BlackBox:
         self._process, self._noted, self._errors = OwnProcess(), b"", b""
 
     def at_work(self, whose: bytes) -> None:
+        """Record which subtask runs now, for the report of a crash; `whose` is its text in UTF-8."""
         if whose is not self._noted:
             self._noted = whose
             self._put(0, _AT_WORK, whose[: _AT_WORK - 1])
@@ -166,6 +167,7 @@ class _Copied:
 
 
 def has_words(path: str) -> bool:
+    """Return whether the black box at `path` says why its process exits; False also if it cannot be read."""
     with suppress(OSError), Path(path).open("rb") as file:
         file.seek(_AT_WORK + _ERRORS)
         return file.read(1) not in (b"", b"\0")
@@ -225,6 +227,7 @@ def _innermost_users(frames: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def remove_abandoned(folder: Path, older_than_s: float = _ABANDONED_S) -> None:
+    """Delete black boxes in `folder` whose process is dead and that are older than `older_than_s`."""
     for path in folder.glob(f"{PREFIX}*"):
         match = _NAME.fullmatch(path.name)
         with suppress(OSError):

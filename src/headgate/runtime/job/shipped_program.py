@@ -71,6 +71,7 @@ def shipped(thing: T, code: UserCode = SAME_INTERPRETER) -> bytes:
 
 
 def program_from_bytes(data: bytes, code: UserCode = SAME_INTERPRETER) -> Program:
+    """Unpickle the program that :meth:`Program.to_bytes` pickled; the caller has authenticated the driver."""
     program: Program = received(data, code)
     return program
 

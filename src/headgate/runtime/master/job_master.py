@@ -136,10 +136,12 @@ class JobMaster(JobView):
         self._settle()
 
     def link_lost(self, link: Link, reason: str) -> None:
+        """Process the loss of connection `link`; if it is a gang member's, its process counts as ended."""
         self._messages.link_lost(link, reason)
         self._settle()
 
     def gang_exited(self, gang: int, error: str | None) -> None:
+        """Process that all workers of gang number `gang` exited; `error`: why, None if they left as asked."""
         self.happened(v.GangExited(gang, error))
 
     def tick(self) -> None:

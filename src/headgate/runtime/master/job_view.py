@@ -47,6 +47,7 @@ class JobView:
 
     @property
     def last_failure(self) -> str | None:
+        """Text of the error of the latest failed attempt, or failed rescale; None if nothing has failed."""
         return self._reports.last_failure
 
     @property

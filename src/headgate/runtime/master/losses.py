@@ -40,6 +40,7 @@ class Losses:
         return self._errors[failure.what]
 
     def fingerprint(self, loss: Loss) -> Fingerprint | None:
+        """Return a key that losses by one cause share; None: unknown. Reads black boxes, as :meth:`error`."""
         return fingerprint_of(self.error(Failure(loss)))
 
     def stuck(self, slot: int, still_ms: int) -> str:

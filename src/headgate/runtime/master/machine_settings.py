@@ -24,6 +24,7 @@ def make_machine(
     initial: RestorePoint | None,
     losses: Losses,
 ) -> JobMachine:
+    """Return a job's new state machine; `initial`: snapshot to start from, None: a start without state."""
     limits = JobLimits(
         settings.redeploy_timeout_ms,
         settings.rescale_timeout_ms,

@@ -157,6 +157,7 @@ def count_slots(gang: Gang, slots: int) -> None:
 
 
 def refusal_of(answer: e.Answer, why: HeadgateError | None, state: JobState) -> HeadgateError | None:
+    """Return the error for a refused rescale; None: it is done. `why`: `answer.failure` as error, if any."""
     match answer.refusal:
         case None:
             return None

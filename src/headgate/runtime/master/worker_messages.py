@@ -62,6 +62,7 @@ class WorkerMessages:
                 self._of_a_subtask(slot, message)
 
     def link_lost(self, link: Link, reason: str) -> None:
+        """Report by an event that a gang member's connection ended (`reason`); ignore any other's end."""
         slot = self._members.slot_of(link)
         member = None if slot is None else self._members.get(slot)
         if slot is not None and member is not None:

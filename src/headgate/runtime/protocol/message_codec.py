@@ -53,6 +53,7 @@ def decode_from_worker(data: Part) -> FromWorker:
 
 
 def decode_to_worker(data: Part) -> ToWorker:
+    """Return a control message of the job master; raise ProtocolError if the bytes are no such message."""
     return _decode(_to_worker, data, "from the job master")
 
 

@@ -150,6 +150,7 @@ def struct_codec(
 
 
 def nulls(values: Sequence[V | None]) -> pa.Array | None:
+    """Return Arrow's mask array for `values`, true where a value is None; return None if no value is None."""
     mask = [value is None for value in values]
     return pa.array(mask) if any(mask) else None
 

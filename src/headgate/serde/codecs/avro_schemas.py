@@ -81,6 +81,7 @@ def name_of(schema: Schema) -> str:
 
 
 def defined(schema: Schema) -> Definition:
+    """Return `schema` if it is a definition (a dict); TypeError for a type's name and a list (a union)."""
     if not isinstance(schema, dict):
         raise TypeError(f"got the schema {schema!r:.40}; expected a definition")
     return schema
@@ -94,6 +95,7 @@ def kind_of(schema: Schema) -> str:
 
 
 def logical_of(schema: Schema) -> tuple[Json, ...]:
+    """Return a schema's logical type ("decimal"), precision and scale; None for each that it does not set."""
     return tuple(schema.get(name) for name in LOGICAL) if isinstance(schema, dict) else (None, None, None)
 
 

@@ -43,6 +43,7 @@ def time_to_plain(value: dt.time) -> Moment:
 
 
 def time_from_plain(plain: Moment) -> dt.time:
+    """Return the time from which :func:`time_to_plain` made `plain`; KeyError: no such zone here."""
     micros, fold, zone = (plain, 0, None) if isinstance(plain, int) else plain
     moment = (_EPOCH + dt.timedelta(microseconds=micros)).time()
     return moment.replace(fold=fold, tzinfo=_zone_from_plain(zone))

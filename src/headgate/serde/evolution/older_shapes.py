@@ -82,6 +82,7 @@ def holds_custom(stored: Description) -> bool:
 
 
 def form_of(serializer: TypeSerializer[T]) -> Form:
+    """Return the codec (form) of a built-in serializer; the dynamic serializer has that of Any."""
     return serializer.form if isinstance(serializer, FormSerializer) else ANY
 
 

@@ -47,6 +47,7 @@ class OpenTable:
             raise self._error()
 
     def check_groups(self, first: int, last: int) -> None:
+        """Raise a StorageError if the table is not of key groups `first` to `last`, so of another subtask."""
         info = self.info
         if (info.first_group, info.last_group) != (first, last):
             raise self._error(

@@ -63,6 +63,10 @@ class TableInfo(msgspec.Struct, frozen=True):
 def new_table_info(
     name: str, schema: Description, key: Description | None, max_parallelism: int, groups: tuple[int, int]
 ) -> TableInfo:
+    """Return the description of a new table of one state, or of all timers, for a range of key groups.
+
+    `key` describes the keys in the typed column; None: there is no such column.
+    """
     return TableInfo(
         format=VERSION,
         name=name,

@@ -182,6 +182,7 @@ class TrackedTimerQueue(TimerQueue[K]):
 
 
 def take_all(trackers: Mapping[str, Tracker]) -> Changes:
+    """Return each tracker's changes since the last call, by state; states without changes are left out."""
     # states without changes are left out
     taken = {name: each.take() for name, each in trackers.items()}
     return {name: changed for name, changed in taken.items() if changed}

@@ -58,6 +58,7 @@ class Stored:
         return Stored(longer, checkpoint, self.base, replace(self, before=None, root=None))
 
     def unchanged(self, checkpoint: int) -> Stored:
+        """Return this stored state as that of a later `checkpoint`; the caller knows that nothing changed."""
         # the caller knows that nothing changed up to `checkpoint`
         return replace(self, reaches=checkpoint, before=None, root=None)
 

@@ -172,6 +172,7 @@ class PendingHeapSnapshot:
 
 
 def kept(keep: EntryFilter | None, name: str, entries: Iterable[Entries]) -> Iterable[Entries]:
+    """Return batches of the `entries` of state `name` that the filter `keep` lets pass; None: all."""
     if keep is None:
         return entries
     return (Entries(each.group, *keep(name, each.keys, each.values)) for each in entries)

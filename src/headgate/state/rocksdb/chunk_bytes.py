@@ -77,12 +77,14 @@ def chunk_bytes(batch: pa.RecordBatch, number: int, schema: bytes) -> bytes:
 
 
 def rows_in(data: bytes) -> int:
+    """Return how many rows a stored chunk has, by its head; StorageError: it has no complete head."""
     if len(data) < _HEAD.size:
         raise StorageError(f"a chunk of columns has {len(data)} bytes; it is damaged")
     return int(_HEAD.unpack_from(data)[1])
 
 
 def read_chunk(data: bytes) -> pa.RecordBatch:
+    """Return the record batch in the stored bytes of a chunk; StorageError: they are damaged."""
     rows_in(data)
     length = _HEAD.unpack_from(data)[2]
     start = _HEAD.size + length + (-length % 8)

@@ -85,6 +85,7 @@ def chunks_in(store: ColumnStore, groups: tuple[int, int]) -> Iterator[tuple[Chu
 
 
 def chunk_keys(store: ColumnStore) -> Iterator[list[Hashable]]:
+    """Yield, chunk by chunk, the stream's keys that have entries in it; a key may be in several chunks."""
     for stored, data in store.items():
         yield _maps_of(ChunkKey.of(stored), read_chunk(data), {}).keys
 

@@ -111,6 +111,7 @@ class ChunkStore:
         self._write([ChunkKey(group, place, each.number).encoded() for each in old], pieces)
 
     def read_newest(self, group: int, place: int, newest: int) -> list[pa.RecordBatch]:
+        """Return the last `newest` (from 1) chunks of a key group and place, oldest first; KeyError: none."""
         chunks = self._chunks[place][group][-newest:]
         keys = [ChunkKey(group, place, each.number).encoded() for each in chunks]
         return [read_chunk(data) for data in self._found(keys)]

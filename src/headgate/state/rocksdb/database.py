@@ -54,6 +54,7 @@ class ColumnStore:
         return value
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the value of each of `keys`, with one call; None where there is none."""
         try:
             values: list[bytes | None] = self._store.get(list(keys))  # type: ignore[assignment]
         except Exception as error:
@@ -97,6 +98,7 @@ class ColumnStore:
             raise storage_error("read", self._where, error) from None
 
     def delete_range(self, start: bytes, stop: bytes) -> None:
+        """Delete the entries from key `start` to before `stop`, without reading them."""
         try:
             self._store.delete_range(start, stop, self._options)
         except Exception as error:
@@ -203,11 +205,13 @@ class Database:
 
 
 def remove_tree(directory: Path) -> None:
+    """Remove a directory of a database that is not needed any more; what cannot be removed is left."""
     # what cannot be removed is left
     shutil.rmtree(directory, ignore_errors=True)
 
 
 def storage_error(doing: str, where: str, error: Exception) -> StorageError:
+    """Return a StorageError of RocksDB's `error`: it could not `doing` (a verb, "read") the place `where`."""
     # `doing`: a verb, such as "read"
     return StorageError(
         f"RocksDB could not {doing} {where}: {error}; check the local disk (space, rights, health), "

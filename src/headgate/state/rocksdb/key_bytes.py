@@ -41,6 +41,7 @@ def storage_key(key: Hashable, max_parallelism: int) -> bytes:
 
 
 def storage_keys(keys: Sequence[Hashable], max_parallelism: int) -> list[bytes]:
+    """Return the bytes of a batch of keys; see :func:`storage_key`."""
     if not keys:
         return []
     groups = key_groups_of_keys(keys, max_parallelism).tolist()

@@ -167,6 +167,10 @@ class MapEntries(VersionedValues):
         return [(place, key, value) for place, (key, value) in zip(places, items, strict=True)]
 
     def in_order(self, stored: bytes, found: Sequence[Found], count: int) -> list[Found]:
+        """Return `found`, all entries read of one map, in order of insertion.
+
+        Raises StorageError unless they are `count` entries at distinct places; its text names key `stored`.
+        """
         if len({place for place, _, _ in found}) != count or len(found) != count:
             raise self._damaged(stored, f"it has {len(found)} entries, and its head says {count}")
         return sorted(found, key=lambda each: each[0])
@@ -182,10 +186,12 @@ class MapEntries(VersionedValues):
 
 
 def entry(place: int, encoded: bytes) -> bytes:
+    """Return the RocksDB value of a map's entry; `encoded`: its type's number, then a map of it alone."""
     return encoded[:1] + _PLACE.pack(place) + encoded[1:]
 
 
 def whole(encoded: bytes) -> bytes:
+    """Return the RocksDB value of a small map; `encoded`: the map as :meth:`Versions.encode` gives it."""
     return encoded[:1] + _WHOLE + encoded[1:]
 
 

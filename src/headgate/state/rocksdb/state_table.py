@@ -114,6 +114,7 @@ class RocksTable(Generic[V]):
     put = __setitem__
 
     def pop(self, key: Hashable, default: V | None = None) -> None:
+        """Remove the entry of `key`, if there is one; unlike a dict, return nothing."""
         # unlike a dict's, it returns nothing
         if self._cache.get(key) is not MISSING:  # else a timer of an empty key would leave a tombstone
             self[key] = MISSING

@@ -113,6 +113,7 @@ class Versions:
         return self._singles.decode([data[1:] for data in stored])
 
     def decode_one(self, data: bytes) -> Any:
+        """Return the value in stored bytes of any type, as of the declared type; StorageError: damaged."""
         prefix = data[:1]
         if prefix == self.prefix:
             return self._singles.decode((data[1:],))[0]
@@ -146,6 +147,7 @@ class Versions:
         return number
 
     def forget_older(self) -> None:
+        """Drop the older types; the caller has rewritten all their values."""
         self._older = {}
 
     def at_snapshot(self) -> Versions:

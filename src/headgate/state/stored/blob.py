@@ -82,6 +82,7 @@ class StoredBlob:
 
 
 def keys_and_values(section: Section, chunk: Chunk, part: memoryview) -> tuple[list[Hashable], memoryview]:
+    """Return a verified chunk's keys, and its values as one encoded batch; StorageError: not decodable."""
     if section.columns is None:
         stored_keys, stored_values = blob_format.split_chunk(part)
         return KEY_SERIALIZER.decode_many(stored_keys, chunk.count), stored_values
@@ -180,6 +181,7 @@ class SpooledBlob(BlobWriter):
         self._spool.write(data)
 
     def parts(self) -> Spool:
+        """Put the header before the chunks and return the blob, readable at any offset; call it once."""
         # readable at any offset; to be called once
         self._spool.finish(self._head())
         return self._spool

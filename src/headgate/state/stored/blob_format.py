@@ -112,6 +112,7 @@ def chunk_bytes(keys: bytes, values: bytes) -> bytes:
 
 
 def split_chunk(chunk: memoryview) -> tuple[memoryview, memoryview]:
+    """Return the encoded keys and the encoded values of a verified chunk; StorageError: it is too short."""
     if len(chunk) < _KEYS_LENGTH.size:
         raise StorageError(f"a chunk has {len(chunk)} bytes; expected {_KEYS_LENGTH.size} or more")
     (length,) = _KEYS_LENGTH.unpack_from(chunk)

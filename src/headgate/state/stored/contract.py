@@ -87,6 +87,7 @@ def described(name: str, schema: Description) -> Section:
 
 
 def written(writer: StateWriter, add_sections: Callable[[StateWriter], None]) -> KeyedStateHandle:
+    """Call `add_sections`, then finish the writer and return its handle; abandon it on any error."""
     try:
         add_sections(writer)
         return writer.finish()

@@ -132,6 +132,7 @@ def chunks_of(
 
 @contextmanager
 def located(place: int, segments: int) -> Iterator[None]:
+    """Add to a StorageError of the block that it is in segment `place` of `segments`; 0: the base, as is."""
     try:
         yield
     except StorageError as error:

@@ -50,6 +50,7 @@ class Shape:
 
     @property
     def rows_are(self) -> str:
+        """What one row of the table holds, such as a list's element; see `table_layout.TableInfo`."""
         return row_of(self.schema)
 
     @property

@@ -89,6 +89,7 @@ class JobScene(Scene):
 
     @property
     def driver(self) -> DriverProcess:
+        """The driver whose code runs now; else the one that ended the job, or the newest one."""
         if isinstance(self.at_work, DriverProcess):
             return self.at_work
         return self.finished or self.drivers[-1]
@@ -184,6 +185,7 @@ class DriverProcess(GangOwner):
             yield f"{self.name} lease", now, leadership.watch
 
     def next_times(self) -> list[int | None]:
+        """Return when (virtual ms) each thread wakes up, None: not by itself; [] if paused or exited."""
         if not self.runs:
             return []
         if self.leadership is None:

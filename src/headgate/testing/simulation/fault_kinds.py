@@ -157,12 +157,15 @@ class WorkerFaults(Injecting):
             self._until(worker.name, "pause", lambda: setattr(worker, "paused", False))
 
     def raise_at_place(self) -> None:
+        """Raise an error in the task that next takes a snapshot; its process lives on."""
+
         def inject(process: Process) -> None:
             raise OperatingError(f"injected failure in {process.name}")
 
         self._arm("snapshot.drawn", "raise at", inject)
 
     def cut_data(self) -> None:
+        """Break a random connection of two workers, if any; up to three frames each way still arrive."""
         worker = self._some_worker()
         if worker is not None and worker.data.peers:
             peer = self._rng.choice(worker.data.peers)
@@ -217,6 +220,7 @@ class MessageFaults(Injecting):
     _repeating: set[str]
 
     def cut_control(self) -> None:
+        """Break a worker's connection to its job master; up to two messages each way still arrive."""
         worker = self._some_worker()
         if worker is not None:
             self._scene.fault(f"cut {worker.name} from the job master")

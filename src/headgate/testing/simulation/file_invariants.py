@@ -101,6 +101,7 @@ class StoredFiles:
                     )
 
     def changed(self, process: str, name: str) -> None:
+        """Check the order of a job's log after one of its files was created, replaced or deleted."""
         job, _, rest = name.partition("/")
         if rest.startswith("log/"):
             self._runs.pop(job, None)

@@ -51,6 +51,7 @@ class Checks:
         self._watermarks[channel] = watermark
 
     def used(self, process: Process, operation: str, name: str, verdict: str) -> None:
+        """Check before each disk operation that it deletes no file that a checkpoint or savepoint needs."""
         if operation == "delete" and verdict in ("works", "unsure"):
             self.stored.deleting(process.name, name)
 

@@ -114,6 +114,7 @@ class Network:
         return plane
 
     def lane(self, source: SimDataPlane, address: str) -> Lane:
+        """Return the lane from a data plane to that at an address, made on first use; else KeyError."""
         lane = self._lanes.get((source.address, address))
         if lane is None:
             lane = Lane(source, self._planes[address], self._around)

@@ -68,4 +68,5 @@ class Submission:
     run: int = 0  # executions before this one
 
     def again(self, point: RestorePoint | None, job_id: str) -> Submission:
+        """Return the submission of the job's next execution, which begins at `point`; None: from nothing."""
         return replace(self, job_id=job_id, point=point, run=self.run + 1)

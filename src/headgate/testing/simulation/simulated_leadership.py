@@ -24,6 +24,7 @@ class SimLeadership(Leadership):
 
     @property
     def deadline_ms(self) -> int | None:
+        """Time (monotonic ms) at which :meth:`watch` must be called next; None for none."""
         return self._term.next_wakeup()
 
     @property
@@ -40,6 +41,7 @@ class SimLeadership(Leadership):
         return seen
 
     def prove(self) -> str:
+        """Renew the leadership once, as its thread does; return a word for the trace."""
         if self._asking.locked():
             return "waits for the election's answer to another question"
         self._prove_once()

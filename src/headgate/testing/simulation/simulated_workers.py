@@ -82,6 +82,7 @@ class WorkerProcess(Process):
 
     @property
     def unheard(self) -> bool:
+        """Whether a message between this worker and its job master is still on its way; not data."""
         return bool(len(self.link.out) or len(self.link.back))
 
     def since(self, now: int) -> int | None:

@@ -91,6 +91,7 @@ def open_zip(archive: Path, bounds: Bounds) -> Iterator[zipfile.ZipFile]:
 
 
 def zipped_link(opened: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes | None:
+    """Return the target of a symbolic link, an entry of a zip; None if it is longer than 4096 bytes."""
     with opened.open(entry) as source:
         found = source.read(PATH_BYTES_MAX + 1)
     return found if len(found) <= PATH_BYTES_MAX else None

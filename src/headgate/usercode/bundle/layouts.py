@@ -33,6 +33,7 @@ def parts_of(name: str) -> tuple[str, ...]:
 
 
 def version_of_this() -> str:
+    """Return this interpreter's version as folders of libraries name it: with a `t` if free-threaded."""
     return f"{sys.version_info.major}.{sys.version_info.minor}{'t' if 't' in sys.abiflags else ''}"
 
 

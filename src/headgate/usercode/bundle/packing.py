@@ -53,6 +53,7 @@ def hash_of(path: Path) -> str:
 
 
 def hash_of_file(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes, in hexadecimal digits; OSError if it cannot be read."""
     found = sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):

@@ -232,4 +232,5 @@ def _names(entries: list[tarfile.TarInfo]) -> list[str]:
 
 
 def remove(folder: Path) -> None:
+    """Delete a folder and all in it as far as that is possible; errors are ignored."""
     shutil.rmtree(folder, ignore_errors=True)

@@ -111,6 +111,7 @@ def _by_stack() -> View | None:
 
 
 def handle_of_caller(depth: int) -> Handle | None:
+    """Return the handle of the namespace whose function is `depth` frames above the caller; None: of none."""
     handle: Handle | None = builtins_of_caller(depth + 1).get(MARK)
     return handle
 
@@ -173,6 +174,7 @@ def _restore(name: str, container: Container[C] | None) -> None:
 
 @contextmanager
 def in_view_of(handle: Handle) -> Iterator[None]:
+    """Run the block with the modules of the handle's namespace, or the framework's for `FRAMEWORK`."""
     token = enter(handle)
     try:
         yield
@@ -182,6 +184,7 @@ def in_view_of(handle: Handle) -> Iterator[None]:
 
 @contextmanager
 def pinned_to_framework() -> Iterator[None]:
+    """Run the block with the framework's modules, whoever called it."""
     restore_containers()
     token = enter(FRAMEWORK)
     try:

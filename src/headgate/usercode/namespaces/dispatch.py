@@ -72,6 +72,7 @@ class ModuleTable(Modules):
         return dict.get(self, name, default) if home is None else home.get(name, default)
 
     def pop(self, name: str, default: Any = _MISSING) -> Any:
+        """Pop a module that the running code sees, as `dict.pop`; a namespace leaves the framework's."""
         namespace = current()
         home = None if namespace is None else namespace.home(name)
         if namespace is not None and home is not None:
@@ -93,6 +94,7 @@ class ModuleTable(Modules):
             namespace.clear()
 
     def setdefault(self, name: str, default: Any = None) -> Any:
+        """Return the module that the running code sees; if there is none, enter and return `default`."""
         try:
             return self[name]
         except KeyError:

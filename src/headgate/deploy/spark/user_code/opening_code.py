@@ -91,6 +91,7 @@ class OpenedCode(NamespaceCode):
 
 @contextmanager
 def loading(job: str, fatal: bool) -> Iterator[None]:
+    """Run the block; if memory runs out, end this process (`fatal`) or raise UserCodeLoadError for `job`."""
     try:
         yield
     except Exception as error:

@@ -42,6 +42,7 @@ class UserCodeOptions:
 
 
 def options_of(settings: UserCodeSettings, namespaces: bool = True) -> UserCodeOptions:
+    """Return the options for workers by a job's settings; `namespaces`: if this Python allows namespaces."""
     return UserCodeOptions(
         NamespaceSettings(settings.patterns, settings.resolve_order, check_leaked=settings.check_leaked),
         settings.native_modules,

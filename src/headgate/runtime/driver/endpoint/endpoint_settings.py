@@ -69,6 +69,7 @@ def endpoint_settings(config: Config, by_default: bool) -> EndpointSettings | No
 
 
 def listening(settings: EndpointSettings) -> ListeningSocket:
+    """Return a socket that listens at the configured address; ConfigError if the system refuses that."""
     family = socket.AF_INET6 if ":" in settings.bind else socket.AF_INET
     made = hide(ListeningSocket(family, socket.SOCK_STREAM))
     try:

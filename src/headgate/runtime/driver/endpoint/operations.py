@@ -40,6 +40,7 @@ class Operation:
         return self.asked or now - self._began_s < FIRST_WITHIN_S
 
     def then(self, result: Answer, error: HeadgateError | None) -> None:
+        """Set the outcome, a result (URI, parallelism or state) or an error; only the first call counts."""
         if not self.outcome.done():
             self._came_s = clock.monotonic()
             self.outcome.set_result((result, error))

@@ -60,6 +60,7 @@ class Attempts:
         return {} if self.point is None else self.point.checkpoint.totals
 
     def replan(self, planned: PlannedJob) -> None:
+        """Run plan `planned`, at another parallelism, from the next attempt on; reset workers' counters."""
         self.planned, self.queries = planned, StateQueries(planned.plan)
         for member in self._members.members():
             member.counters = {}

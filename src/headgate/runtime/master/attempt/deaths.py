@@ -64,6 +64,7 @@ def slot_named(reason: str) -> int | None:
 
 
 def await_words(member: Member) -> None:
+    """Block, 1.5 s at most, until a worker is dead or its box says why it exits; if remote return at once."""
     pid, box = member.register.pid, member.register.box
     if not box or member.register.host != platform.node():
         return

@@ -87,6 +87,7 @@ class Enumerators:
                     enumerator.checkpoint_aborted(checkpoint)
 
     def reports(self) -> dict[str, SourceReport]:
+        """Return the progress (epoch, rate, ...) of sources by uid; sources that report none are left out."""
         found = {place.uid: enumerator.report() for place, enumerator in self._by_vertex.values()}
         return {uid: report for uid, report in found.items() if report is not None}
 

@@ -82,6 +82,7 @@ class Members:
         return self._members.get(slot)
 
     def slot_of(self, link: Link) -> int | None:
+        """Return the slot of the member that is connected by `link`; None if no member is."""
         return next((slot for slot, member in self._members.items() if member.link is link), None)
 
     def members(self) -> list[Member]:

@@ -38,6 +38,7 @@ class Tickets(Generic[A]):
         return number
 
     def reply(self, ticket: int, answer: A | None, error: HeadgateError | None = None) -> None:
+        """Call the `reply_to` of pending request `ticket` with (`answer`, `error`); forget the request."""
         reply_to = self._waiting.pop(ticket, None)
         if reply_to is not None:
             reply_to(answer, error)

@@ -98,6 +98,7 @@ class CheckpointMaster:
 
     @property
     def has_storage(self) -> bool:
+        """Whether the job has a storage for checkpoints; without one it takes savepoints only."""
         return self._service is not None
 
     @property

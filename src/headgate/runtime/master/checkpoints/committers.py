@@ -79,6 +79,7 @@ class Committers:
 
     @property
     def owes(self) -> bool:
+        """Whether output must be taken back (removed) as soon as the restore is certain."""
         return self._owed is not None
 
     def settle(self) -> None:
@@ -261,6 +262,7 @@ class Committers:
 
 
 def committers_in(plan: PhysicalPlan) -> dict[str, SinkCommitter]:
+    """Return a new committer by uid for each sink of the plan that has one; other sinks are left out."""
     made = {node.uid or f"node-{node.id}": node.sink.create_committer() for node in _sinks_in(plan)}
     return {uid: committer for uid, committer in made.items() if committer is not None}
 
@@ -270,6 +272,7 @@ def _sinks_in(plan: PhysicalPlan) -> list[SinkNode]:
 
 
 def committables_of(snapshot: CheckpointMetadata, uid: str) -> list[Any]:
+    """Return the committables (pending output) of sink `uid` in a snapshot; []: it has none there."""
     return _committables(snapshot.operators.get(uid, ()))
 
 

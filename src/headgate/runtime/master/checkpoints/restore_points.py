@@ -109,6 +109,7 @@ class RestorePoints:
             )
 
     def settle_owed(self) -> None:
+        """If owed, remove output newer than the restored snapshot, then commit the snapshot's; blocks."""
         self.require_leadership()
         self._committers.settle()
 

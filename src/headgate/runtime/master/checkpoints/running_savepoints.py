@@ -118,6 +118,7 @@ class Savepoints:
         return None if savepoint is None else savepoint.folder
 
     def order(self, checkpoint: int) -> SavepointOrder | None:
+        """Return the order in a savepoint's barriers (target, format, stop, drain); None for a checkpoint."""
         savepoint = self._open.get(checkpoint)
         return None if savepoint is None else savepoint.order
 

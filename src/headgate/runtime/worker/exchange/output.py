@@ -92,6 +92,7 @@ class OutputChannel:
                 self._pass_on(frame)
 
     def event(self, event: Event) -> None:
+        """Flush, then send a control event, such as a barrier; it takes no credit and overtakes nothing."""
         self.flush()
         self._pass_on(event)
 

@@ -144,6 +144,7 @@ class KeylessState:
 
 
 def refuse_keyless(what: str) -> NoReturn:
+    """Raise the RuntimeError that says: `what` was used in process_broadcast(), where there is no key."""
     raise _keyless(what)
 
 

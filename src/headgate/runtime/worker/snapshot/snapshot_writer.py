@@ -207,5 +207,6 @@ class _Files(WrittenFiles):
 
 
 def release(taken: TakenSnapshot) -> None:
+    """Release a taken snapshot: tables stop keeping old values for it, and its local files are deleted."""
     for pending in taken.pending:
         pending.release()

@@ -225,6 +225,7 @@ class OnThread(ChainRunner):
         thread.leave()
 
     def called_from_loop(self, operators: Sequence[Operator]) -> Sequence[Operator]:
+        """Return the operators wrapped so that they take their snapshots in the thread."""
         return [_SnapshotOnThread(operator, self) for operator in operators]
 
     def _thread(self) -> SubtaskThread:

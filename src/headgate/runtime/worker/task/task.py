@@ -372,6 +372,7 @@ class Task(ABC):
 
 
 def earliest(*times: int | None) -> int | None:
+    """Return the lowest of some times; None stands for never."""
     return min((time for time in times if time is not None), default=None)
 
 

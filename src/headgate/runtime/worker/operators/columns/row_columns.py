@@ -50,6 +50,7 @@ def _normal(context: OperatorContext, batch: ArrowBatch, field: Field) -> pa.Arr
 
 
 def without_nulls(context: OperatorContext, column: pa.Array, field: Field) -> pa.Array:
+    """Return `column` as it is; UsageError if it has a null and its field is not nullable."""
     if column.null_count and not field.nullable:
         raise UsageError(
             f"{context.label}: column {field.name!r} has a null, and its schema says that it has none"
