@@ -1,6 +1,6 @@
 """Every interleaving of a small job, as far as a number of events leads; and the faults that it must find.
 
-`make proof` searches until there is no new state.
+`make proof` searches until there is no new state, a file for each case: `test_whole_search_*.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headgate.core.job import gang as gangs
 from headgate.core.job import machine, restart
 from headgate.core.job import rescale as rescales
 from headgate.core.job.state import Asked, Cause, Job, Suspicion
-from headgate.core.job.table import MOVES, Phase, Row
+from headgate.core.job.table import Phase, Row
 
 RUNNING = ("submit", "committed", "register/1/0", "register/1/1", "deployed/1/0", "deployed/1/1")
 QUIESCING = (*RUNNING, "failed/1")
@@ -67,16 +67,6 @@ def test_every_life_of_six_events_from_the_middle(start: str) -> None:
     """From states that a search from the beginning meets late."""
     path, case = STARTS[start]
     assert search(case, follow(case, path), 6).states > 1_000
-
-
-@pytest.mark.proof
-@pytest.mark.timeout(14_400)
-@pytest.mark.parametrize("case", [Case(), Case(TWO_AGAIN), Case(from_last=False)], ids=["one", "two", "new"])
-def test_every_life(case: Case) -> None:
-    """Until there is no new state: nearly every row of the table is taken from every phase that it lists."""
-    found = search(case, first(case), None)
-    assert found.states > 200_000
-    assert len(found.rows) > 0.9 * len(MOVES)
 
 
 # -- random lives ------------------------------------------------------------------------------------
