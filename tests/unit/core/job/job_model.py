@@ -6,7 +6,6 @@ as "the earliest deadline fires". Late and repeated messages are part of the alp
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
@@ -16,7 +15,7 @@ from headgate.core.job import effects as e
 from headgate.core.job import events as v
 from headgate.core.job.machine import JobMachine
 from headgate.core.job.state import Asked, Failure, JobLimits, OutcomeKind, Plan, Storage
-from headgate.core.job.table import MOVES, ROWS, Phase, Row
+from headgate.core.job.table import ROWS, Phase, Row
 from headgate.core.restart_strategies import FixedDelay, restart_strategy
 
 BROKEN, WRONG = Failure("broken"), Failure("wrong use", restart_may_help=False)
@@ -32,7 +31,7 @@ Move = tuple[str, ...]
 
 T = TypeVar("T")
 SLOTS: dict[type, list[str]] = {}
-"""Class -> its attributes in slots; none if its objects have a dict."""
+"""Class -> its attributes in slots."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ def twin(thing: T) -> T:
         slots = SLOTS[kind] = [name for base in kind.__mro__ for name in getattr(base, "__slots__", ())]
     for name in slots:
         object.__setattr__(made, name, getattr(thing, name))
-    if not slots:
+    if hasattr(thing, "__dict__"):
         made.__dict__.update(thing.__dict__)
     return made
 
@@ -561,54 +560,3 @@ def follow(case: Case, path: Iterable[str]) -> Node:
     for text in path:
         node = step(node, case, tuple(text.split("/")))
     return node
-
-
-@dataclass
-class Found:
-    """What a search has met.
-
-    Attributes:
-        states: how many different ones; a state is known by the hash of all that decides.
-        phases: of the machine.
-        rows: (phase, row) that were taken.
-        deep: most events that led to a new state.
-    """
-
-    states: int
-    phases: set[Phase]
-    rows: set[tuple[Phase, Row]]
-    deep: int = 0
-
-
-def search(case: Case, start: Node, depth: int | None) -> Found:
-    """Every state that is reachable within `depth` events; None: until there is no new one."""
-    seen, found = {hash(start.key())}, Found(1, {start.core.phase}, set())
-    queue = deque([(start, 0)])
-    # Without a limit the newest state goes first: there are never many that wait.
-    take = queue.pop if depth is None else queue.popleft
-    while queue:
-        node, deep = take()
-        if depth is not None and deep == depth:
-            continue
-        for move in moves(node, case):
-            try:
-                after = step(node, case, move)
-            except Exception as error:
-                path = ", ".join("/".join(each) for each in (*node.path, move))
-                raise AssertionError(f"after {path}: {error}") from error
-            found.rows |= {(node.core.phase, row) for row in after.core.rows}
-            key = hash(after.key())
-            if key not in seen:
-                seen.add(key)
-                found.phases.add(after.core.phase)
-                found.deep = max(found.deep, deep + 1)
-                queue.append((after, deep + 1))
-    found.states = len(seen)
-    return found
-
-
-def whole(case: Case) -> None:
-    """Search until there is no new state, and check that nearly every row was taken."""
-    found = search(case, first(case), None)
-    assert found.states > 200_000
-    assert len(found.rows) > 0.9 * len(MOVES)

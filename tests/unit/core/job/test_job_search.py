@@ -11,7 +11,8 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from job_model import LIMITS, TWO, TWO_AGAIN, Case, Node, first, follow, moves, search, step
+from job_model import LIMITS, TWO, TWO_AGAIN, Case, Node, first, follow, moves, step
+from life_search import search
 
 from headgate.common.errors import InternalError
 from headgate.core.job import gang as gangs

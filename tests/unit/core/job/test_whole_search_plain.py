@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from job_model import Case, whole
+from job_model import Case
+from life_search import whole
 
 
 @pytest.mark.proof
