@@ -15,12 +15,12 @@ from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch, take_times
 from headgate.relational.evaluation import evaluate, first_failing
 from headgate.relational.exploding import exploded, one_each
-from headgate.relational.fused_steps import AnyStep, ExplodeStep, Step
+from headgate.relational.passes.fused_steps import AnyStep, ExplodeStep, Step
+from headgate.relational.passes.sharing import sharing
 from headgate.relational.python_calls import PythonFailed
 from headgate.relational.resolved import Typed, columns_in
 from headgate.relational.rows import Rows
 from headgate.relational.rules import RowsFailed
-from headgate.relational.sharing import sharing
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.job.user_errors import shorten, user_error
 from headgate.runtime.worker.operators.columns.row_columns import columns_of
