@@ -14,6 +14,7 @@ from headgate.common.hints import Hint
 from headgate.connectors.files.paths import Paths, expand
 from headgate.connectors.files.source import FileCursor, FilesSource, TextFilesSource
 from headgate.connectors.files.text_cursor import OnError, TextDecoder
+from headgate.relational.column_tests import ColumnTest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -153,6 +154,7 @@ class ParquetSource(FilesSource[T, "ParquetPosition"]):
     def __init__(self, paths: Paths, columns: Sequence[str] | None) -> None:
         super().__init__(paths, "Parquet")
         self.columns = None if columns is None else list(columns)
+        self.filters: tuple[ColumnTest, ...] = ()
 
     @override
     def arrow_schema(self) -> pa.Schema | None:
@@ -169,10 +171,16 @@ class ParquetSource(FilesSource[T, "ParquetPosition"]):
         return narrow
 
     @override
+    def with_filters(self, tests: Sequence[ColumnTest]) -> ParquetSource[T]:
+        filtered = copy.copy(self)
+        filtered.filters = (*self.filters, *tests)
+        return filtered
+
+    @override
     def open_cursor(self, path: str, position: ParquetPosition | None) -> FileCursor[T, ParquetPosition]:
         from headgate.connectors.files.parquet_cursor import ParquetCursor
 
-        return ParquetCursor(path, self.columns, position)
+        return ParquetCursor(path, self.columns, position, self.filters)
 
     @override
     def validate(self) -> None:
