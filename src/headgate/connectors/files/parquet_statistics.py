@@ -86,8 +86,8 @@ def _is_read_as(kind: pa.DataType, wanted: pa.DataType) -> bool:
 
     from headgate.relational.spark_types import normal_type
 
-    # What is rounded when it is read may have other bounds.
-    rounded = pa.types.is_date64(kind) or (pa.types.is_timestamp(kind) and kind.unit == "ns")
+    # Nanoseconds are rounded when the table reads them.
+    rounded = pa.types.is_timestamp(kind) and kind.unit == "ns"
     return not rounded and normal_type(kind) == wanted
 
 
