@@ -75,6 +75,8 @@ class ColumnsOperator(Operator):
         conditions = len(step.conditions)
         for condition in expressions[:conditions]:
             batch = self._kept(condition, batch)
+            if not len(batch):
+                return batch
         rows = Rows(batch.columns)
         arrays = [self._evaluated(each, batch, rows) for each in expressions[conditions:]]
         columns = pa.RecordBatch.from_arrays(arrays, schema=step.gives.to_arrow())
