@@ -57,6 +57,8 @@ VALUES: dict[str, list[Any]] = {
     "flag": [False, True],
 }
 
+COMPARISONS = ["__eq__", "__lt__", "__le__", "__gt__", "__ge__"]
+
 
 class Whole(ParquetSource[Any]):
     """Parquet files that take no filters."""
@@ -65,36 +67,58 @@ class Whole(ParquetSource[Any]):
         return self
 
 
-def rows() -> st.SearchStrategy[Any]:
-    """Rows with few values, so that many row groups have one value only; or sorted by a column."""
-    row = st.fixed_dictionaries({name: st.none() | st.sampled_from(known) for name, known in VALUES.items()})
-    runs = st.lists(st.tuples(row, st.integers(1, 4)), max_size=8)
-    return runs.map(lambda found: [each for each, times in found for _ in range(times)])
+FAILING: dict[str, Any] = {
+    "n": F.col("n") + 1 > 0,
+    "small": 1 / F.col("small") > 0,
+    "text": F.col("text").cast("bigint") > 0,
+}
+"""Column -> a condition that fails for some of its values."""
 
 
 @st.composite
-def conditions(draw: st.DrawFn) -> Any:
+def cases(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[Any]]:
+    """Rows with values in a few columns, often the same ones in a row, and filters of these columns."""
+    names = draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=3, unique=True))
+    row = st.fixed_dictionaries({name: st.none() | st.sampled_from(VALUES[name]) for name in names})
+    runs = draw(st.lists(st.tuples(row, st.integers(1, 3)), min_size=1, max_size=8))
+    filters = draw(st.lists(conditions(names), min_size=1, max_size=2))
+    return [each for each, times in runs for _ in range(times)], filters
+
+
+@st.composite
+def conditions(draw: st.DrawFn, names: list[str]) -> Any:
     """A condition on one column, or one that may fail, or several of them."""
-    kind = draw(st.sampled_from(["compare", "compare", "null", "in", "flag", "fails", "and", "and", "or"]))
-    if kind in ("and", "or"):
-        both = draw(conditions()), draw(conditions())
-        return both[0] & both[1] if kind == "and" else both[0] | both[1]
-    name = draw(st.sampled_from([name for name in VALUES if name != "flag"]))
+    name = draw(st.sampled_from(names))
     column, known = F.col(name), st.sampled_from(VALUES[name])
-    match kind:
+    kinds = [
+        "compare",
+        "compare",
+        "null",
+        "in",
+        "and",
+        "guarded",
+        "or",
+        *(["fails"] if name in FAILING else []),
+    ]
+    match draw(st.sampled_from(kinds)):
         case "null":
             return draw(st.sampled_from([column.isNull(), column.isNotNull()]))
         case "in":
             return column.isin(draw(st.lists(known | st.none(), min_size=1, max_size=3)))
-        case "flag":
-            return draw(st.sampled_from([F.col("flag"), ~F.col("flag")]))
         case "fails":
-            failing = [1 / F.col("small") > 0, F.col("n") + 1 > 0, F.col("text").cast("bigint") > 0]
-            return draw(st.sampled_from(failing))
-    other = F.lit(draw(known)) if draw(st.booleans()) else draw(st.sampled_from([F.lit(0), F.lit("1")]))
-    verbs = ["__eq__", "__lt__", "__le__", "__gt__", "__ge__"]
+            return FAILING[name]
+        case "guarded":
+            failing = [each for each in names if each in FAILING]
+            return draw(conditions(names)) & (FAILING[failing[-1]] if failing else column.isNotNull())
+        case "and":
+            return draw(conditions(names)) & draw(conditions(names))
+        case "or":
+            return draw(conditions(names)) | draw(conditions(names))
+    if name == "flag":
+        return draw(st.sampled_from([column, ~column]))
+    other = draw(known.map(F.lit) | st.sampled_from([F.lit("1"), F.lit(0)]))
     try:
-        return getattr(column, draw(st.sampled_from(verbs)))(other)
+        return getattr(column, draw(st.sampled_from(COMPARISONS)))(other)
     except hg.PlanError:
         return column.isNotNull()
 
@@ -111,13 +135,47 @@ def outcome(source: Any, filters: Sequence[Any]) -> Any:
     return [repr(row) for row in found]  # NaN is not equal to itself
 
 
-@settings(max_examples=120, deadline=None)
-@given(rows(), st.integers(1, 6), st.lists(conditions(), min_size=1, max_size=2))
-def test_results_are_those_without_pushdown(found: Any, group: int, filters: list[Any]) -> None:
-    """Rows and failures alike, whatever the files hold and whatever is asked."""
+def both_outcomes(rows: list[dict[str, Any]], group: int, filters: Sequence[Any]) -> tuple[Any, Any]:
+    """The outcomes with pushdown and without it, for a file with `group` rows in a row group."""
     with tempfile.TemporaryDirectory() as folder:
-        pq.write_table(pa.Table.from_pylist(found, SCHEMA), f"{folder}/x.parquet", row_group_size=group)
-        assert outcome(parquet_source(folder), filters) == outcome(Whole(folder, None), filters)
+        pq.write_table(pa.Table.from_pylist(rows, SCHEMA), f"{folder}/x.parquet", row_group_size=group)
+        return outcome(parquet_source(folder), filters), outcome(Whole(folder, None), filters)
+
+
+@settings(max_examples=120, deadline=None)
+@given(cases(), st.integers(1, 4))
+def test_results_are_those_without_pushdown(case: Any, group: int) -> None:
+    """Rows and failures alike, whatever the files hold and whatever is asked."""
+    rows, filters = case
+    pushed, whole = both_outcomes(rows, group, filters)
+    assert pushed == whole
+
+
+def test_a_row_whose_condition_is_null_still_fails() -> None:
+    """Null in the first operand of `and` does not hide the second one; false does."""
+    condition = (F.col("n") > 0) & (1 / F.col("small") > 0)
+    pushed, whole = both_outcomes([{"n": -1, "small": 0}, {"n": None, "small": 0}], 2, [condition])
+    assert pushed == whole
+    assert "DIVIDE_BY_ZERO" in pushed
+    assert both_outcomes([{"n": -1, "small": 0}] * 2, 2, [condition]) == ([], [])
+
+
+def test_nan_is_above_all_numbers() -> None:
+    """The bounds of a row group do not know of it."""
+    pushed, whole = both_outcomes([{"share": 1.0}, {"share": float("nan")}], 2, [F.col("share") > 2])
+    assert pushed == whole
+    assert len(pushed) == 1
+
+
+def test_a_constant_that_cannot_be_cast_fails_for_rows_only() -> None:
+    """Where no row comes to a condition, nothing fails."""
+    never = F.col("day") == "no day"
+    rows = [{"n": 1, "day": None}] * 2
+    assert both_outcomes(rows, 2, [F.col("n") == 0, never]) == ([], [])
+    assert both_outcomes(rows, 2, [(F.col("n") == 0) & never]) == ([], [])
+    pushed, whole = both_outcomes(rows, 2, [(F.col("n") == 1) & never])
+    assert pushed == whole
+    assert "CAST_INVALID_INPUT" in pushed
 
 
 # -- what is read, and what is shown
