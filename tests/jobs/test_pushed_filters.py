@@ -249,6 +249,7 @@ class Hours(hg.Source[Any]):
 
 
 def test_a_source_that_takes_no_filters_shows_none() -> None:
+    """By default `with_filters` returns the source itself."""
     table = environment(1).from_source(Hours(), uid="in").to_table(pa.schema({"n": pa.int64()}))
     assert pushed(table.filter(F.col("n") > 5)) == []
 

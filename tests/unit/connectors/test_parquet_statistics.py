@@ -117,6 +117,7 @@ def test_a_column_whose_name_is_a_path(tmp_path: Path) -> None:
 
 
 def test_files_without_statistics_are_read(tmp_path: Path) -> None:
+    """Nothing is known of their row groups."""
     assert (
         left_out(written(tmp_path, [1, 2], write_statistics=False), ColumnTest("c", pa.int64(), ">", (7,)))
         == []

@@ -137,6 +137,7 @@ def test_filters_over_renamed_columns() -> None:
 
 
 def test_no_condition_twice() -> None:
+    """Nor one for a table without filters."""
     plan = filtered(filtered(Scan(SCHEMA, 0), F.col("n") > 1), F.col("n") > 1)
     assert pushed(plan) == ["n > 1"]
     assert pushed(Scan(SCHEMA, 0)) == []
