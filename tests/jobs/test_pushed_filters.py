@@ -205,6 +205,15 @@ def test_row_groups_that_fail_are_not_read(tmp_path: Path) -> None:
     assert result.records_in["in"] == 20
 
 
+def test_whole_files_may_be_left_out(tmp_path: Path) -> None:
+    """Readers ask for the next file, and end after the last one."""
+    for day in range(9):
+        pq.write_table(pa.table({"day": [day] * 5}), tmp_path / f"{day}.parquet")
+    found = environment(2).table(tmp_path).filter(F.col("day").isin(3, 5)).collect()
+    assert sorted(row["day"] for row in found) == [3] * 5 + [5] * 5
+    assert environment(2).table(tmp_path).filter(F.col("day") > 100).collect() == []
+
+
 def test_the_plan_shows_what_was_pushed(tmp_path: Path) -> None:
     """As written a filter over the scan; as it runs, in the source, too."""
     table = environment(1).table(ranked(tmp_path / "in"), uid="in")
