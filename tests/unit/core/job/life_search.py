@@ -76,5 +76,5 @@ def whole(case: Case) -> None:
     with short_waits():
         found = search(case, first(case), None, merged)
     print(f"{found.states} states, {len(found.rows)} of {len(MOVES)} moves, at most {found.deep} events deep")
-    assert found.states > 100_000
+    assert found.states > 200_000
     assert len(found.rows) > 0.9 * len(MOVES)
