@@ -24,6 +24,7 @@ ONE, TWO, TWO_AGAIN = Plan("one", 1, 1), Plan("two", 2, 2), Plan("two again", 2,
 LIMITS = JobLimits(redeploy_ms=5_000, rescale_ms=3_000, heartbeat_ms=8_000)
 STRANGE = 900
 TICKET, STOP = 1, 2
+ANSWERS = {"slots": v.SlotsCounted, "saved": v.Saved, "fits": v.Fits}
 REPLIES = {e.MakePlan: "plan", e.CountSlots: "slots", e.TakeCheckpoint: "saved", e.CheckFit: "fits"}
 
 Move = tuple[str, ...]
@@ -44,6 +45,8 @@ class Case:
         restarts: that the strategy allows.
         asks: how often each of rescale, stop, cancel, fence and lost peer comes at most.
         symmetric: whether workers and tasks that nothing tells apart take their turns in order.
+        limits: how long things may take.
+        delay_ms: that a restart waits.
     """
 
     plan: Plan = ONE
@@ -51,6 +54,8 @@ class Case:
     restarts: int = 1
     asks: int = 1
     symmetric: bool = True
+    limits: JobLimits = LIMITS
+    delay_ms: int = 1_000
 
 
 @dataclass(frozen=True)
@@ -91,11 +96,26 @@ class World:
 
 
 @dataclass
+class Path:
+    """The moves that led to a node, the last one first."""
+
+    move: Move
+    before: Path | None
+
+    def __str__(self) -> str:
+        path, moves = self.before, [self.move]
+        while path is not None:
+            moves.append(path.move)
+            path = path.before
+        return ", ".join("/".join(move) for move in reversed(moves))
+
+
+@dataclass
 class Node:
     core: JobMachine
     world: World
     now: int = 0
-    path: tuple[Move, ...] = ()
+    path: Path | None = None
 
     def key(self) -> tuple[object, ...]:
         return self.core.describe(self.now), self.world
@@ -103,8 +123,8 @@ class Node:
 
 def first(case: Case) -> Node:
     """A job that was created a moment ago."""
-    strategy = restart_strategy(FixedDelay(case.restarts, 1_000), lambda low, _: low)
-    return Node(JobMachine("job", TWO, LIMITS, strategy), World())
+    strategy = restart_strategy(FixedDelay(case.restarts, case.delay_ms), lambda low, _: low)
+    return Node(JobMachine("job", TWO, case.limits, strategy), World())
 
 
 def twin(thing: T) -> T:
@@ -219,6 +239,8 @@ def _asked(world: World, case: Case) -> Iterator[Move]:
         yield ("rescale",)
     if world.reply:
         yield from ((world.reply,), (world.reply, "not"))
+    elif world.answered:
+        yield from (("late", kind) for kind in ("plan", *ANSWERS))
     if world.reply == "plan":
         yield ("plan", "same")
     if world.stop == 0 and world.checkpoints:
@@ -237,9 +259,11 @@ def _asked(world: World, case: Case) -> Iterator[Move]:
 # -- one event ---------------------------------------------------------------------------------------
 
 
-def step(node: Node, case: Case, move: Move) -> Node:
-    """The node after one event, with every effect and every invariant checked."""
-    core, world, now = clone(node.core), node.world, node.now
+def step(node: Node, case: Case, move: Move, own: JobMachine | None = None) -> Node:
+    """The node after one event, with every effect and every invariant checked. `own` is a copy of the node's
+    machine that may be changed; None: one is made.
+    """
+    core, world, now = own or clone(node.core), node.world, node.now
     if move == ("tick",):
         due = core.next_wakeup()
         assert due is not None
@@ -254,7 +278,7 @@ def step(node: Node, case: Case, move: Move) -> Node:
     assert {type(effect).__name__ for effect in effects} <= allowed, "the table allows every effect"
     if Row.TAKEN_FOR_EXITED in core.rows:
         assert world.gang_is == "cancelled", "only a cancelled gang is taken for gone"
-        world = replace(world, gang=0, slots=0, gang_is="gone", links=frozenset())
+        world = without_gang(world)
     world = absorb(world, effects)
     if world.leaving:  # what else is asked for changes nothing any more
         world = replace(world, stop=2, peers=1, rescales=1, answered=1)
@@ -263,14 +287,14 @@ def step(node: Node, case: Case, move: Move) -> Node:
     before, gang = node.core._job.gang, core._job.gang
     if before is not None and gang is not None and before.asked is gang.asked is not Asked.NOTHING:
         assert before.due_ms == gang.due_ms, "no wait begins anew"
-    return Node(core, world, now, (*node.path, move))
+    return Node(core, world, now, Path(move, node.path))
 
 
 def happened(node: Node, case: Case, move: Move) -> tuple[World, v.Event]:
     """The outside after a move, and the event that the machine gets."""
     world, kind, rest = node.world, move[0], move[1:]
     if kind in ("register", "link", "beat", "exit"):
-        return _worker(world, kind, *map(int, rest), link=STRANGE + len(node.path))
+        return _worker(world, kind, *map(int, rest), link=STRANGE)
     if kind in ("deployed", "ended", "idle", "stray", "failed", "wrong", "done", "peer"):
         return _attempt(world, kind, *map(int, rest))
     if kind in ("found", "committed", "point failed", "point wrong", "storage"):
@@ -281,8 +305,10 @@ def happened(node: Node, case: Case, move: Move) -> tuple[World, v.Event]:
         if kind == "plan":
             plan = None if rest or world.plan == case.plan else case.plan
             return world, v.PlanMade(world.rescales, plan, failure)
-        answers = {"slots": v.SlotsCounted, "saved": v.Saved, "fits": v.Fits}
-        return world, answers[kind](world.rescales, failure)
+        return world, ANSWERS[kind](world.rescales, failure)
+    if kind == "late":
+        late = ANSWERS.get(rest[0])
+        return world, late(world.answered) if late else v.PlanMade(world.answered, case.plan)
     return _wanted(world, case, kind)
 
 
@@ -295,9 +321,12 @@ def _worker(world: World, kind: str, gang: int, slot: int = 0, link: int = 0) ->
         return world, v.LinkLost(gang, slot)
     if kind == "beat":
         return world, v.Beat(gang, slot, 0)
-    if gang == world.gang:
-        world = replace(world, gang=0, slots=0, gang_is="gone", links=frozenset())
-    return world, v.GangExited(gang, "gone")
+    return without_gang(world) if gang == world.gang else world, v.GangExited(gang, "gone")
+
+
+def without_gang(world: World) -> World:
+    none: frozenset[int] = frozenset()
+    return replace(world, gang=0, slots=0, gang_is="gone", links=none, idle=none, lost=False)
 
 
 def _attempt(world: World, kind: str, attempt: int, slot: int = 0) -> tuple[World, v.Event]:
@@ -311,7 +340,7 @@ def _attempt(world: World, kind: str, attempt: int, slot: int = 0) -> tuple[Worl
             world = replace(world, ended=world.ended | {slot})
         return world, v.DataEnded(attempt, (0, slot))
     if kind in ("idle", "stray"):
-        if attempt == world.attempts and kind == "idle":
+        if attempt == world.attempts and kind == "idle" and not world.active and world.gang_is == "alive":
             world = replace(world, idle=world.idle | {slot})
         return world, v.Idle(attempt, slot, ("users",) if kind == "stray" else ())
     if kind == "done":
@@ -379,7 +408,7 @@ def _cancel_gang(world: World, effect: e.CancelGang) -> World:
     assert effect.gang == world.gang, "only a living gang is cancelled"
     assert world.gang_is in ("alive", "leaving"), "a gang is cancelled once"
     assert not world.active, "its attempt ends first"
-    return replace(world, gang_is="cancelled", links=frozenset())
+    return replace(world, gang_is="cancelled", links=frozenset(), idle=frozenset())
 
 
 def _admit(world: World, effect: e.AdmitWorker) -> World:
@@ -421,7 +450,7 @@ def _stop(world: World, effect: e.Stop) -> World:
 def _let_leave(world: World, effect: e.LetLeave) -> World:
     assert (effect.gang, world.gang_is, world.active) == (world.gang, "alive", 0)
     assert len(world.links) == world.slots, "who is not whole is cancelled"
-    return replace(world, gang_is="leaving")
+    return replace(world, gang_is="leaving", idle=frozenset())
 
 
 def _end_attempt(world: World, effect: e.EndAttempt) -> World:
@@ -489,7 +518,7 @@ def _answer(world: World, effect: e.Answer) -> World:
     assert effect.refusal is not None or world.checkpoints or not world.adopted, "done means that it runs"
     adopted = world.adopted and effect.refusal is not None and not world.leaving
     assert not adopted, "refused means that the old plan is back"
-    return replace(world, answered=world.answered + 1, adopted=False)
+    return replace(world, answered=world.answered + 1, adopted=False, before=TWO, reply="")
 
 
 def _interrupt(world: World, _effect: e.InterruptCommits) -> World:
