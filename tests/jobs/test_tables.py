@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import threading
 from collections import defaultdict
 from itertools import count
@@ -253,6 +254,21 @@ def test_a_table_of_parquet_files_reads_only_what_is_used(tmp_path: Path) -> Non
     found = bids.group_by(F.window("at", "10s")).agg(F.sum("price").alias("total"), uid="totals")
     assert sum(row["total"] for row in found.collect()) == sum(row["price"] for row in rows)
     found.write_json(tmp_path / "out", uid="out")
+    assert env.plan().vertices[0].chain[0].source.columns == ["at", "price"]  # type: ignore[attr-defined]
+
+
+def test_a_table_of_json_lines_has_only_the_columns_that_are_used(tmp_path: Path) -> None:
+    """A line that does not fit the schema is bad all the same, wherever it does not."""
+    rows = [row for split in ROWS for row in split]
+    lines = [json.dumps({"at": row["at"], "price": row["price"], "note": "x"}) for row in rows]
+    (tmp_path / "bids.json").write_text("\n".join([*lines, '{"at":1,"price":1000000,"note":5}']))
+    schema = pa.schema([("note", pa.string()), ("at", pa.int64()), ("price", pa.int64())])
+    env = environment(2)
+    bids = env.read_json(tmp_path / "bids.json", schema=schema, on_error="skip").to_table()
+    found = bids.with_watermark("at", "20s").filter(F.col("at") >= 0).group_by(F.window("at", "10s"))
+    totals = found.agg(F.sum("price").alias("total"), uid="totals")
+    assert sum(row["total"] for row in totals.collect()) == sum(row["price"] for row in rows)
+    totals.write_json(tmp_path / "out", uid="out")
     assert env.plan().vertices[0].chain[0].source.columns == ["at", "price"]  # type: ignore[attr-defined]
 
 

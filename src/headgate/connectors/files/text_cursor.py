@@ -21,6 +21,11 @@ OnError = Literal["fail", "skip", "side-output"]
 
 BLOCK_BYTES: Final = 256 * 1024
 """Bytes that are decoded at once. They fit the processor's cache: larger blocks decoded a quarter slower."""
+BATCH_BYTES: Final = 4 * 1024 * 1024
+"""Bytes after which a poll reads no further block, although it has fewer records than were asked for.
+
+A batch of many records costs each operator little more than one of few. How many are asked for depends on the
+time that they take, so a step with several blocks takes as long as one with a part of a block."""
 SKIP_BYTES_PER_POLL: Final = 8 * 1024 * 1024
 RECORD_BYTES_MAX: Final = 32 * 1024 * 1024
 _TAIL_BYTES: Final = 64
@@ -112,18 +117,28 @@ class TextCursor(Generic[T]):
 
     def poll(self, max_records: int) -> tuple[list[T] | pa.RecordBatch, list[BadRecord]] | None:
         """Take the next 0 to `max_records` records, and bad ones between them; None at the end of the file.
-        There are none while it moves to a restored position, 8 MiB per call. BadRecordError if a record does
-        not decode and that is to fail, or is over 32 MiB; OperatingError if the bytes before the position
-        changed.
+        There are fewer at the end, and of 4 MiB or more; none while it moves to a restored position, 8 MiB
+        per call. BadRecordError if a record does not decode and that is to fail, or is over 32 MiB;
+        OperatingError if the bytes before the position changed. Do not go on after an error.
         """
         if self._to_skip:
             self._skip()
             if self._to_skip:
                 return [], []
-        if self._at == len(self._decoded.records) and not self._next_block():
-            return None
+        wanted, pieces, found, size = max(1, max_records), [], [], 0
+        while wanted and size < BATCH_BYTES:
+            if self._at == len(self._decoded.records) and not self._next_block():
+                break
+            records, bad = self._take(wanted)
+            pieces.append(records)
+            found += bad
+            wanted -= len(records)
+            size += len(self._data)
+        return (_joined(pieces), found) if pieces else None
+
+    def _take(self, max_records: int) -> tuple[list[T] | pa.RecordBatch, list[BadRecord]]:
         first, total = self._at, len(self._decoded.records)
-        self._at = upto = min(total, first + max(1, max_records))
+        self._at = upto = min(total, first + max_records)
         records = self._decoded.records
         if first or upto < total:
             records = records[first:upto]
@@ -232,3 +247,14 @@ class TextCursor(Generic[T]):
                 f"{self._name} was changed since the checkpoint: the bytes before uncompressed offset "
                 f"{self._offset} differ; put the file back as it was, or start without the checkpoint"
             )
+
+
+def _joined(pieces: Sequence[list[T] | pa.RecordBatch]) -> list[T] | pa.RecordBatch:
+    """Return the records of one or more pieces in order; they are all lists, or batches of one schema."""
+    if len(pieces) == 1:
+        return pieces[0]
+    if isinstance(pieces[0], list):
+        return [record for piece in pieces for record in piece]
+    import pyarrow as pa
+
+    return pa.concat_batches(pieces)
