@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 
     Bytes = NDArray[np.uint8]
 
-_QUOTE, _COLON, _PLUS, _SPACE, _LINE_FEED, _RETURN = b'":+ \n\r'
+_QUOTE, _COLON, _PLUS, _LINE_FEED, _RETURN = b'":+\n\r'
 _BRACKETS: Final = (b"{}", b"[]")
 _PLAIN_NAME: Final = re.compile(r"[\w.$@-]+")
-_COLON_APART: Final = re.compile(rb'"[ \t\r\n]+:')
 _ESCAPED_NAME: Final = re.compile(rb'\\u[^"]*"[ \t\r\n]*:')
 _MINUS_ZERO: Final = re.compile(rb"-0(?![0-9.eE])")
 _BEFORE_A_NUMBER: Final = b":,[ \t\r\n"
@@ -65,12 +64,8 @@ def names_are_single(data: bytes, present: Mapping[str, int], others: int) -> bo
         others: how many further members were decoded.
     """
     text = np.frombuffer(data, np.uint8)
-    colons = text[1:] == _COLON
-    before = text[:-1]
-    if (colons & (before <= _SPACE)).any() and _COLON_APART.search(data):
-        return False
-    # A quote before a colon ends a name, or is in a text, which makes too many. So there are no more members.
-    if np.count_nonzero(colons & (before == _QUOTE)) == sum(present.values()) + others:
+    # The colon of a member is after a quote or white space; if it is in a text, it is one too many.
+    if np.count_nonzero((text[1:] == _COLON) & (text[:-1] <= _QUOTE)) == sum(present.values()) + others:
         return True
     return _each_is_single(data, present) and not _has_huge_number(data, text)
 

@@ -185,7 +185,7 @@ class TextCursor(Generic[T]):
         return used
 
     def _next_block(self) -> bool:
-        self._line += self._data.count(b"\n")
+        self._line += self._line_feeds()
         self._offset += len(self._data)
         self._before = (self._before + self._data)[-_TAIL_BYTES:]
         self._data, self._decoded, self._at = b"", Decoded([]), 0
@@ -204,26 +204,35 @@ class TextCursor(Generic[T]):
             self._decoded = self._decoder.decode(data, self._line + 1)
         return True
 
+    def _line_feeds(self) -> int:
+        if self._decoded.ends is None and self._data:
+            return len(self._decoded.records) - (not self._data.endswith(b"\n"))
+        return self._data.count(b"\n")
+
     def _complete_records(self) -> bytes:
-        pieces, size = [self._rest], len(self._rest)
+        pieces: list[bytes | memoryview] = [self._rest]
+        size = len(self._rest)
         while not self._ended:
             piece = self._stream.read(BLOCK_BYTES)
             self._ended = not piece
             pieces.append(piece)
             size += len(piece)
-            if b"\n" not in piece and not self._ended and size <= RECORD_BYTES_MAX:
+            end = piece.rfind(b"\n") + 1
+            if not end and not self._ended and size <= RECORD_BYTES_MAX:
                 continue
+            # Without what follows the last line feed, so that a block of lines is not copied once more.
+            after, pieces[-1] = piece[end:], memoryview(piece)[:end]
             data = b"".join(pieces)
             border = len(data) if self._ended else self._decoder.border(data)
             if border:
-                self._rest = data[border:]
+                self._rest = data[border:] + after
                 return data[:border]
             if size > RECORD_BYTES_MAX:
                 raise BadRecordError(
                     f"{self._name}, line {self._line + 1}: a record is longer than {RECORD_BYTES_MAX} bytes; "
                     "is a quote left open, or is the file not made of lines?"
                 )
-            pieces = [data]
+            pieces = [data, after]
         data, self._rest = self._rest, b""
         return data
 
