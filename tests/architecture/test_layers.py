@@ -98,7 +98,9 @@ OURS = {
         "runtime.driver.endpoint",
     ],
     "runtime": ["common.process.logs"],
-    "connectors": ["common", "serde", "api", "relational.casts", "relational.spark_types"],
+    "connectors": [
+        "common", "serde", "records.late_columns", "api", "relational.casts", "relational.spark_types",
+    ],
     "offline": [
         "common", "serde", "records", "graph", "api", "state", "checkpoint", "restore", "runtime",
 ],

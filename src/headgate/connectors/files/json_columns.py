@@ -1,7 +1,7 @@
 """JSON lines to Arrow record batches: by msgspec where its answer is surely Arrow's, else by Arrow's reader.
 
-Which lines are bad follows from the schema, not from what a program uses of it: fields that are not used are
-decoded and checked, and become no columns.
+Which lines are bad follows from the schema, not from what a program uses of it: all fields are decoded and
+checked, and those that are not used become no columns.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pyarrow import json
 from headgate.connectors.files.json_certain import has_minus_zero, one_record_per_line
 from headgate.connectors.files.json_decoder import Records
 from headgate.connectors.files.json_structs import RowDecoder, is_nameable
+from headgate.records.late_columns import LateColumns, concat_late
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
@@ -50,8 +51,8 @@ class ArrowParser:
         batches = table.select(self.schema.names).combine_chunks().to_batches()
         return batches[0] if batches else None
 
-    def singly(self, lines: Sequence[bytes]) -> tuple[pa.RecordBatch, list[tuple[int, str]]]:
-        batches: list[pa.RecordBatch] = []
+    def singly(self, lines: Sequence[bytes]) -> tuple[pa.RecordBatch | LateColumns, list[tuple[int, str]]]:
+        batches: list[pa.RecordBatch | LateColumns] = []
         bad: list[tuple[int, str]] = []
         pending = [(0, len(lines))]
         while pending:
@@ -68,7 +69,7 @@ class ArrowParser:
                 pending += [(middle, stop), (start, middle)]
         if not batches:
             return pa.RecordBatch.from_pylist([], schema=self.schema), bad
-        return pa.concat_batches(batches), bad
+        return concat_late(batches), bad
 
     def _reason(self, line: bytes) -> str:
         if _BEGINS_WITH_NULL.match(line):
@@ -85,19 +86,22 @@ class ArrowParser:
 
 
 class ColumnParser(ArrowParser):
-    """Parses lines as `ArrowParser` does, by msgspec where it can; `kinds` are :func:`msgspec_kinds`."""
+    """Parses lines as `ArrowParser` does, by msgspec where it can; `kinds` are :func:`msgspec_kinds`.
+    If a plan says which columns are `used`, they are late: made of the decoded values when asked for.
+    """
 
     def __init__(self, schema: pa.Schema, kinds: Kinds, used: Sequence[str] | None = None) -> None:
         super().__init__(schema, used)
+        self._late = used is not None
         self._rows = RowDecoder(kinds)
         self._fields = [(schema.get_field_index(field.name), field.type) for field in self.schema]
-        self._checked = [
-            (at, field.type)
+        self._unsettled = [
+            (at, field.type, self.schema.get_field_index(field.name))
             for at, field in enumerate(schema)
-            if field.name not in self.schema.names and not _is_checked_by_msgspec(field.type)
+            if not _is_settled(field.type)
         ]
 
-    def block(self, data: bytes) -> pa.RecordBatch | None:
+    def block(self, data: bytes) -> pa.RecordBatch | LateColumns | None:
         rows = self._rows.decode(data)
         if rows is None:
             return super().block(data)
@@ -106,14 +110,20 @@ class ColumnParser(ArrowParser):
         batch = self._columns(data, rows)
         return super().block(data) if batch is None else batch
 
-    def _columns(self, data: bytes, rows: Records) -> pa.RecordBatch | None:
-        columns = []
-        for at, kind in [*self._checked, *self._fields]:
+    def _columns(self, data: bytes, rows: Records) -> pa.RecordBatch | LateColumns | None:
+        made = {}
+        for at, kind, place in self._unsettled:
             column = column_of(self._rows.values(rows, at), kind, data)
             if column is None:
                 return None
-            columns.append(column)
-        return pa.RecordBatch.from_arrays(columns[len(self._checked) :], schema=self.schema)
+            if place >= 0:
+                made[place] = column
+        late = LateColumns(self.schema, rows, self._column, made)
+        return late if self._late else late.complete()
+
+    def _column(self, rows: Records, place: int) -> pa.Array:
+        at, kind = self._fields[place]
+        return pa.array(self._rows.values(rows, at), kind)
 
 
 def parser_of(schema: pa.Schema, used: Sequence[str] | None = None) -> ArrowParser:
@@ -148,13 +158,16 @@ def _msgspec_kind(kind: pa.DataType) -> TypeForm[Any] | None:
         return float
     if pa.types.is_boolean(kind):
         return bool
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_timestamp(kind)
-    return str if is_text else None
+    return str if _is_text(kind) or pa.types.is_timestamp(kind) else None
 
 
-def _is_checked_by_msgspec(kind: pa.DataType) -> bool:
-    """Return whether Arrow takes each value of this type that msgspec has decoded."""
-    return not (pa.types.is_unsigned_integer(kind) or pa.types.is_timestamp(kind))
+def _is_settled(kind: pa.DataType) -> bool:
+    """Return whether Arrow takes each value of this type that msgspec has decoded, as the same value."""
+    return bool(pa.types.is_signed_integer(kind) or pa.types.is_boolean(kind) or _is_text(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def column_of(values: list[Any], kind: pa.DataType, data: bytes) -> pa.Array | None:

@@ -265,6 +265,6 @@ def _joined(pieces: Sequence[list[T] | pa.RecordBatch]) -> list[T] | pa.RecordBa
         return pieces[0]
     if isinstance(pieces[0], list):
         return [record for piece in pieces for record in piece]
-    import pyarrow as pa
+    from headgate.records.late_columns import concat_late
 
-    return pa.concat_batches(pieces)
+    return concat_late(pieces)
