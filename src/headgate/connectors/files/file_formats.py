@@ -35,7 +35,8 @@ def json_source(
             for a path without files, and for files that are unreadable or look like another format.
         schema: None for records as JSON has them (objects become dicts); a dataclass, TypedDict, NamedTuple,
             msgspec.Struct, attrs class or pydantic model for checked, typed records; a ``pyarrow.Schema`` for
-            columnar batches. Fields that the schema does not have are ignored.
+            columnar batches. Fields that the schema does not have are ignored; all that it has must fit it,
+            also those that a table does not use, and in rows that a filter drops.
         on_error: for lines that do not decode: "fail" raises with file and line, "skip" only counts them,
             "side-output" sends them to the side output ``"bad-records"``.
 
