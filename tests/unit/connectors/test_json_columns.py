@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.common.errors import BadRecordError
-from headgate.connectors.files import json_columns
+from headgate.connectors.files import json_certain, json_columns
 from headgate.connectors.files.json_columns import ArrowParser, parser_of
 from headgate.connectors.files.json_decoder import JsonDecoder
 from headgate.records.late_columns import LateColumns
@@ -249,6 +249,13 @@ def test_common_lines_need_no_arrow(monkeypatch: pytest.MonkeyPatch, lines: list
     found, asked = parsed(monkeypatch, SCHEMA, b"\n".join(lines))
     assert found == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
     assert asked == 0
+
+
+def test_a_bad_line_at_the_beginning_only_delays_learning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines that follow it are decoded without counting each name."""
+    monkeypatch.setattr(json_certain, "_each_is_single", lambda *given: pytest.fail("names were counted"))
+    blocks = [b'{"a":1,"b":"x","z":1}\n{', b'{"a":2,"b":"y","z":1}\n']
+    assert parsed(monkeypatch, SCHEMA, *blocks) == (["bad", {"a": 2, "b": "y"}], 1)
 
 
 def test_fields_that_some_lines_lack_are_learned(monkeypatch: pytest.MonkeyPatch) -> None:

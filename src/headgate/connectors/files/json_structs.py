@@ -45,7 +45,7 @@ class RowDecoder:
         self._kinds = kinds
         self._others: list[str] = []
         self._optional: set[str] = set()  # names that were missing in a line
-        self._lessons = 0
+        self._lessons, self._taught = 0, False
         self._read: Callable[[bytes], Records] | None = None
         self._read_members = json_decoder(dict[str, Any]).decode_lines
 
@@ -53,7 +53,7 @@ class RowDecoder:
         """Return the structs of a block of lines; None: Arrow has to read it.
         It is not certain that each line is one record.
         """
-        learned = self._read is None and self._learn(data)
+        learned = not self._taught and self._learn(data)
         rows = self._decoded(data)
         if rows is None and not learned and self._learn(data):
             rows = self._decoded(data)
@@ -85,6 +85,7 @@ class RowDecoder:
             return False
         before = len(self._others), len(self._optional)
         if found:
+            self._taught = True
             self._note(found)
         if before == (len(self._others), len(self._optional)):
             return False
@@ -101,15 +102,9 @@ class RowDecoder:
         self._optional.update({*self._kinds, *self._others} - everywhere)
 
     def _new_decoder(self) -> Callable[[bytes], Records]:
-        fields: list[Any] = []
         kinds: dict[str, Any] = {name: kind | None for name, kind in self._kinds.items()}
-        for name, kind in {**kinds, **dict.fromkeys(self._others, Any)}.items():
-            slot = f"f{len(fields)}"
-            fields.append((slot, kind | UnsetType, UNSET) if name in self._optional else (slot, kind))
-        names = {field[0]: name for field, name in zip(fields, [*self._kinds, *self._others])}
-        return json_decoder(
-            msgspec.defstruct("Line", fields, rename=names, kw_only=True, gc=False)
-        ).decode_lines
+        kinds.update(dict.fromkeys(self._others, Any))
+        return _decoder_of(tuple((name, kind, name in self._optional) for name, kind in kinds.items()))
 
     def _names_are_single(self, data: bytes, rows: Records) -> bool:
         number = [
@@ -117,6 +112,19 @@ class RowDecoder:
             for at, name in enumerate([*self._kinds, *self._others])
         ]
         return names_are_single(data, dict(zip(self._kinds, number)), sum(number[len(self._kinds) :]))
+
+
+@lru_cache(maxsize=64)
+def _decoder_of(members: tuple[tuple[str, Any, bool], ...]) -> Callable[[bytes], Records]:
+    """Return a decoder of lines to structs of these members: name, type, whether it may be missing.
+    There is one for all files of a directory.
+    """
+    fields: list[Any] = []
+    for at, (_, kind, optional) in enumerate(members):
+        fields.append((f"f{at}", kind | UnsetType, UNSET) if optional else (f"f{at}", kind))
+    names = {f"f{at}": name for at, (name, _, _) in enumerate(members)}
+    struct = msgspec.defstruct("Line", fields, rename=names, kw_only=True, gc=False)
+    return json_decoder(struct).decode_lines
 
 
 def values_of(rows: Records, at: int) -> list[Any]:
