@@ -99,8 +99,9 @@ OURS = {
     ],
     "runtime": ["common.process.logs"],
     "connectors": [
-        "common", "serde", "api", "relational.casts", "relational.column_tests", "relational.spark_types",
-],
+        "common", "serde", "records.late_columns", "api", "relational.casts", "relational.column_tests",
+        "relational.spark_types",
+    ],
     "offline": [
         "common", "serde", "records", "graph", "api", "state", "checkpoint", "restore", "runtime",
 ],
