@@ -1,4 +1,4 @@
-"""Columns of a record batch that are made of decoded values when somebody asks for them.
+"""Columns of a record batch that are made when somebody asks for them, of the rows that are left then.
 
 A filter that reads two columns of seven, and keeps one row of a hundred, costs two columns then, not seven.
 Whoever makes such a batch has checked its values: to make a column never fails.
@@ -8,12 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 import pyarrow as pa
 
-Lines: TypeAlias = list[Any]  # one decoded object for each row
-MakeColumn: TypeAlias = "Callable[[Lines, int], pa.Array]"
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class Lines(Protocol):
+    """What the columns of some rows are made of; rows can be picked without that."""
+
+    def __len__(self) -> int: ...
+
+    def slice(self, start: int, stop: int) -> Self: ...
+
+    def take(self, places: NDArray[np.int64]) -> Self: ...
+
+    def joined(self, others: Sequence[Self]) -> Self:
+        """Return these rows and then those of others, which came from the same maker."""
+
+
+MakeColumn: TypeAlias = "Callable[[Any, int], pa.Array]"  # of the lines that its maker knows
 
 
 class LateColumns:
@@ -21,7 +38,7 @@ class LateColumns:
 
     Arguments:
         schema: of all columns.
-        lines: a decoded object for each row; not changed.
+        lines: what the rows are made of; not changed.
         make: called with lines and the index of a column, it returns the column for these lines.
         made: index -> column that was made already, for all lines.
     """
@@ -52,11 +69,11 @@ class LateColumns:
 
     def slice(self, offset: int, length: int) -> LateColumns:
         made = {index: column.slice(offset, length) for index, column in self._made.items()}
-        return LateColumns(self.schema, self._lines[offset : offset + length], self._make, made)
+        return LateColumns(self.schema, self._lines.slice(offset, offset + length), self._make, made)
 
     def take(self, places: pa.Array) -> LateColumns:
         made = {index: column.take(places) for index, column in self._made.items()}
-        lines = [self._lines[place] for place in places.to_pylist()]
+        lines = self._lines.take(places.to_numpy())
         return LateColumns(self.schema, lines, self._make, made)
 
     def select(self, indices: Sequence[int], schema: pa.Schema) -> LateColumns:
@@ -78,7 +95,8 @@ class LateColumns:
         parts = [self, *others]
         everywhere = set(self._made).intersection(*(part._made for part in parts))
         made = {index: pa.concat_arrays([part._made[index] for part in parts]) for index in everywhere}
-        return LateColumns(self.schema, [line for part in parts for line in part._lines], self._make, made)
+        lines = self._lines.joined([part._lines for part in others])
+        return LateColumns(self.schema, lines, self._make, made)
 
 
 def _make_one_of(make: MakeColumn, indices: Sequence[int], lines: Lines, index: int) -> pa.Array:

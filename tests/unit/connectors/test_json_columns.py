@@ -14,7 +14,7 @@ from headgate.common.errors import BadRecordError
 from headgate.connectors.files import json_certain, json_columns
 from headgate.connectors.files.json_columns import ArrowParser, parser_of
 from headgate.connectors.files.json_decoder import JsonDecoder
-from headgate.records.late_columns import LateColumns
+from headgate.records.late_columns import LateColumns, concat_late
 
 NAMES = ("a", "b", "id", "long_name", "ä", "x y", 'q"', "a/b")
 KINDS = (
@@ -190,7 +190,10 @@ def told(parser: ArrowParser, blocks: list[bytes], on_error: Any) -> list[Any]:
             continue
         records: Any = decoded.records
         if isinstance(records, LateColumns):
+            picked = pa.array(range(0, len(records), 2), pa.int64())
+            some = records[: len(records)].take(picked).complete()
             records = records.complete()
+            assert repr(some) == repr(records.take(picked))
         assert records.schema.equals(parser.schema, check_metadata=True)
         columns = [column.cast(PLAIN.get(str(column.type), column.type)) for column in records.columns]
         columns = [
@@ -305,3 +308,25 @@ def test_a_field_that_is_not_used_makes_a_line_bad() -> None:
     assert batch.complete().to_pylist() == [{"s": "x"}]
     for old, new in ((b'"a":1', b'"a":128'), (b"-01-", b"-13-"), (b'"u":1', b'"u":-0')):
         assert parser.block(good.replace(old, new)) is None
+
+
+def test_columns_become_late_where_few_of_their_rows_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines are decoded once more for these rows; columns that were asked for as a whole are made at once."""
+    schema = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.string())])
+    parser = parser_of(schema, ["a", "b", "c"])
+    block = b"".join(b'{"a":%d,"b":"x%d"}\r\n' % (n, n) for n in range(100))
+    batches = []
+    for _ in range(2):
+        batch = concat_late([parser.block(block), parser.block(block)[20:]])
+        assert isinstance(batch, LateColumns)
+        assert batch.column(0).to_pylist() == [*range(100), *range(20, 100)]
+        batches.append(batch)
+    assert [sorted(batch._made) for batch in batches] == [[0], [0]]
+    again = []
+    decode = parser._rows.decode_again
+    monkeypatch.setattr(parser._rows, "decode_again", lambda data: again.append(data) or decode(data))
+    kept = batches[1].take(pa.array([5, 105]))
+    assert kept.complete().to_pylist() == [{"a": n, "b": f"x{n}", "c": None} for n in (5, 25)]
+    assert again == [b'{"a":5,"b":"x5"}\r\n{"a":25,"b":"x25"}\r']
+    assert batches[1].complete().column(2).null_count == 180
+    assert isinstance(parser.block(block), pa.RecordBatch)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.late_columns import LateColumns, concat_late
@@ -15,15 +19,28 @@ SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.float64())])
 LINES = st.lists(
     st.tuples(st.none() | st.integers(0, 9), st.none() | st.text(max_size=2), st.none() | st.integers(0, 5)),
     max_size=8,
-)
+).map(lambda rows: Tuples(rows))
 
 
-def make(lines: list[Any], index: int) -> pa.Array:
+class Tuples(list[Any]):
+    """Rows as tuples; implements `Lines`."""
+
+    def slice(self, start: int, stop: int) -> Tuples:
+        return Tuples(self[start:stop])
+
+    def take(self, places: NDArray[np.int64]) -> Tuples:
+        return Tuples(self[place] for place in places)
+
+    def joined(self, others: Sequence[Tuples]) -> Tuples:
+        return Tuples(itertools.chain(self, *others))
+
+
+def make(lines: Tuples, index: int) -> pa.Array:
     """A column of tuples."""
     return pa.array([line[index] for line in lines], SCHEMA.types[index])
 
 
-def both(lines: list[Any], made: set[int]) -> tuple[LateColumns, pa.RecordBatch]:
+def both(lines: Tuples, made: set[int]) -> tuple[LateColumns, pa.RecordBatch]:
     """Late columns, of which some were made, and all columns."""
     columns = [make(lines, index) for index in range(3)]
     late = LateColumns(SCHEMA, lines, make, {index: columns[index] for index in made})
@@ -69,11 +86,12 @@ def test_a_column_is_made_once_and_only_if_it_is_asked_for() -> None:
     """Also for batches with event time, and for rows that were picked."""
     asked = []
 
-    def noted(lines: list[Any], index: int) -> pa.Array:
+    def noted(lines: Tuples, index: int) -> pa.Array:
         asked.append((len(lines), index))
         return make(lines, index)
 
-    batch = ArrowBatch(LateColumns(SCHEMA, [(1, "x", 0.5), (2, "y", 1.5), (3, "z", 2.5)], noted, {}))
+    lines = Tuples([(1, "x", 0.5), (2, "y", 1.5), (3, "z", 2.5)])
+    batch = ArrowBatch(LateColumns(SCHEMA, lines, noted, {}))
     assert batch.parts.column(0).to_pylist() == [1, 2, 3]
     assert batch.slice(1, 3).parts.column(0).to_pylist() == [2, 3]
     assert asked == [(3, 0)]

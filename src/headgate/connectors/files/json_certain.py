@@ -35,14 +35,22 @@ def one_record_per_line(data: bytes, records: int) -> bool:
     line feed between a closing and an opening bracket, without a comma, can only be between two records; with
     as many records as lines each line is one. `records` is the number that `data` gave, decoded as a whole.
     """
-    text = np.frombuffer(data, np.uint8)
-    feeds = np.flatnonzero(text == _LINE_FEED)
-    if len(feeds) and feeds[-1] == len(text) - 1:
-        feeds = feeds[:-1]
+    return lines_are_records(data, line_feeds(data), records)
+
+
+def line_feeds(data: bytes) -> NDArray[np.int64]:
+    """Return the places of the line feeds in a block, but for one at its end."""
+    feeds = np.flatnonzero(np.frombuffer(data, np.uint8) == _LINE_FEED)
+    return feeds[:-1] if len(feeds) and feeds[-1] == len(data) - 1 else feeds
+
+
+def lines_are_records(data: bytes, feeds: NDArray[np.int64], records: int) -> bool:
+    """Return what :func:`one_record_per_line` returns, for a block whose `line_feeds` are known."""
     if records != len(feeds) + 1:
         return False
     if not len(feeds):
         return True
+    text = np.frombuffer(data, np.uint8)
     ends = feeds - 1
     if text[ends[0]] == _RETURN:
         if not (text[ends] == _RETURN).all():

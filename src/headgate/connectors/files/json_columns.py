@@ -15,9 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json
 
-from headgate.connectors.files.json_certain import has_minus_zero, one_record_per_line
+from headgate.connectors.files.json_certain import (
+    has_minus_zero,
+    line_feeds,
+    lines_are_records,
+    one_record_per_line,
+)
 from headgate.connectors.files.json_decoder import Records
 from headgate.connectors.files.json_structs import RowDecoder, is_nameable
+from headgate.connectors.files.late_lines import LateLines, lines_of
 from headgate.records.late_columns import LateColumns, concat_late
 
 if TYPE_CHECKING:
@@ -27,6 +33,8 @@ Kinds: TypeAlias = "Mapping[str, TypeForm[Any]]"  # name of a field -> type that
 
 # Arrow's reader crashes where the first line is null.
 _BEGINS_WITH_NULL: Final = re.compile(rb"(\xef\xbb\xbf)?[ \t\r\n]*null")
+_FEW: Final = 0.25
+"""Share of the rows from which on a column is cheaper made for all of them than by decoding lines again."""
 _NO_RECORD: Final = "the line holds null; expected an object"
 
 
@@ -87,43 +95,55 @@ class ArrowParser:
 
 class ColumnParser(ArrowParser):
     """Parses lines as `ArrowParser` does, by msgspec where it can; `kinds` are :func:`msgspec_kinds`.
-    If a plan says which columns are `used`, they are late: made of the decoded values when asked for.
+
+    If a plan says which columns are `used`, those are late of which few rows are asked for: their lines are
+    decoded once more then. Which ones that are is learned from batches that were returned before.
     """
 
     def __init__(self, schema: pa.Schema, kinds: Kinds, used: Sequence[str] | None = None) -> None:
         super().__init__(schema, used)
-        self._late = used is not None
         self._rows = RowDecoder(kinds)
         self._fields = [(schema.get_field_index(field.name), field.type) for field in self.schema]
-        self._unsettled = [
-            (at, field.type, self.schema.get_field_index(field.name))
+        self._late = {at for at, field in enumerate(self.schema) if used and _is_settled(field.type)}
+        self._unused = [
+            (at, field.type)
             for at, field in enumerate(schema)
-            if not _is_settled(field.type)
+            if field.name not in self.schema.names and not _is_settled(field.type)
         ]
 
     def block(self, data: bytes) -> pa.RecordBatch | LateColumns | None:
         rows = self._rows.decode(data)
         if rows is None:
             return super().block(data)
-        if not one_record_per_line(data, len(rows)):
+        feeds = line_feeds(data)
+        if not lines_are_records(data, feeds, len(rows)):
             return None
-        batch = self._columns(data, rows)
-        return super().block(data) if batch is None else batch
+        made = self._made(data, rows)
+        if made is None:
+            return super().block(data)
+        if self._late:
+            return LateColumns(self.schema, lines_of(data, feeds), self._column, made)
+        return pa.RecordBatch.from_arrays([made[at] for at in range(len(made))], schema=self.schema)
 
-    def _columns(self, data: bytes, rows: Records) -> pa.RecordBatch | LateColumns | None:
-        made = {}
-        for at, kind, place in self._unsettled:
-            column = column_of(self._rows.values(rows, at), kind, data)
-            if column is None:
+    def _made(self, data: bytes, rows: Records) -> dict[int, pa.Array] | None:
+        """Return the columns that are not late, by their places; None if Arrow has to read the lines."""
+        for at, kind in self._unused:
+            if column_of(self._rows.values(rows, at), kind, data) is None:
                 return None
-            if place >= 0:
+        made = {}
+        for place, (at, kind) in enumerate(self._fields):
+            if place not in self._late:
+                column = column_of(self._rows.values(rows, at), kind, data)
+                if column is None:
+                    return None
                 made[place] = column
-        late = LateColumns(self.schema, rows, self._column, made)
-        return late if self._late else late.complete()
+        return made
 
-    def _column(self, rows: Records, place: int) -> pa.Array:
+    def _column(self, lines: LateLines, place: int) -> pa.Array:
+        if len(lines) > lines.of * _FEW:
+            self._late.discard(place)
         at, kind = self._fields[place]
-        return pa.array(self._rows.values(rows, at), kind)
+        return pa.array(self._rows.values(lines.rows(self._rows.decode_again), at), kind)
 
 
 def parser_of(schema: pa.Schema, used: Sequence[str] | None = None) -> ArrowParser:

@@ -59,12 +59,15 @@ class RowDecoder:
             rows = self._decoded(data)
         return rows if rows and self._names_are_single(data, rows) else None
 
+    def decode_again(self, data: bytes) -> Records:
+        """Return the structs of lines that were all decoded before, in whatever blocks."""
+        kinds = self._kinds.items()
+        return _decoder_of(tuple((name, kind | None, True) for name, kind in kinds))(data)
+
     def values(self, rows: Records, at: int) -> list[Any]:
         """Return the values of field number `at` in structs of `decode`; None if it is null or missing."""
         values = values_of(rows, at)
-        if self._optional:
-            return [None if value is UNSET else value for value in values]
-        return values
+        return [None if value is UNSET else value for value in values] if self._optional else values
 
     def _decoded(self, data: bytes) -> Records | None:
         if self._read is None:
