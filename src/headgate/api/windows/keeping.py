@@ -1,20 +1,30 @@
-"""Windows that keep their records, one by one: for functions of whole windows, and for evictors.
+"""Windows that keep their records: for functions of whole windows, and for evictors.
 
 A window's records have places from `first` to before `next`; an evicted record leaves its place empty. When
-sessions become one, the records of the smaller session move to those of the larger one.
+sessions become one, the records of the smaller session move to those of the larger one. Records that came
+together are a run, which stands at the place of its first record; of rows it has the values column by column.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from headgate.api.functions import OutputTag
 from headgate.api.windows.evictors import Evictor, WindowRecord
 from headgate.api.windows.folding import Aggregates
+from headgate.api.windows.together import Adder, Together
 from headgate.api.windows.window import Window
 from headgate.api.windows.window_function import Key, Rules, WindowFunction, WindowView
-from headgate.api.windows.window_states import Storable, kept_record, record_of, stored_record, with_states
+from headgate.api.windows.window_states import (
+    Storable,
+    kept_record,
+    record_of,
+    records_of_run,
+    run_type,
+    stored_record,
+    with_states,
+)
 from headgate.common.errors import UsageError
 from headgate.common.hints import Hint
 from headgate.records.row import Row
@@ -64,13 +74,15 @@ class KeptWindows(WindowFunction):
     """Window function that stores the records of each window, for `process()` and for evictors.
     Its fields are set by :func:`keeping`; `kept` is the type of a window's entry in the state `windows`
     (start and end of the window under which its records stand, first place, next place), `record` that of a
-    stored record (time in ms, record, whether it was a `Row`).
+    stored record (time in ms, record, whether it was a `Row`), `run` that of records that came together.
     """
 
-    records: ClassVar[Any]  # declared by the class that `with_states` makes
+    records: ClassVar[Any]  # declared, as `runs`, by the class that `with_states` makes
+    runs: ClassVar[Any]
     storable: Storable
     kept: Any
     record: Any
+    run: Any
     evictor: Evictor | None
     computed: Results
 
@@ -81,6 +93,32 @@ class KeptWindows(WindowFunction):
         self.records.put((*held[:2], held.next), self.record(time_ms, *self.storable.held(record)))
         self.windows.put(window, held._replace(next=held.next + 1))
         return bool(held.first == held.next)
+
+    @property
+    def adds_together(self) -> bool:
+        return super().adds_together and self.evictor is None
+
+    def adder(self, together: Together) -> Adder:
+        windows, runs, kept = self.windows, self.runs, self.kept
+        run_of = self._run_maker(together)
+
+        def add(window: Key, start: int, stop: int) -> bool:
+            held = windows.get(window)
+            begin, end, first, next_place = (*window, 0, 0) if held is None else held
+            runs.put((begin, end, next_place), run_of(start, stop))
+            windows.put(window, kept(begin, end, first, next_place + stop - start))
+            return bool(first == next_place)
+
+        return add
+
+    def _run_maker(self, together: Together) -> Callable[[int, int], Any]:
+        run, times, found = self.run, together.times, together.columns()
+        if found is None:
+            rows = together.rows()
+            self.storable.check(rows)
+            return lambda start, stop: run(times[start:stop], None, [], list(rows[start:stop]))
+        names, lists = found
+        return lambda start, stop: run(times[start:stop], names, [each[start:stop] for each in lists], [])
 
     def merge(self, window: Key, merged: Sequence[Key]) -> None:
         spans = [held for each in merged if (held := self.windows.get(each)) is not None]
@@ -112,25 +150,55 @@ class KeptWindows(WindowFunction):
         return 1
 
     def results(self, window: Window, view: WindowView) -> Iterable[Any]:
-        found = self._records_of(window.key)
-        if self.evictor is not None:
-            found = self._evicted(window.key, found, self.evictor.before, window)
+        if self.evictor is None:
+            records = self._records_in(window.key)
+            return list(self.computed(self, window, records, view)) if records else ()
+        found = self._evicted(window.key, self._records_of(window.key), self.evictor.before, window)
         if not found:
             return ()
         results = list(self.computed(self, window, [each.record for each in found.values()], view))
-        if self.evictor is not None:
-            self._evicted(window.key, found, self.evictor.after, window)
+        self._evicted(window.key, found, self.evictor.after, window)
         return results
 
+    def _parts(self, held: Any) -> Iterator[tuple[tuple[int, int, int], Any]]:
+        # where records of a window are, in order, each with its run; None: it may be a single record
+        start, end, place, last = held
+        has_runs = len(self.runs) > 0
+        while place < last:
+            at = (start, end, place)
+            run = self.runs.get(at) if has_runs else None
+            yield at, run
+            place += 1 if run is None else len(run.timestamps)
+
+    def _records_in(self, window: Key) -> list[Any]:
+        held = self.windows.get(window)
+        found: list[Any] = []
+        for at, run in () if held is None else self._parts(held):
+            if run is not None:
+                found += records_of_run(run)
+            elif (stored := self.records.get(at)) is not None:
+                found.append(record_of(stored[1], stored[2]))
+        return found
+
     def _records_of(self, window: Key) -> dict[int, WindowRecord]:
+        # for an evictor, which may take out any of them: so none is left in a run
         held = self.windows.get(window)
         found: dict[int, WindowRecord] = {}
-        if held is not None:
-            for place in range(held.first, held.next):
-                if (stored := self.records.get((*held[:2], place))) is not None:
-                    time_ms, record, was_row = stored
-                    found[place] = WindowRecord(time_ms, record_of(record, was_row))
+        for at, run in () if held is None else self._parts(held):
+            if run is not None:
+                self._take_apart(at, run, found)
+            elif (stored := self.records.get(at)) is not None:
+                time_ms, record, was_row = stored
+                found[at[2]] = WindowRecord(time_ms, record_of(record, was_row))
         return found
+
+    def _take_apart(self, at: tuple[int, int, int], run: Any, found: dict[int, WindowRecord]) -> None:
+        self.runs.remove(at)
+        for place, (time_ms, record) in enumerate(
+            zip(run.timestamps, records_of_run(run), strict=True), start=at[2]
+        ):
+            self.records.put((*at[:2], place), self.record(time_ms, *self.storable.held(record)))
+            found[place] = WindowRecord(time_ms, record)
 
     def _evicted(
         self,
@@ -152,8 +220,8 @@ class KeptWindows(WindowFunction):
         held = self.windows.get(window)
         if held is None:
             return
-        for place in range(held.first, held.next):
-            self.records.remove((*held[:2], place))
+        for at, run in self._parts(held):
+            (self.records if run is None else self.runs).remove(at)
         if self.assigner.merges:
             self.windows.put(window, held._replace(first=0, next=0))
         else:
@@ -217,7 +285,8 @@ def keeping(rules: Rules, evictor: Evictor | None, computed: Results, storable: 
     kept = kept_record(rules.assigner, {"start": int, "end": int, "first": int, "next": int})
     hints: dict[str, Hint] = {"timestamp": int | None, "record": storable.hint, "row": bool}
     record = stored_record("WindowRecord", hints)
-    function = with_states(KeptWindows, rules.assigner, kept, record)(rules)
-    function.storable, function.kept, function.record = storable, kept, record
+    run = run_type(storable)
+    function = with_states(KeptWindows, rules.assigner, kept, record, run)(rules)
+    function.storable, function.kept, function.record, function.run = storable, kept, record, run
     function.evictor, function.computed = evictor, computed
     return function

@@ -26,6 +26,7 @@ from headgate.api.functions import (
     RuntimeContext,
 )
 from headgate.api.windows.assigners import WindowAssigner
+from headgate.api.windows.together import Adder, Together
 from headgate.api.windows.trigger import Trigger, TriggerResult, TriggerState
 from headgate.api.windows.triggers import EndOfWindow
 from headgate.api.windows.window import TimeDomain, Window
@@ -81,6 +82,12 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         """
 
     @abstractmethod
+    def adder(self, together: Together) -> Adder:
+        """Return a function that adds records of `together` to what a window keeps for the current key, with
+        the effect of :meth:`add` for each, and returns whether the window kept nothing before.
+        """
+
+    @abstractmethod
     def merge(self, window: Key, merged: Sequence[Key]) -> None:
         """Move what the windows `merged`, in order of time, keep to `window`, which may be one of them.
         Called where sessions become one. No entry of the others is left in `windows`.
@@ -114,7 +121,7 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
             if windows[0].end <= passed:  # the first one ends first
                 windows = [window for window in windows if window.end > passed]
         if not windows:
-            self._refuse_late(record, ctx)
+            self.refuse_late(record, ctx)
             return None
         outputs: list[Output] = []
         kept_time = ctx.timestamp if self.event_time else time_ms
@@ -130,6 +137,22 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
             view.save()
         return outputs or None
 
+    @property
+    def adds_together(self) -> bool:
+        """Whether records can be added together: nothing but the end of a window makes it emit."""
+        return self.usual and self.event_time and self.assigner.bounded and not self.assigner.merges
+
+    def wait_for_end(self, window: Key, ctx: KeyedContext[Any]) -> None:
+        """Register the end of a window that keeps something since now, and on which its trigger waits."""
+        time_ms = window[1] - 1
+        waiting = self.due.get((EVENT, time_ms)) or []
+        if (*window, True) in waiting:
+            return
+        if not waiting:
+            ctx.timers.register_event_time(time_ms)
+        others = [each for each in waiting if each[:2] != window]
+        self.due.put((EVENT, time_ms), [*others, (*window, True)])
+
     def _time_of(self, ctx: KeyedContext[Any]) -> int:
         if not self.event_time:
             return ctx.timers.now_ms()
@@ -143,7 +166,7 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         time_ms: int = ctx.timestamp
         return time_ms
 
-    def _refuse_late(self, record: Any, ctx: KeyedContext[Any]) -> None:
+    def refuse_late(self, record: Any, ctx: KeyedContext[Any]) -> None:
         if self.late_tag is not None:
             ctx.side_output(self.late_tag, record)
         else:
@@ -197,6 +220,12 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         self, window: Window, clock: int, timestamp: int, asked: bool, view: WindowView, outputs: list[Output]
     ) -> None:
         own_clock = self.assigner.bounded and clock == (EVENT if self.event_time else PROCESSING)
+        if asked and self.usual and own_clock and not self.lateness_ms and timestamp == window.max_timestamp:
+            # Most windows end here: nothing else is registered for one, and it is gone after its results.
+            self._carry_out(TriggerResult.FIRE, window, view, outputs)
+            view.drop()
+            self.forget(window.key)
+            return
         # A window may have begun under another trigger, which did not ask for its end.
         if asked or (own_clock and timestamp == window.max_timestamp and self.trigger.wants_end):
             ask = self.trigger.on_event_time if clock == EVENT else self.trigger.on_processing_time

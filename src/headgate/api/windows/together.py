@@ -1,0 +1,39 @@
+"""Records of a batch that are added to their windows together: all of one key and window at once.
+
+A batch has several records for most of the windows that it touches. Their state is then read and written
+once for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from headgate.api.windows.window_function import Key
+
+Adder: TypeAlias = "Callable[[Key, int, int], bool]"
+"""Adds records from one place to before another to a window of the current key; returns whether it is new."""
+
+
+class Together(Protocol):
+    """Records, ordered so that those of one key and window follow each other, in their order of arrival.
+
+    Attributes:
+        times: the event time of each, in ms.
+        reading: iterates over the records, or values of them, that are being added; for errors.
+    """
+
+    times: list[int]
+    reading: Iterator[Any]
+
+    def rows(self) -> Sequence[Any]:
+        """Return the records as Python objects; the sequence is not to be changed."""
+
+    def column(self, name: str) -> list[Any] | None:
+        """Return the values of field `name` of all records; None if they are no columns, or have no such."""
+
+    def columns(self) -> tuple[tuple[str, ...], list[list[Any]]] | None:
+        """Return the names and values of the fields, if all records are rows with the same ones; else None.
+        The lists of values are not to be changed.
+        """
