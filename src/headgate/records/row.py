@@ -140,25 +140,6 @@ def _single_maker(count: int) -> Callable[[Values], _Single]:
     return scope["made"]  # type: ignore[no-any-return]
 
 
-class _Lists:
-    """Lists of values that several rows share, with the methods and slots of :class:`Columns`."""
-
-    __slots__ = ()
-
-    def column(self, index: int) -> list[Any]:
-        return getattr(self, f"c{index}")  # type: ignore[no-any-return]
-
-
-@lru_cache(maxsize=256)
-def _lists_maker(count: int) -> Callable[[Sequence[list[Any]]], _Lists]:
-    slots = [f"c{place}" for place in range(count)]
-    cls = type("_Lists", (_Lists,), {"__slots__": tuple(slots)})
-    scope: dict[str, Any] = {"cls": cls}
-    filled = "".join(f"; one.{slot} = lists[{place}]" for place, slot in enumerate(slots))
-    exec(f"def made(lists): one = cls(){filled}; return one", scope)
-    return scope["made"]  # type: ignore[no-any-return]
-
-
 @lru_cache(maxsize=1024)
 def row_type(names: tuple[str, ...]) -> type[Row]:
     """Return the cached :class:`Row` subclass for these fields; names fit for attributes get properties."""
@@ -228,16 +209,6 @@ def make_row(names: tuple[str, ...], values: Sequence[T]) -> Row:
     row = row_type(tuple(names))()
     row._c, row._i = _single_maker(len(names))(tuple(values)), 0
     return row
-
-
-def rows_of_lists(names: tuple[str, ...], lists: Sequence[list[Any]], count: int) -> list[Row]:
-    """Return `count` rows over lists of values, one list for each name; they share the lists."""
-    cls, shared, rows = row_type(names), _lists_maker(len(names))(lists), []
-    for index in range(count):
-        row = cls()
-        row._c, row._i = shared, index
-        rows.append(row)
-    return rows
 
 
 def lists_of_rows(rows: Sequence[Row]) -> list[list[Any]]:

@@ -2,12 +2,13 @@
 
 A window's records have places from `first` to before `next`; an evicted record leaves its place empty. When
 sessions become one, the records of the smaller session move to those of the larger one. Records that came
-together are a run, which stands at the place of its first record; of rows it has the values column by column.
+together are a run, which stands at the place of its first record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any, ClassVar
 
 from headgate.api.functions import OutputTag
@@ -20,13 +21,14 @@ from headgate.api.windows.window_states import (
     Storable,
     kept_record,
     record_of,
-    records_of_run,
+    records_of_runs,
     run_type,
     stored_record,
     with_states,
 )
 from headgate.common.errors import UsageError
 from headgate.common.hints import Hint
+from headgate.records.packed_rows import packed_lists, times_of
 from headgate.records.row import Row
 
 Results = Callable[["KeptWindows", Window, list[Any], WindowView], Iterable[Any]]
@@ -112,13 +114,20 @@ class KeptWindows(WindowFunction):
         return add
 
     def _run_maker(self, together: Together) -> Callable[[int, int], Any]:
-        run, times, found = self.run, together.times, together.columns()
-        if found is None:
-            rows = together.rows()
-            self.storable.check(rows)
-            return lambda start, stop: run(times[start:stop], None, [], list(rows[start:stop]))
-        names, lists = found
-        return lambda start, stop: run(times[start:stop], names, [each[start:stop] for each in lists], [])
+        run, packed = self.run, together.packed()
+        if packed is not None:
+            shape, part = packed.shape, packed.part
+
+            def run_of_rows(start: int, stop: int) -> Any:
+                size, data, lists = part(start, stop)
+                return run(size, shape, data, lists, [])
+
+            return run_of_rows
+        rows, times = together.rows(), packed_lists((), (), together.times)
+        self.storable.check(rows)
+        return lambda start, stop: run(
+            stop - start, "", times.part(start, stop).data, [], list(rows[start:stop])
+        )
 
     def merge(self, window: Key, merged: Sequence[Key]) -> None:
         spans = [held for each in merged if (held := self.windows.get(each)) is not None]
@@ -151,7 +160,8 @@ class KeptWindows(WindowFunction):
 
     def results(self, window: Window, view: WindowView) -> Iterable[Any]:
         if self.evictor is None:
-            records = self._records_in(window.key)
+            held = self.windows.get(window.key)
+            records = [] if held is None else self._records_in(self._parts(held))
             return list(self.computed(self, window, records, view)) if records else ()
         found = self._evicted(window.key, self._records_of(window.key), self.evictor.before, window)
         if not found:
@@ -168,17 +178,32 @@ class KeptWindows(WindowFunction):
             at = (start, end, place)
             run = self.runs.get(at) if has_runs else None
             yield at, run
-            place += 1 if run is None else len(run.timestamps)
+            place += 1 if run is None else run.size
 
-    def _records_in(self, window: Key) -> list[Any]:
-        held = self.windows.get(window)
+    def _records_in(self, parts: Iterable[tuple[tuple[int, int, int], Any]]) -> list[Any]:
         found: list[Any] = []
-        for at, run in () if held is None else self._parts(held):
-            if run is not None:
-                found += records_of_run(run)
-            elif (stored := self.records.get(at)) is not None:
-                found.append(record_of(stored[1], stored[2]))
+        for single, group in groupby(parts, lambda part: part[1] is None):
+            if not single:
+                found += records_of_runs([run for _, run in group])
+                continue
+            stored = [kept for at, _ in group if (kept := self.records.get(at)) is not None]
+            found += [record_of(record, was_row) for _, record, was_row in stored]
         return found
+
+    def last_results(self, window: Window, view: WindowView) -> Iterable[Any]:
+        held = self.windows.get(window.key)
+        if held is None or self.evictor is not None:
+            return super().last_results(window, view)
+        parts = list(self._parts(held))
+        records = self._records_in(parts)
+        results = list(self.computed(self, window, records, view)) if records else ()
+        self._drop(parts)
+        self.windows.remove(window.key)
+        return results
+
+    def _drop(self, parts: Iterable[tuple[tuple[int, int, int], Any]]) -> None:
+        for at, run in parts:
+            (self.records if run is None else self.runs).remove(at)
 
     def _records_of(self, window: Key) -> dict[int, WindowRecord]:
         # for an evictor, which may take out any of them: so none is left in a run
@@ -194,9 +219,8 @@ class KeptWindows(WindowFunction):
 
     def _take_apart(self, at: tuple[int, int, int], run: Any, found: dict[int, WindowRecord]) -> None:
         self.runs.remove(at)
-        for place, (time_ms, record) in enumerate(
-            zip(run.timestamps, records_of_run(run), strict=True), start=at[2]
-        ):
+        singles = zip(times_of(run), records_of_runs([run]), strict=True)
+        for place, (time_ms, record) in enumerate(singles, start=at[2]):
             self.records.put((*at[:2], place), self.record(time_ms, *self.storable.held(record)))
             found[place] = WindowRecord(time_ms, record)
 
@@ -220,8 +244,7 @@ class KeptWindows(WindowFunction):
         held = self.windows.get(window)
         if held is None:
             return
-        for at, run in self._parts(held):
-            (self.records if run is None else self.runs).remove(at)
+        self._drop(self._parts(held))
         if self.assigner.merges:
             self.windows.put(window, held._replace(first=0, next=0))
         else:

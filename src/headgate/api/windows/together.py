@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from headgate.api.windows.window_function import Key
+    from headgate.records.batch import Int64s
+    from headgate.records.packed_rows import PackedRows
 
 Adder: TypeAlias = "Callable[[Key, int, int], bool]"
 """Adds records from one place to before another to a window of the current key; returns whether it is new."""
@@ -20,11 +22,11 @@ class Together(Protocol):
     """Records, ordered so that those of one key and window follow each other, in their order of arrival.
 
     Attributes:
-        times: the event time of each, in ms.
+        times: the event time of each, in ms, as a numpy array.
         reading: iterates over the records, or values of them, that are being added; for errors.
     """
 
-    times: list[int]
+    times: Int64s
     reading: Iterator[Any]
 
     def rows(self) -> Sequence[Any]:
@@ -33,7 +35,5 @@ class Together(Protocol):
     def column(self, name: str) -> list[Any] | None:
         """Return the values of field `name` of all records; None if they are no columns, or have no such."""
 
-    def columns(self) -> tuple[tuple[str, ...], list[list[Any]]] | None:
-        """Return the names and values of the fields, if all records are rows with the same ones; else None.
-        The lists of values are not to be changed.
-        """
+    def packed(self) -> PackedRows | None:
+        """Return the records packed, if all of them are rows with the same fields; else None."""

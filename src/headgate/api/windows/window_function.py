@@ -97,6 +97,12 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
     def results(self, window: Window, view: WindowView) -> Iterable[Any]:
         """Return the results of what `window` keeps, to be emitted; none if it keeps nothing."""
 
+    def last_results(self, window: Window, view: WindowView) -> Iterable[Any]:
+        """Return the results of what `window` keeps, and forget all of it."""
+        results = self.results(window, view)
+        self.forget(window.key)
+        return results
+
     @abstractmethod
     def purge(self, window: Key) -> None:
         """Forget what a window keeps; of windows that merge (sessions), the empty window stays known."""
@@ -220,11 +226,17 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         self, window: Window, clock: int, timestamp: int, asked: bool, view: WindowView, outputs: list[Output]
     ) -> None:
         own_clock = self.assigner.bounded and clock == (EVENT if self.event_time else PROCESSING)
-        if asked and self.usual and own_clock and not self.lateness_ms and timestamp == window.max_timestamp:
+        if (
+            asked
+            and self.usual
+            and self.event_time
+            and own_clock
+            and not self.lateness_ms
+            and timestamp == window.max_timestamp
+        ):
             # Most windows end here: nothing else is registered for one, and it is gone after its results.
-            self._carry_out(TriggerResult.FIRE, window, view, outputs)
+            outputs.extend((timestamp, each) for each in self.last_results(window, view))
             view.drop()
-            self.forget(window.key)
             return
         # A window may have begun under another trigger, which did not ask for its end.
         if asked or (own_clock and timestamp == window.max_timestamp and self.trigger.wants_end):

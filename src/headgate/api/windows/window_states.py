@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain, groupby
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 from headgate.api.declared.keyed_states import MapState, map_state
@@ -10,7 +12,8 @@ from headgate.api.windows.assigners import WindowAssigner
 from headgate.api.windows.window_function import WindowFunction
 from headgate.common.errors import UsageError
 from headgate.common.hints import Hint
-from headgate.records.row import Row, rows_of_lists
+from headgate.records.packed_rows import rows_of_parts
+from headgate.records.row import Row
 
 F = TypeVar("F", bound=WindowFunction)
 
@@ -30,29 +33,25 @@ def stored_record(name: str, fields: Mapping[str, Hint]) -> Any:
 
 
 def run_type(storable: Storable) -> Any:
-    """Return the record type of several records of one window that came together: the time of each, and
-    either the names and values of rows, a list for each field, or the records as they are.
+    """Return the record type of several records of one window that came together.
+
+    Of rows it has a shape and a part (see `records.packed_rows`). Other records are in a list as they came,
+    their shape is empty, and `data` has only their times.
     """
-    record = stored_record(
-        "WindowRun",
-        {
-            "timestamps": list[int],
-            "names": tuple[str, ...] | None,
-            "values": list[list[Any]],
-            "records": list[storable.hint],  # type: ignore[name-defined]
-        },
-    )
+    fields: dict[str, Hint] = {"size": int, "shape": str, "data": bytes, "lists": list[list[Any]]}
+    record = stored_record("WindowRun", {**fields, "records": list[storable.hint]})  # type: ignore[name-defined]
     # It is never changed, so a snapshot can share it with the state; a copy would cost more than all else.
     record.__deepcopy__ = lambda run, _: run
     return record
 
 
-def records_of_run(run: Any) -> Sequence[Any]:
-    """Return the records of a value of :func:`run_type`, in order."""
-    if run.names is None:
-        found: Sequence[Any] = run.records
-        return found
-    return rows_of_lists(run.names, run.values, len(run.timestamps))
+def records_of_runs(runs: Sequence[Any]) -> list[Any]:
+    """Return the records of values of :func:`run_type`, in order."""
+    found: list[Any] = []
+    for shape, alike in groupby(runs, attrgetter("shape")):
+        parts = list(alike)
+        found += rows_of_parts(shape, parts) if shape else chain.from_iterable(run.records for run in parts)
+    return found
 
 
 def with_states(

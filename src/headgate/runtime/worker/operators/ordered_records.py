@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from operator import itemgetter, length_hint
+from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from headgate.api.windows.assigners import CumulativeWindows, SlidingWindows, WindowAssigner
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
+from headgate.records.packed_rows import PackedRows, packed_columns, packed_lists, taken
 from headgate.records.row import Row, lists_of_rows
 
 if TYPE_CHECKING:
@@ -89,9 +90,10 @@ class OrderedRecords:
         columns = begins, stops, ends[order[begins]], indices[begins]
         self.runs = list(zip(*[column.tolist() for column in columns], strict=True))
         self.span = (0, len(order))
-        self.times: list[int] = batch.timestamps[indices].tolist()
+        self.times = batch.timestamps[indices]
         self.reading: Iterator[Any] = iter(())
-        self._batch, self._indices = batch, indices.tolist()
+        self._batch, self._indices = batch, indices
+        self._places: list[int] = indices.tolist()
         self._rows: list[Any] | None = None
 
     def rows(self) -> Sequence[Any]:
@@ -101,10 +103,10 @@ class OrderedRecords:
 
     def _made(self) -> list[Any]:
         if not isinstance(self._batch, ArrowBatch):
-            return self._of(self._batch.rows())
+            return taken(self._batch.rows(), self._places)
         # Views of the batch as it is: what no function reads is not ordered.
         cls, shared, rows = self._batch.row_class(), self._batch.views(), []
-        for index in self._indices:
+        for index in self._places:
             row = cls()
             row._c, row._i = shared, index
             rows.append(row)
@@ -113,21 +115,16 @@ class OrderedRecords:
     def column(self, name: str) -> list[Any] | None:
         if not isinstance(self._batch, ArrowBatch) or name not in self._batch.columns.schema.names:
             return None
-        return self._of(self._batch.views().column(self._batch.field(name)))
+        return taken(self._batch.views().column(self._batch.field(name)), self._places)
 
-    def columns(self) -> tuple[tuple[str, ...], list[list[Any]]] | None:
+    def packed(self) -> PackedRows | None:
         if isinstance(self._batch, ArrowBatch):
-            names, views = tuple(self._batch.columns.schema.names), self._batch.views()
-            return names, [self._of(views.column(place)) for place in range(len(names))]
+            return packed_columns(self._batch.columns, self._batch.views(), self._indices, self.times)
         rows = self.rows()
         kinds = set(map(type, rows))
         if len(kinds) != 1 or not issubclass(type(rows[0]), Row):
             return None
-        return rows[0].keys(), lists_of_rows(rows)
-
-    def _of(self, values: Sequence[Any]) -> list[Any]:
-        found = itemgetter(*self._indices)(values)
-        return list(found) if len(self._indices) > 1 else [found]
+        return packed_lists(rows[0].keys(), lists_of_rows(rows), self.times)
 
     def record_read(self) -> Any:
         """Return the record that was read last, for an error: of the run that is being added."""

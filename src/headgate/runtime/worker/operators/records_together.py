@@ -8,10 +8,11 @@ that comes after a timer which an earlier one has made due, ends such a portion.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
+from headgate.api.functions import KeyedContext
 from headgate.api.windows.assigners import CumulativeWindows, SlidingWindows
 from headgate.api.windows.together import Adder
 from headgate.api.windows.window_function import WindowFunction
@@ -57,6 +58,7 @@ class RunOfWindows:
     ) -> None:
         self._single = KeyedRun(operator, batch, out, origins, times, marks)
         self._operator, self._batch = operator, batch
+        self._ctx = cast(KeyedContext[Any], operator._ctx)
         function = operator._function
         assert isinstance(function, WindowFunction)
         self._function, self._keys = function, self._single._arguments[0]
@@ -121,7 +123,7 @@ class RunOfWindows:
         return True
 
     def _add_runs(self, ordered: OrderedRecords, adder: Adder) -> None:
-        ctx, bound, keys = self._operator._ctx, self._operator._bound, self._keys
+        ctx, bound, keys = self._ctx, self._operator._bound, self._keys
         start_of, wait = self._assigned.start_of, self._function.wait_for_end
         for start, stop, end, first in ordered.runs:
             ordered.span = start, stop
@@ -138,11 +140,11 @@ class RunOfWindows:
         rows = self._batch.rows() if late else ()
         for index in late:
             self._turn_to(index)
-            self._function.refuse_late(rows[index], self._operator._ctx)
+            self._function.refuse_late(rows[index], self._ctx)
 
     def _turn_to(self, index: int) -> None:
         assert self._times is not None
         assert self._marks is not None
-        ctx = self._operator._ctx
+        ctx: Any = self._ctx
         ctx.key, ctx.timestamp = self._keys[index], self._times[index]
         self._operator._timers.current_watermark = self._marks[index]
