@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 from functools import lru_cache
-from itertools import pairwise, starmap
+from itertools import chain, pairwise, repeat, starmap
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -74,13 +74,25 @@ def _moments(column: pa.Array) -> list[Any] | None:
     numbers = _within(column, np.int64, first * _PER_DAY[unit], (last + 1) * _PER_DAY[unit] - 1)
     if numbers is None:
         return None
-    naive: list[Any] = numbers.view(f"datetime64[{unit}]").astype("datetime64[us]").tolist()
-    if zone is not None:
-        if zone != "UTC":
-            return None
-        of_zone = string_to_tzinfo(zone)
-        naive = [each.replace(tzinfo=of_zone) for each in naive]
-    return _with_nulls(column, naive)
+    if zone not in (None, "UTC"):
+        return None
+    epoch = dt.datetime(1970, 1, 1, tzinfo=None if zone is None else string_to_tzinfo(zone))
+    return _with_nulls(column, _repeated(numbers, lambda some: _after(epoch, some, unit)))
+
+
+def _after(epoch: dt.datetime, numbers: NDArray[Any], unit: str) -> list[Any]:
+    passed = numbers.view(f"timedelta64[{unit}]").astype("timedelta64[us]").tolist()
+    return list(map(epoch.__add__, passed))
+
+
+def _repeated(numbers: NDArray[Any], convert: Callable[[NDArray[Any]], list[Any]]) -> list[Any]:
+    # Neighbours are often equal, as the starts of windows are: each is then made once.
+    begins = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
+    if len(begins) * 4 > len(numbers):
+        return convert(numbers)
+    begins = np.concatenate(([0], begins))
+    lengths = np.diff(begins, append=len(numbers)).tolist()
+    return list(chain.from_iterable(map(repeat, convert(numbers[begins]), lengths)))
 
 
 def _dates(column: pa.Array) -> list[Any] | None:
