@@ -85,7 +85,8 @@ def rows_of_parts(shape: str, parts: Sequence[Part]) -> list[Row]:
     read = _shape_of(shape)
     cls, shared, rows = read.row, read.columns(), []
     shared.shape, shared.parts = read, parts
-    for index in range(sum(part.size for part in parts)):
+    count = parts[0].size if len(parts) == 1 else sum([part.size for part in parts])
+    for index in range(count):
         row = cls()
         row._c, row._i = shared, index
         rows.append(row)
@@ -140,11 +141,9 @@ class _PackedColumns:
     def _read(self, kind: str, place: int) -> list[Any]:
         if kind == _LISTED:
             return list(chain.from_iterable(part.lists[place] for part in self.parts))
-        width = _width(kind)
-        return _values(
-            kind,
-            b"".join([part.data[part.size * place : part.size * (place + width)] for part in self.parts]),
-        )
+        after = place + _width(kind)
+        pieces = [part.data[part.size * place : part.size * after] for part in self.parts]
+        return _values(kind, pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
 
 # -- kinds of columns

@@ -134,10 +134,10 @@ class _Single:
 def _single_maker(count: int) -> Callable[[Values], _Single]:
     slots = [f"c{place}" for place in range(count)]
     cls = type("_Single", (_Single,), {"__slots__": tuple(slots)})
-    scope: dict[str, Any] = {"cls": cls}
     filled = "".join(f"; one.{slot} = (values[{place}],)" for place, slot in enumerate(slots))
-    exec(f"def made(values): one = cls(); one._values = values{filled}; return one", scope)
-    return scope["made"]  # type: ignore[no-any-return]
+    return _compiled(
+        "made", f"def made(values): one = cls(); one._values = values{filled}; return one", {"cls": cls}
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -148,7 +148,7 @@ def row_type(names: tuple[str, ...]) -> type[Row]:
     plain = {name: place for name, place in index.items() if not name.startswith("__")}
     plain = {name: place for name, place in plain.items() if not hasattr(Row, name)}
     body: dict[str, Any] = {"__slots__": (), "_names": names, "_index": index}
-    body |= {name: property(_getter(place)) for name, place in plain.items()}
+    body |= {name: _getter(place) for name, place in plain.items()}
     body["__getitem__"] = _subscript(index, len(names))
     if any(name not in plain and not hasattr(Row, name) for name in names):
         body["__getattr__"] = _odd_attribute
@@ -177,20 +177,23 @@ def __getitem__(self, field):
 """
 
 
-def _getter(place: int) -> Callable[[Row], Any]:
+def _getter(place: int) -> property:
     # a function for each class: Python keeps in it which slot of which class it last read
-    scope: dict[str, Any] = {}
-    exec(_GETTER.format(place=place), scope)
-    return scope["get"]  # type: ignore[no-any-return]
+    return property(_compiled("get", _GETTER.format(place=place), {}))
 
 
-def _subscript(index: Mapping[str, int], count: int) -> Callable[[Row, Any], Any]:
+def _subscript(index: Mapping[str, int], count: int) -> Callable[[Row, str | int], Values]:
     getters = [attrgetter(f"c{place}") for place in range(count)]
     column_of: dict[str | int, attrgetter[Any]] = {name: getters[place] for name, place in index.items()}
     column_of |= {place: getters[place] for place in range(-count, count)}
-    scope: dict[str, Any] = {"column_of": column_of, "other": Row.__getitem__}
-    exec(_SUBSCRIPT, scope)
-    return scope["__getitem__"]  # type: ignore[no-any-return]
+    return _compiled("__getitem__", _SUBSCRIPT, {"column_of": column_of, "other": Row.__getitem__})
+
+
+def _compiled(name: str, source: str, known: dict[str, T]) -> Callable[..., Any]:
+    # the function `name` that the text defines, which reads the names `known`
+    scope: dict[str, Any] = {**known}
+    exec(source, scope)
+    return scope[name]  # type: ignore[no-any-return]
 
 
 @lru_cache(maxsize=256)

@@ -7,8 +7,7 @@ together are a run, which stands at the place of its first record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 from headgate.api.functions import OutputTag
@@ -170,31 +169,35 @@ class KeptWindows(WindowFunction):
         self._evicted(window.key, found, self.evictor.after, window)
         return results
 
-    def _parts(self, held: Any) -> Iterator[tuple[tuple[int, int, int], Any]]:
+    def _parts(self, held: Any) -> list[tuple[tuple[int, int, int], Any]]:
         # where records of a window are, in order, each with its run; None: it may be a single record
         start, end, place, last = held
-        has_runs = len(self.runs) > 0
+        runs = self.runs if len(self.runs) else None
+        found = []
         while place < last:
             at = (start, end, place)
-            run = self.runs.get(at) if has_runs else None
-            yield at, run
+            run = None if runs is None else runs.get(at)
+            found.append((at, run))
             place += 1 if run is None else run.size
+        return found
 
-    def _records_in(self, parts: Iterable[tuple[tuple[int, int, int], Any]]) -> list[Any]:
+    def _records_in(self, parts: list[tuple[tuple[int, int, int], Any]]) -> list[Any]:
+        runs = [run for _, run in parts if run is not None]
+        if runs and len(runs) == len(parts):
+            return records_of_runs(runs)
         found: list[Any] = []
-        for single, group in groupby(parts, lambda part: part[1] is None):
-            if not single:
-                found += records_of_runs([run for _, run in group])
-                continue
-            stored = [kept for at, _ in group if (kept := self.records.get(at)) is not None]
-            found += [record_of(record, was_row) for _, record, was_row in stored]
+        for at, run in parts:
+            if run is not None:
+                found += records_of_runs((run,))
+            elif (stored := self.records.get(at)) is not None:
+                found.append(record_of(stored[1], stored[2]))
         return found
 
     def last_results(self, window: Window, view: WindowView) -> Iterable[Any]:
         held = self.windows.get(window.key)
         if held is None or self.evictor is not None:
             return super().last_results(window, view)
-        parts = list(self._parts(held))
+        parts = self._parts(held)
         records = self._records_in(parts)
         results = list(self.computed(self, window, records, view)) if records else ()
         self._drop(parts)

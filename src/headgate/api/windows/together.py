@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from headgate.api.windows.window_function import Key
     from headgate.records.batch import Int64s
     from headgate.records.packed_rows import PackedRows
 
-Adder: TypeAlias = "Callable[[Key, int, int], bool]"
-"""Adds records from one place to before another to a window of the current key; returns whether it is new."""
+Adder: TypeAlias = "Callable[[tuple[int, int], int, int], bool]"
+"""Adds records, from a place to before another, to a window of the current key. Returns whether it is new."""
 
 
 class Together(Protocol):

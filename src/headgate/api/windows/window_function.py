@@ -66,6 +66,8 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         self.assigner, self.trigger, self.lateness_ms, self.late_tag = rules
         self.event_time = rules.assigner.time is TimeDomain.EVENT
         self.usual = type(rules.trigger) is EndOfWindow
+        bounded_event_time = self.event_time and rules.assigner.bounded and not rules.assigner.merges
+        self.ends_at_once = self.usual and bounded_event_time and not rules.lateness_ms
         self.dropped = 0
 
     def open(self, context: RuntimeContext) -> None:
@@ -210,6 +212,15 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         waiting = self.due.get((clock, timestamp)) or ()
         self.due.remove((clock, timestamp))
         outputs: list[Output] = []
+        if self.ends_at_once and clock == EVENT and len(waiting) == 1:
+            (start, end, asked), *_ = waiting
+            if asked and timestamp == end - 1:
+                # Most windows end here: nothing else is registered for one, and it is gone after its results.
+                window = Window(start, end)
+                view = self._view.of(window, ctx)
+                outputs += [(timestamp, each) for each in self.last_results(window, view)]
+                view.drop()
+                return outputs
         for start, end, asked in waiting:
             window = Window(start, end)
             if not self._is_gone(window, clock, ctx):
@@ -226,18 +237,6 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         self, window: Window, clock: int, timestamp: int, asked: bool, view: WindowView, outputs: list[Output]
     ) -> None:
         own_clock = self.assigner.bounded and clock == (EVENT if self.event_time else PROCESSING)
-        if (
-            asked
-            and self.usual
-            and self.event_time
-            and own_clock
-            and not self.lateness_ms
-            and timestamp == window.max_timestamp
-        ):
-            # Most windows end here: nothing else is registered for one, and it is gone after its results.
-            outputs.extend((timestamp, each) for each in self.last_results(window, view))
-            view.drop()
-            return
         # A window may have begun under another trigger, which did not ask for its end.
         if asked or (own_clock and timestamp == window.max_timestamp and self.trigger.wants_end):
             ask = self.trigger.on_event_time if clock == EVENT else self.trigger.on_processing_time

@@ -47,6 +47,8 @@ def run_type(storable: Storable) -> Any:
 
 def records_of_runs(runs: Sequence[Any]) -> list[Any]:
     """Return the records of values of :func:`run_type`, in order."""
+    if len(runs) == 1:
+        return rows_of_parts(runs[0].shape, runs) if runs[0].shape else list(runs[0].records)
     found: list[Any] = []
     for shape, alike in groupby(runs, attrgetter("shape")):
         parts = list(alike)
