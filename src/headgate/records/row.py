@@ -184,8 +184,9 @@ def _getter(place: int) -> property:
 
 def _subscript(index: Mapping[str, int], count: int) -> Callable[[Row, str | int], Values]:
     getters = [attrgetter(f"c{place}") for place in range(count)]
-    column_of: dict[str | int, attrgetter[Any]] = {name: getters[place] for name, place in index.items()}
-    column_of |= {place: getters[place] for place in range(-count, count)}
+    places: dict[str | int, int] = {name: place for name, place in index.items()}  # noqa: C416  # another type
+    places |= {place: place for place in range(-count, count)}
+    column_of = {field: getters[place] for field, place in places.items()}
     return _compiled("__getitem__", _SUBSCRIPT, {"column_of": column_of, "other": Row.__getitem__})
 
 
