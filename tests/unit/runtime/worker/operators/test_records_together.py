@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import datetime as dt
+import io
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from operator_samples import columns, context, finished, opened, rows
+from stored_tables import SubtaskTables, restored_tables, table_of, write_tables
 
 import headgate as hg
 from headgate.api.windows.window_states import records_of_runs
@@ -21,6 +24,8 @@ from headgate.records.packed_rows import times_of
 from headgate.records.row import Row
 from headgate.runtime.worker.operators.groups_of_rows_ahead import RescaledRowWindows
 from headgate.runtime.worker.operators.keyed_operator import KeyedRun
+from headgate.state.backends import RocksBackends
+from headgate.state.snapshots import Inline
 
 LATE = hg.OutputTag("late")
 END = 2**63 - 1
@@ -108,22 +113,21 @@ def operator(shape: str, rule: str, function: str, **changes: Any) -> RescaledRo
     windows = RULES[rule](stream.key_by("k").window(SHAPES[shape]()))
     FUNCTIONS[function](windows).collect_later()
     node = next(node for node in env.program.nodes() if isinstance(node, WindowNode))
-    made = RescaledRowWindows(context(**changes), copy.copy(node.function), node.key, node.keys)
-    return made
+    return RescaledRowWindows(context(**changes), copy.copy(node.function), node.key, node.keys)
 
 
 class Side:
     """One of the two operators, over restarts."""
 
-    def __init__(self, together: bool, *asked: str) -> None:
-        self.together, self.asked = together, asked
+    def __init__(self, together: bool, *asked: str, **changes: Any) -> None:
+        self.together, self.asked, self.changes = together, asked, changes
         self.log: list[Any] = []
         self.dropped = 0
         self.open()
 
     def open(self, **changes: Any) -> None:
         """Build it anew."""
-        self.operator = operator(*self.asked, **changes)
+        self.operator = operator(*self.asked, **self.changes, **changes)
         self.out, sides = opened(self.operator, "late")
         self.late = sides["late"]
         if not self.together:
@@ -229,6 +233,50 @@ def test_windows_restore_runs_under_another_trigger_and_an_evictor() -> None:
     ((found, *_),) = side.out.timed()
     assert [record["v"] for record in found[2]] == [18, 19]
     assert side.state() == ({name: [] for name in ("windows", "due", "remembered")}, {}, [])
+
+
+def runs_of_both_forms() -> list[Any]:
+    """Batches of columns and of dicts, whose runs are rows and records as they are."""
+    records = [(n % 2, 100 + n // 2, n) for n in range(20)]
+    return [(records, "columns", False), (records, "rows", False)]
+
+
+def test_runs_are_in_rocksdb_and_in_its_snapshots(tmp_path: Path) -> None:
+    """Written, evicted, stored and read again, they give what the heap gives."""
+    found = []
+    for backends in (None, RocksBackends(1 << 24, str(tmp_path), True)):
+        side = Side(True, "sliding", "usual", "process", backends=backends)
+        feed(side, runs_of_both_forms(), 400, str)
+        side.operator.watermark(END)
+        found.append(side.take())
+        side.operator.close()
+    assert found[0] == found[1]
+    assert len(found[0]) > 4
+
+
+def test_runs_are_in_tables_of_a_savepoint() -> None:
+    """A canonical savepoint holds them, and a restore reads them."""
+    side = Side(True, "tumbling", "usual", "process")
+    feed(side, runs_of_both_forms(), 400, str)
+    keyed = finished(side.operator.snapshot(1)).keyed
+    assert keyed is not None
+    assert isinstance(keyed.handle, Inline)
+    files: dict[str, io.BytesIO] = {}
+
+    def create(name: str) -> io.BytesIO:
+        return files.setdefault(name, io.BytesIO())
+
+    targets = side.operator._backend.targets
+    write_tables(keyed.handle.data, create, targets)
+    tables = [table_of(name, stream.getvalue()) for name, stream in files.items()]
+    stored = SubtaskTables((0, 127), tables)
+    read = {
+        name: dict(zip(keys, values))
+        for name, keys, values in restored_tables([stored], targets, (0, 127), 128)
+    }
+    live = side.operator._backend.handles["runs"].table.entries
+    assert read["runs"] == dict(live)
+    assert {run.shape != "" for found in live.values() for run in found.values()} == {True, False}
 
 
 def test_an_error_names_the_record() -> None:
