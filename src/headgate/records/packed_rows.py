@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from headgate.records.row import Columns
 
 _TIME_BYTES: Final = 8
+NOTHING: Final[list[Any]] = []
+"""No lists, of as many parts as have none: the garbage collector looks at each list. It is never changed."""
 _LISTED: Final = ""
 """The kind of a column whose values are in a list."""
 
@@ -53,8 +55,12 @@ class PackedRows:
 
     def part(self, start: int, stop: int) -> Part:
         """Return the rows from `start` to before `stop`."""
+        return Part(stop - start, *self.cut(start, stop))
+
+    def cut(self, start: int, stop: int) -> tuple[bytes, list[list[Any]]]:
+        """Return bytes and lists of the part from `start` to before `stop`; the list is not to be changed."""
         data = b"".join([values[start * width : stop * width] for values, width in self._packed])
-        return Part(stop - start, data, [values[start:stop] for values in self._lists])
+        return data, [values[start:stop] for values in self._lists] if self._lists else NOTHING
 
 
 def packed_columns(batch: pa.RecordBatch, views: Columns, indices: Int64s, times: Int64s) -> PackedRows:

@@ -27,7 +27,7 @@ from headgate.api.windows.window_states import (
 )
 from headgate.common.errors import UsageError
 from headgate.common.hints import Hint
-from headgate.records.packed_rows import packed_lists, times_of
+from headgate.records.packed_rows import NOTHING, packed_lists, times_of
 from headgate.records.row import Row
 
 Results = Callable[["KeptWindows", Window, list[Any], WindowView], Iterable[Any]]
@@ -115,17 +115,16 @@ class KeptWindows(WindowFunction):
     def _run_maker(self, together: Together) -> Callable[[int, int], Any]:
         run, packed = self.run, together.packed()
         if packed is not None:
-            shape, part = packed.shape, packed.part
+            shape, cut = packed.shape, packed.cut
 
             def run_of_rows(start: int, stop: int) -> Any:
-                size, data, lists = part(start, stop)
-                return run(size, shape, data, lists, [])
+                return run(stop - start, shape, *cut(start, stop), NOTHING)
 
             return run_of_rows
         rows, times = together.rows(), packed_lists((), (), together.times)
         self.storable.check(rows)
         return lambda start, stop: run(
-            stop - start, "", times.part(start, stop).data, [], list(rows[start:stop])
+            stop - start, "", times.part(start, stop).data, NOTHING, list(rows[start:stop])
         )
 
     def merge(self, window: Key, merged: Sequence[Key]) -> None:
