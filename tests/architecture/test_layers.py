@@ -47,7 +47,8 @@ OURS = {
     ],
     "runtime.transport": ["common", "runtime.protocol"],
     "runtime.job": [
-        "common", "serde", "graph", "core", "api", "state", "checkpoint.storage", "runtime.protocol",
+        "common", "serde", "records", "graph", "core", "api", "state", "checkpoint.storage",
+        "runtime.protocol",
     ],
     "runtime.master": [
         "common", "metrics", "graph", "core", "api", "checkpoint", "restore", "runtime.job",

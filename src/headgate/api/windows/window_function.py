@@ -26,6 +26,7 @@ from headgate.api.functions import (
     RuntimeContext,
 )
 from headgate.api.windows.assigners import WindowAssigner
+from headgate.api.windows.together import Adder, Together
 from headgate.api.windows.trigger import Trigger, TriggerResult, TriggerState
 from headgate.api.windows.triggers import EndOfWindow
 from headgate.api.windows.window import TimeDomain, Window
@@ -65,6 +66,8 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         self.assigner, self.trigger, self.lateness_ms, self.late_tag = rules
         self.event_time = rules.assigner.time is TimeDomain.EVENT
         self.usual = type(rules.trigger) is EndOfWindow
+        bounded_event_time = self.event_time and rules.assigner.bounded and not rules.assigner.merges
+        self.ends_at_once = self.usual and bounded_event_time and not rules.lateness_ms
         self.dropped = 0
 
     def open(self, context: RuntimeContext) -> None:
@@ -81,6 +84,12 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         """
 
     @abstractmethod
+    def adder(self, together: Together) -> Adder:
+        """Return a function that adds records of `together` to what a window keeps for the current key, with
+        the effect of :meth:`add` for each, and returns whether the window kept nothing before.
+        """
+
+    @abstractmethod
     def merge(self, window: Key, merged: Sequence[Key]) -> None:
         """Move what the windows `merged`, in order of time, keep to `window`, which may be one of them.
         Called where sessions become one. No entry of the others is left in `windows`.
@@ -89,6 +98,12 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
     @abstractmethod
     def results(self, window: Window, view: WindowView) -> Iterable[Any]:
         """Return the results of what `window` keeps, to be emitted; none if it keeps nothing."""
+
+    def last_results(self, window: Window, view: WindowView) -> Iterable[Any]:
+        """Return the results of what `window` keeps, and forget all of it."""
+        results = self.results(window, view)
+        self.forget(window.key)
+        return results
 
     @abstractmethod
     def purge(self, window: Key) -> None:
@@ -114,7 +129,7 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
             if windows[0].end <= passed:  # the first one ends first
                 windows = [window for window in windows if window.end > passed]
         if not windows:
-            self._refuse_late(record, ctx)
+            self.refuse_late(record, ctx)
             return None
         outputs: list[Output] = []
         kept_time = ctx.timestamp if self.event_time else time_ms
@@ -130,6 +145,22 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
             view.save()
         return outputs or None
 
+    @property
+    def adds_together(self) -> bool:
+        """Whether records can be added together: nothing but the end of a window makes it emit."""
+        return self.usual and self.event_time and self.assigner.bounded and not self.assigner.merges
+
+    def wait_for_end(self, window: Key, ctx: KeyedContext[Any]) -> None:
+        """Register the end of a window that keeps something since now, and on which its trigger waits."""
+        time_ms = window[1] - 1
+        waiting = self.due.get((EVENT, time_ms)) or []
+        if (*window, True) in waiting:
+            return
+        if not waiting:
+            ctx.timers.register_event_time(time_ms)
+        others = [each for each in waiting if each[:2] != window]
+        self.due.put((EVENT, time_ms), [*others, (*window, True)])
+
     def _time_of(self, ctx: KeyedContext[Any]) -> int:
         if not self.event_time:
             return ctx.timers.now_ms()
@@ -143,7 +174,7 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         time_ms: int = ctx.timestamp
         return time_ms
 
-    def _refuse_late(self, record: Any, ctx: KeyedContext[Any]) -> None:
+    def refuse_late(self, record: Any, ctx: KeyedContext[Any]) -> None:
         if self.late_tag is not None:
             ctx.side_output(self.late_tag, record)
         else:
@@ -181,6 +212,15 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         waiting = self.due.get((clock, timestamp)) or ()
         self.due.remove((clock, timestamp))
         outputs: list[Output] = []
+        if self.ends_at_once and clock == EVENT and len(waiting) == 1:
+            (start, end, asked), *_ = waiting
+            if asked and timestamp == end - 1:
+                # Most windows end here: nothing else is registered for one, and it is gone after its results.
+                window = Window(start, end)
+                view = self._view.of(window, ctx)
+                outputs += [(timestamp, each) for each in self.last_results(window, view)]
+                view.drop()
+                return outputs
         for start, end, asked in waiting:
             window = Window(start, end)
             if not self._is_gone(window, clock, ctx):

@@ -275,7 +275,8 @@ class HeapMapState(Subscripts[MK, MV], _TableState):
     __slots__ = ()
 
     def get(self, key: MK, default: MV | None = None) -> MV | None:
-        return self._entries().get(key, default)
+        entries = self.table.own(self.key)  # as `_entries`, without its call
+        return default if entries is MISSING else entries.get(key, default)
 
     def put(self, key: MK, value: MV) -> None:
         entries = self.table.own(self.key)
