@@ -269,6 +269,17 @@ def test_a_poll_takes_several_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyP
         reader.close()
 
 
+def test_a_poll_ends_after_many_bad_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No further block is read after as many bad lines as records were asked for: a barrier may wait."""
+    (tmp_path / "x.json").write_bytes(b"bad\n" * 100 + b'{"i":1}\n')
+    monkeypatch.setattr(text_cursor, "BLOCK_BYTES", 40)
+    for schema in (None, pa.schema([("i", pa.int64())])):
+        reader = reader_at(json_source(tmp_path / "x.json", schema, "skip"), tmp_path / "x.json", None)
+        assert reader.poll(15) is NOTHING_AVAILABLE
+        assert reader.skipped == 20
+        reader.close()
+
+
 def polled(reader: SourceReader[Any], most: int) -> Any:
     """The records of a poll, which has some."""
     records = reader.poll(most)
