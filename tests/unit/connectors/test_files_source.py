@@ -29,6 +29,7 @@ from headgate.api.source import (
 )
 from headgate.common.errors import BadRecordError, OperatingError, StorageError, UsageError
 from headgate.connectors.files import csv_source, json_source, parquet_source, text_cursor
+from headgate.connectors.files.csv_decoder import CsvDecoder
 from headgate.records.late_columns import LateColumns
 
 BLOCK_SIZES = (7, 64, 1024)
@@ -278,6 +279,24 @@ def test_a_poll_ends_after_many_bad_lines(tmp_path: Path, monkeypatch: pytest.Mo
         assert reader.poll(15) is NOTHING_AVAILABLE
         assert reader.skipped == 20
         reader.close()
+
+
+def test_a_record_of_many_lines_is_searched_few_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a record is looked for in twice as many bytes each time, not in each block once more."""
+    text = "line\n" * 2000
+    (tmp_path / "x.csv").write_text(f'a,b\n1,"{text}"\n2,"c"\n')
+    monkeypatch.setattr(text_cursor, "BLOCK_BYTES", 32)
+    searched: list[int] = []
+    border = CsvDecoder.border
+    monkeypatch.setattr(
+        CsvDecoder, "border", lambda decoder, data: searched.append(len(data)) or border(decoder, data)
+    )
+    reader = reader_at(csv_source(tmp_path / "x.csv"), tmp_path / "x.csv", None)
+    assert polled(reader, 9) == [{"a": "1", "b": text}, {"a": "2", "b": "c"}]
+    assert len(searched) < 20
+    reader.close()
 
 
 def polled(reader: SourceReader[Any], most: int) -> Any:

@@ -217,9 +217,9 @@ class TextCursor(Generic[T]):
 
     def _complete_records(self) -> bytes:
         pieces: list[bytes | memoryview] = [self._rest]
-        size = len(self._rest)
+        size, wanted = len(self._rest), BLOCK_BYTES
         while not self._ended:
-            piece = self._stream.read(BLOCK_BYTES)
+            piece = self._stream.read(wanted)
             self._ended = not piece
             pieces.append(piece)
             size += len(piece)
@@ -239,6 +239,8 @@ class TextCursor(Generic[T]):
                     "is a quote left open, or is the file not made of lines?"
                 )
             pieces = [data, after]
+            # A record of many lines is read in ever larger pieces, since its end is looked for in all of it.
+            wanted = max(BLOCK_BYTES, min(size, RECORD_BYTES_MAX - size))
         data, self._rest = self._rest, b""
         return data
 
