@@ -29,6 +29,7 @@ from headgate.api.source import (
 )
 from headgate.common.errors import BadRecordError, OperatingError, StorageError, UsageError
 from headgate.connectors.files import csv_source, json_source, parquet_source, text_cursor
+from headgate.connectors.files.csv_decoder import CsvDecoder
 from headgate.records.late_columns import LateColumns
 
 BLOCK_SIZES = (7, 64, 1024)
@@ -267,6 +268,35 @@ def test_a_poll_takes_several_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(text_cursor, "BATCH_BYTES", 4096)
         assert 60 <= len(polled(reader, 100)) <= 70
         reader.close()
+
+
+def test_a_poll_ends_after_many_bad_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No further block is read after as many bad lines as records were asked for: a barrier may wait."""
+    (tmp_path / "x.json").write_bytes(b"bad\n" * 100 + b'{"i":1}\n')
+    monkeypatch.setattr(text_cursor, "BLOCK_BYTES", 40)
+    for schema in (None, pa.schema([("i", pa.int64())])):
+        reader = reader_at(json_source(tmp_path / "x.json", schema, "skip"), tmp_path / "x.json", None)
+        assert reader.poll(15) is NOTHING_AVAILABLE
+        assert reader.skipped == 20
+        reader.close()
+
+
+def test_a_record_of_many_lines_is_searched_few_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a record is looked for in twice as many bytes each time, not in each block once more."""
+    text = "line\n" * 2000
+    (tmp_path / "x.csv").write_text(f'a,b\n1,"{text}"\n2,"c"\n')
+    monkeypatch.setattr(text_cursor, "BLOCK_BYTES", 32)
+    searched: list[int] = []
+    border = CsvDecoder.border
+    monkeypatch.setattr(
+        CsvDecoder, "border", lambda decoder, data: searched.append(len(data)) or border(decoder, data)
+    )
+    reader = reader_at(csv_source(tmp_path / "x.csv"), tmp_path / "x.csv", None)
+    assert polled(reader, 9) == [{"a": "1", "b": text}, {"a": "2", "b": "c"}]
+    assert len(searched) < 20
+    reader.close()
 
 
 def polled(reader: SourceReader[Any], most: int) -> Any:

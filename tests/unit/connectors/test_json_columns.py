@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pyarrow as pa
@@ -296,6 +297,15 @@ def test_lines_that_only_msgspec_would_take_are_bad(monkeypatch: pytest.MonkeyPa
     assert parsed(monkeypatch, SCHEMA, b"\n".join([good, line, good]))[0] == ["bad"]
     batch, bad = parser_of(SCHEMA).singly([good, line, good])
     assert (batch.num_rows, [index for index, _ in bad]) == (2, [1])
+
+
+def test_many_escapes_in_a_text_cost_little() -> None:
+    """Escaped texts in a nested member, which have to be searched for names, take no quadratic time."""
+    line = b'{"a":1,"b":{"c":"%b"}}' % (b"\\u0436" * 50_000)
+    start = time.process_time()
+    assert json_certain.names_are_single(line, {"a": 1}, 0)
+    assert time.process_time() - start < 2
+    assert not json_certain.names_are_single(line[:-2] + b',"\\u0061" :1}}', {"a": 1}, 0)
 
 
 def test_a_field_that_is_not_used_makes_a_line_bad() -> None:

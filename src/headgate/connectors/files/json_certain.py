@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 _QUOTE, _COLON, _PLUS, _LINE_FEED, _RETURN = b'":+\n\r'
 _BRACKETS: Final = (b"{}", b"[]")
 _PLAIN_NAME: Final = re.compile(r"[\w.$@-]+")
-_ESCAPED_NAME: Final = re.compile(rb'\\u[^"]*"[ \t\r\n]*:')
+# Only from the last escape of a text on, or a text of many of them would be searched from each to its end.
+_ESCAPED_NAME: Final = re.compile(rb'\\u[^"\\]*"[ \t\r\n]*:')
 _MINUS_ZERO: Final = re.compile(rb"-0(?![0-9.eE])")
 _BEFORE_A_NUMBER: Final = b":,[ \t\r\n"
 _NUMBER_MAX: Final = 400

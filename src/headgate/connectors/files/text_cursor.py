@@ -118,16 +118,21 @@ class TextCursor(Generic[T]):
 
     def poll(self, max_records: int) -> tuple[list[T] | pa.RecordBatch, list[BadRecord]] | None:
         """Take the next 0 to `max_records` records, and bad ones between them; None at the end of the file.
-        There are fewer at the end, and of 4 MiB or more; none while it moves to a restored position, 8 MiB
-        per call. BadRecordError if a record does not decode and that is to fail, or is over 32 MiB;
-        OperatingError if the bytes before the position changed. Do not go on after an error.
+        There are fewer at the end, of 4 MiB or more, and after a block with as many bad ones; none while it
+        moves to a restored position, 8 MiB per call. BadRecordError if a record does not decode and that is
+        to fail, or is over 32 MiB; OperatingError if the bytes before the position changed. Do not go on
+        after an error.
         """
         if self._to_skip:
             self._skip()
             if self._to_skip:
                 return [], []
-        wanted, pieces, found, size = max(1, max_records), [], [], 0
-        while wanted and size < BATCH_BYTES:
+        most = wanted = max(1, max_records)
+        pieces: list[list[T] | pa.RecordBatch] = []
+        found: list[BadRecord] = []
+        size = 0
+        # Bad records count, too: to find one takes many times as long as to decode a good one.
+        while wanted and len(found) < most and size < BATCH_BYTES:
             if self._at == len(self._decoded.records) and not self._next_block():
                 break
             records, bad = self._take(wanted)
@@ -212,9 +217,9 @@ class TextCursor(Generic[T]):
 
     def _complete_records(self) -> bytes:
         pieces: list[bytes | memoryview] = [self._rest]
-        size = len(self._rest)
+        size, wanted = len(self._rest), BLOCK_BYTES
         while not self._ended:
-            piece = self._stream.read(BLOCK_BYTES)
+            piece = self._stream.read(wanted)
             self._ended = not piece
             pieces.append(piece)
             size += len(piece)
@@ -234,6 +239,8 @@ class TextCursor(Generic[T]):
                     "is a quote left open, or is the file not made of lines?"
                 )
             pieces = [data, after]
+            # A record of many lines is read in ever larger pieces, since its end is looked for in all of it.
+            wanted = max(BLOCK_BYTES, min(size, RECORD_BYTES_MAX - size))
         data, self._rest = self._rest, b""
         return data
 
