@@ -45,6 +45,6 @@ class EndsOfValues:
 def forget_window(
     windows: KeyedMaps, window: tuple[int, int], keys: Sequence[Any], held: Sequence[Any]
 ) -> None:
-    """Remove the entry of `window` in the state `windows` for each of `keys` for which it `held` something."""
+    """Remove the entry of `window` in the state `windows` for each of `keys` that `held` has one of."""
     gone = [() if each is None else (window,) for each in held[: len(keys)]]
     windows.remove_of_keys(keys, gone)

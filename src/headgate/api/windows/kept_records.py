@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain, pairwise
 from operator import attrgetter
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from headgate.api.windows.ends import KeyedMaps, forget_window
 from headgate.api.windows.window import Window
@@ -21,9 +21,9 @@ Parts: TypeAlias = "list[tuple[Place, Any]]"
 class Kept(Protocol):
     """What is needed of the function whose windows keep records."""
 
-    windows: KeyedMaps
-    runs: KeyedMaps
-    records: KeyedMaps
+    windows: ClassVar[KeyedMaps]
+    runs: ClassVar[KeyedMaps]
+    records: ClassVar[KeyedMaps]
     computed: Any
 
 

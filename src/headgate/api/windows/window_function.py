@@ -235,7 +235,7 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
             outputs += [(timestamp, each) for each in self.last_results(ended, view)]
             view.drop()
             return outputs
-        if ended in self.windows and not any(ended == each[:2] for each in waiting):
+        if ended is not None and ended in self.windows and not any(ended == each[:2] for each in waiting):
             # It began where only ends made windows emit, so that nothing was noted for it.
             waiting = [(*ended, False), *waiting]
         for start, end, asked in waiting:

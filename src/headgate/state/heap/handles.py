@@ -309,7 +309,7 @@ class HeapMapState(Subscripts[MK, MV], _TableState):
         return [{} if entries is MISSING else entries for entries in map(self.table.own, keys)]
 
     def remove_of_keys(self, keys: Sequence[Hashable], gone: Sequence[Sequence[MK]]) -> None:
-        """Remove from the map of each of `keys` the map's keys that `gone` has at its place; all are there."""
+        """Remove from the map of each of `keys` the entries that `gone` names at its place; all are there."""
         table = self.table
         for key, names in zip(keys, gone, strict=True):
             if len(names) == len(table.entries.get(key, ())):
