@@ -22,7 +22,7 @@ from headgate.state.heap.handles import HeapMapState, HeapTable
 LEAST: Final = 16
 """Keys that are taken together at first, and after a slice of time has ended among them."""
 
-MOST: Final = 1_024
+MOST: Final = 256
 """Keys that are taken together at most."""
 
 
