@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from headgate.api.windows.ends import Ends, EndsOfValues
 from headgate.api.windows.record_fields import Getter, getter_of
 from headgate.api.windows.together import Adder, Together
 from headgate.api.windows.window import Window, window_field
@@ -120,8 +121,13 @@ class AggregatedWindows(WindowFunction):
         self.windows.put(window, None if values is None else self.kept._make(values))
 
     def results(self, window: Window, view: WindowView) -> Iterable[Any]:
-        held = self.windows.get(window.key)
+        return self._result(self.windows.get(window.key), window, view)
+
+    def _result(self, held: Any, window: Window, view: WindowView) -> Iterable[Any]:
         return () if held is None else (self.aggregates.result(view.key, window, held),)
+
+    def ends(self, window: Window, keys: Sequence[Any]) -> Ends | None:
+        return EndsOfValues(self.windows, window, keys, self._result)
 
     def purge(self, window: Key) -> None:
         purge_value(self, window)
@@ -177,8 +183,13 @@ class ReducedWindows(WindowFunction):
         self._put(window, record)
 
     def results(self, window: Window, view: WindowView) -> Iterable[Any]:
-        held = self.windows.get(window.key)
+        return self._result(self.windows.get(window.key), window, view)
+
+    def _result(self, held: Any, window: Window, view: WindowView) -> Iterable[Any]:
         return () if held is None else (record_of(*held),)
+
+    def ends(self, window: Window, keys: Sequence[Any]) -> Ends | None:
+        return EndsOfValues(self.windows, window, keys, self._result)
 
     def purge(self, window: Key) -> None:
         purge_value(self, window)

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 from headgate.api.functions import OutputTag
+from headgate.api.windows.ends import Ends
 from headgate.api.windows.evictors import Evictor, WindowRecord
 from headgate.api.windows.folding import Aggregates
+from headgate.api.windows.kept_records import EndsOfRecords, parts_of, records_in
 from headgate.api.windows.together import Adder, Together
 from headgate.api.windows.window import Window
 from headgate.api.windows.window_function import Key, Rules, WindowFunction, WindowView
@@ -159,7 +161,7 @@ class KeptWindows(WindowFunction):
     def results(self, window: Window, view: WindowView) -> Iterable[Any]:
         if self.evictor is None:
             held = self.windows.get(window.key)
-            records = [] if held is None else self._records_in(self._parts(held))
+            records = [] if held is None else records_in(self._parts(held), self.records)
             return list(self.computed(self, window, records, view)) if records else ()
         found = self._evicted(window.key, self._records_of(window.key), self.evictor.before, window)
         if not found:
@@ -169,35 +171,17 @@ class KeptWindows(WindowFunction):
         return results
 
     def _parts(self, held: Any) -> list[tuple[tuple[int, int, int], Any]]:
-        # where records of a window are, in order, each with its run; None: it may be a single record
-        start, end, place, last = held
-        runs = self.runs if len(self.runs) else None
-        found = []
-        while place < last:
-            at = (start, end, place)
-            run = None if runs is None else runs.get(at)
-            found.append((at, run))
-            place += 1 if run is None else run.size
-        return found
+        return parts_of(held, self.runs if len(self.runs) else {})
 
-    def _records_in(self, parts: list[tuple[tuple[int, int, int], Any]]) -> list[Any]:
-        runs = [run for _, run in parts if run is not None]
-        if runs and len(runs) == len(parts):
-            return records_of_runs(runs)
-        found: list[Any] = []
-        for at, run in parts:
-            if run is not None:
-                found += records_of_runs((run,))
-            elif (stored := self.records.get(at)) is not None:
-                found.append(record_of(stored[1], stored[2]))
-        return found
+    def ends(self, window: Window, keys: Sequence[Any]) -> Ends | None:
+        return None if self.evictor is not None else EndsOfRecords(self, window, keys)
 
     def last_results(self, window: Window, view: WindowView) -> Iterable[Any]:
         held = self.windows.get(window.key)
         if held is None or self.evictor is not None:
             return super().last_results(window, view)
         parts = self._parts(held)
-        records = self._records_in(parts)
+        records = records_in(parts, self.records)
         results = list(self.computed(self, window, records, view)) if records else ()
         self._drop(parts)
         self.windows.remove(window.key)

@@ -3,7 +3,8 @@
 What a window keeps and what its result is, subclasses decide (`folding`, `keeping`). State per key:
 
     windows   (start, end) -> what the window keeps
-    due       (clock, time) -> windows that end or are forgotten at that time, or whose trigger asked for it
+    due       (clock, time) -> windows that end or are forgotten at that time, or whose trigger asked for it;
+              not where only the end of a window makes it emit, as a time tells which window ends there
     remembered  (start, end) -> what the trigger, and the program's function, remember of the window
     records   (start, end, place) -> record; where records are kept
 
@@ -25,7 +26,8 @@ from headgate.api.functions import (
     OutputTag,
     RuntimeContext,
 )
-from headgate.api.windows.assigners import WindowAssigner
+from headgate.api.windows.assigners import CumulativeWindows, SlidingWindows, WindowAssigner
+from headgate.api.windows.ends import Ends
 from headgate.api.windows.together import Adder, Together
 from headgate.api.windows.trigger import Trigger, TriggerResult, TriggerState
 from headgate.api.windows.triggers import EndOfWindow
@@ -66,8 +68,9 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         self.assigner, self.trigger, self.lateness_ms, self.late_tag = rules
         self.event_time = rules.assigner.time is TimeDomain.EVENT
         self.usual = type(rules.trigger) is EndOfWindow
-        bounded_event_time = self.event_time and rules.assigner.bounded and not rules.assigner.merges
-        self.ends_at_once = self.usual and bounded_event_time and not rules.lateness_ms
+        of_times = isinstance(rules.assigner, SlidingWindows | CumulativeWindows)
+        self.ends_follow = self.event_time and of_times
+        self.ends_at_once = self.usual and self.ends_follow and not rules.lateness_ms
         self.dropped = 0
 
     def open(self, context: RuntimeContext) -> None:
@@ -98,6 +101,12 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
     @abstractmethod
     def results(self, window: Window, view: WindowView) -> Iterable[Any]:
         """Return the results of what `window` keeps, to be emitted; none if it keeps nothing."""
+
+    def ends(self, window: Window, keys: Sequence[Any]) -> Ends | None:
+        """Return what `window`, which ends, keeps for `keys`; None if the function takes keys one by one.
+        Only where `ends_at_once`, and if the states are those of :class:`KeyedMaps`.
+        """
+        return None
 
     def last_results(self, window: Window, view: WindowView) -> Iterable[Any]:
         """Return the results of what `window` keeps, and forget all of it."""
@@ -137,6 +146,9 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
             is_new = self.add(window.key, record, kept_time)
             if not is_new and self.usual and not (self.event_time and window.end <= watermark + 1):
                 continue  # the usual trigger waits for the end already
+            if self.ends_at_once:
+                ctx.timers.register_event_time(window.max_timestamp)
+                continue
             view = self._view.of(window, ctx, is_new=is_new)
             if is_new:
                 self._register_end(window, view)
@@ -153,6 +165,9 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
     def wait_for_end(self, window: Key, ctx: KeyedContext[Any]) -> None:
         """Register the end of a window that keeps something since now, and on which its trigger waits."""
         time_ms = window[1] - 1
+        if self.ends_at_once:
+            ctx.timers.register_event_time(time_ms)
+            return
         waiting = self.due.get((EVENT, time_ms)) or []
         if (*window, True) in waiting:
             return
@@ -209,18 +224,20 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         windows whose lateness has ended; return (event time, result) of those that fire.
         """
         clock = EVENT if ctx.time_domain == "event" else PROCESSING
-        waiting = self.due.get((clock, timestamp)) or ()
-        self.due.remove((clock, timestamp))
+        waiting = self.due.get((clock, timestamp)) or []
+        if waiting:
+            self.due.remove((clock, timestamp))
+        ended = self.assigner.window_ending(timestamp + 1) if self.ends_follow and clock == EVENT else None
         outputs: list[Output] = []
-        if self.ends_at_once and clock == EVENT and len(waiting) == 1:
-            (start, end, asked), *_ = waiting
-            if asked and timestamp == end - 1:
-                # Most windows end here: nothing else is registered for one, and it is gone after its results.
-                window = Window(start, end)
-                view = self._view.of(window, ctx)
-                outputs += [(timestamp, each) for each in self.last_results(window, view)]
-                view.drop()
-                return outputs
+        if ended is not None and self.ends_at_once and all((*ended, True) == each for each in waiting):
+            # Most windows end here: nothing else is registered for one, and it is gone after its results.
+            view = self._view.of(ended, ctx)
+            outputs += [(timestamp, each) for each in self.last_results(ended, view)]
+            view.drop()
+            return outputs
+        if ended is not None and ended in self.windows and not any(ended == each[:2] for each in waiting):
+            # It began where only ends made windows emit, so that nothing was noted for it.
+            waiting = [(*ended, False), *waiting]
         for start, end, asked in waiting:
             window = Window(start, end)
             if not self._is_gone(window, clock, ctx):

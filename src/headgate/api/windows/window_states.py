@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import datetime as dt
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from itertools import chain, groupby
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
+from uuid import UUID
 
 from headgate.api.declared.keyed_states import MapState, map_state
 from headgate.api.windows.assigners import WindowAssigner
@@ -40,9 +44,26 @@ def run_type(storable: Storable) -> Any:
     """
     fields: dict[str, Hint] = {"size": int, "shape": str, "data": bytes, "lists": list[list[Any]]}
     record = stored_record("WindowRun", {**fields, "records": list[storable.hint]})  # type: ignore[name-defined]
-    # It is never changed, so a snapshot can share it with the state; a copy would cost more than all else.
-    record.__deepcopy__ = lambda run, _: run
+    record.__deepcopy__ = _copied_run
     return record
+
+
+_UNCHANGING: Final = frozenset(
+    {type(None), bool, int, float, str, bytes, dt.datetime, dt.date, dt.time, dt.timedelta, Decimal, UUID}
+)
+
+
+def _copied_run(run: Any, memo: dict[int, Any]) -> Any:
+    """Return a run that shares with `run` only what no function can change: bytes, numbers, texts, times.
+    A snapshot may hold the one, and a function gets the records of the other.
+    """
+    lists = run.lists and [_copied(values, memo) for values in run.lists]
+    records = run.records and _copied(run.records, memo)
+    return run._replace(lists=lists, records=records) if lists or records else run
+
+
+def _copied(values: list[Any], memo: dict[int, Any]) -> list[Any]:
+    return values if _UNCHANGING.issuperset(map(type, values)) else copy.deepcopy(values, memo)
 
 
 def records_of_runs(runs: Sequence[Any]) -> list[Any]:

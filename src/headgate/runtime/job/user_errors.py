@@ -67,6 +67,11 @@ class NoRecord(str):
         return f"none ({self})"
 
 
+def timer_error(context: OperatorContext, error: BaseException, key: object, timestamp: int) -> BaseException:
+    """Return :func:`user_error`'s for a timer of `key` at `timestamp` (ms)."""
+    return user_error(context, error, NoRecord(f"timer of key {key!r} at {timestamp}"))
+
+
 @contextmanager
 def blamed(context: OperatorContext, doing: str) -> Iterator[None]:
     """Run the `with` block, which calls user or connector code, and report its errors with the operator.

@@ -12,7 +12,8 @@ from collections.abc import Hashable, Mapping
 from headgate.api.windows.window_function import WindowFunction
 from headgate.common.keys.keygroups import key_group, key_group_range
 from headgate.records.batch import Batch
-from headgate.runtime.worker.operators.keyed_context import KeyedOutput
+from headgate.runtime.worker.operators.ends_together import ends_together
+from headgate.runtime.worker.operators.keyed_context import Firing, KeyedOutput, Slice
 from headgate.runtime.worker.operators.keyed_operator import KeyedRun, RunKind
 from headgate.runtime.worker.operators.operator_contract import PendingState
 from headgate.runtime.worker.operators.records_together import RunOfWindows, adds_together
@@ -35,7 +36,13 @@ class RescaledRowWindows(RowWindowsOperator):
                 ahead |= {group: stored.get(group, state.watermark) for group in groups}
         self._ahead = ahead if self._windows.event_time else {}
         self._usual: RunKind = RunOfWindows if adds_together(self._windows) else KeyedRun
+        self._ends = ends_together(self, self._windows)
         self._forget_reached()
+
+    def _fire_slice(self, firing: Firing, out: KeyedOutput, time: Slice) -> bool:
+        if self._ends is not None and not self._ends.fire(firing, out, time):
+            return False
+        return super()._fire_slice(firing, out, time)
 
     def process_some(self, batch: Batch) -> int:
         if self._ahead:

@@ -69,6 +69,8 @@ class Longest(hg.Aggregate):
 def whole(key: Any, window: hg.Window, records: Sequence[Any], ctx: hg.WindowContext) -> Any:
     """All that a function can see."""
     ctx.state["n"] = ctx.state.get("n", 0) + 1 if window.end else 0
+    if len(records) > 2:
+        ctx.side_output(LATE, {"k": key, "n": ctx.state["n"], "of": window.start})
     yield key, window, [plain(record) for record in records], ctx.watermark
 
 
@@ -120,18 +122,27 @@ class Side:
     """One of the two operators, over restarts."""
 
     def __init__(self, together: bool, *asked: str, **changes: Any) -> None:
-        self.together, self.asked, self.changes = together, asked, changes
+        self.together, self.asked, self.changes, self.notes_ends = together, asked, changes, False
         self.log: list[Any] = []
-        self.dropped = 0
+        self.dropped = self.slices = 0
         self.open()
 
     def open(self, **changes: Any) -> None:
         """Build it anew."""
         self.operator = operator(*self.asked, **self.changes, **changes)
+        if self.notes_ends:
+            self.operator._function.ends_at_once = False  # type: ignore[union-attr]
         self.out, sides = opened(self.operator, "late")
         self.late = sides["late"]
         if not self.together:
-            self.operator._usual = KeyedRun
+            self.operator._usual, self.operator._ends = KeyedRun, None
+
+    def watermark(self, timestamp: int) -> None:
+        """Fire timers, slice after slice."""
+        self.operator.watermark(timestamp)
+        while self.operator.busy:
+            self.slices += 1
+            self.operator.go_on()
 
     def restart(self) -> None:
         """Go on from a snapshot."""
@@ -181,7 +192,7 @@ def feed(side: Side, batches: Sequence[Any], disorder: int, keys: Callable[[int]
         if found:
             side.operator.process((columns if form == "columns" else rows)(found, times, marks))
         if place % 2:
-            side.operator.watermark(max(latest, side.operator._mark))
+            side.watermark(max(latest, side.operator._mark))
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -191,23 +202,133 @@ def feed(side: Side, batches: Sequence[Any], disorder: int, keys: Callable[[int]
     batches=BATCHES,
     disorder=st.sampled_from([0, 25, 400]),
     keys=st.sampled_from([lambda key: key, lambda key: f"k{key}", lambda key: key / 2]),
+    slice_ms=st.sampled_from([None, 0]),
 )
 @settings(max_examples=12, deadline=None)
 def test_together_is_as_one_after_the_other(
-    shape: str, rule: str, function: str, batches: Any, disorder: int, keys: Callable[[int], Any]
+    shape: str,
+    rule: str,
+    function: str,
+    batches: Any,
+    disorder: int,
+    keys: Callable[[int], Any],
+    slice_ms: int | None,
 ) -> None:
-    """Results with their order and times, late records, state and timers with their order."""
+    """Results with their order and times, late records, state and timers with their order, metrics."""
     if rule in ("patient", "late rows") and shape in ("counts", "sliding counts", "processing time"):
         return
-    sides = [Side(together, shape, rule, function) for together in (True, False)]
+    sides = [Side(together, shape, rule, function, step_target_ms=slice_ms) for together in (True, False)]
     for side in sides:
         feed(side, batches, disorder, keys)
     assert sides[0].state() == sides[1].state()
     for side in sides:
-        side.operator.watermark(END)
+        side.watermark(END)
     assert sides[0].take() == sides[1].take()
     assert sides[0].dropped == sides[1].dropped
+    assert sides[0].slices == sides[1].slices
     assert sides[0].state() == sides[1].state()
+    assert sides[0].operator.measured() == sides[1].operator.measured()
+
+
+ENDING = [shape for shape in SHAPES if shape.startswith(("tumbling", "sliding", "cumul"))][:5]
+"""Windows whose end follows from a time."""
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("shape", ENDING)
+@given(batches=BATCHES, more=BATCHES)
+@settings(max_examples=10, deadline=None)
+def test_what_noted_ends_before_is_restored(shape: str, function: str, batches: Any, more: Any) -> None:
+    """Earlier versions noted each end in the state `due`; such windows end as all others."""
+    sides = [Side(together, shape, "usual", function) for together in (True, False, True)]
+    sides[2].notes_ends = True
+    for side in sides:
+        side.open()
+        feed(side, batches, 25, str)
+        side.notes_ends = False
+        side.restart()
+        feed(side, more, 400, str)
+        side.watermark(END)
+    assert sides[0].take() == sides[1].take()
+    assert sorted(map(str, sides[0].log)) == sorted(map(str, sides[2].take()))
+    assert [side.state() for side in sides[1:]] == [sides[0].state()] * 2
+
+
+@pytest.mark.parametrize("rule", ["patient", "early", "evicting"])
+@pytest.mark.parametrize("shape", ENDING)
+def test_windows_whose_end_was_not_noted_end_under_other_rules(shape: str, rule: str) -> None:
+    """A later program has another trigger, evictor or lateness: no window is left without an end."""
+    side = Side(True, shape, "usual", "process")
+    feed(side, [([(n % 2, n, n) for n in range(20)], "columns", False)], 400, str)
+    assert not side.operator._backend.handles["due"].table.entries
+    side.asked = (shape, rule, "process")
+    side.restart()
+    side.watermark(END)
+    assert bool(side.out.timed()) == (rule != "early")
+    assert side.state() == ({name: [] for name in ("windows", "due", "remembered")}, {}, [])
+
+
+@pytest.mark.parametrize("slice_ms", [None, 0])
+@pytest.mark.parametrize("together", [True, False])
+def test_a_snapshot_between_two_ends(together: bool, slice_ms: int | None) -> None:
+    """After a slice of ends the others are in the snapshot, and only they."""
+    side = Side(together, "tumbling", "usual", "process", step_target_ms=slice_ms)
+    feed(side, [([(n % 5, n % 50, n) for n in range(40)], "columns", False)], 400, str)
+    side.operator.watermark(49)
+    assert side.operator.busy == (slice_ms == 0)
+    side.restart()
+    while side.operator.busy:
+        side.operator.go_on()
+    assert [entry[0][:5] for entry in side.take() if entry[0] != "late"] == [f"('{n}'," for n in range(5)]
+
+
+def test_an_error_at_an_end_names_key_and_time() -> None:
+    """Of all windows that end together, that of which the function was called."""
+
+    def picky(key: Any, window: hg.Window, records: Sequence[Any], ctx: hg.WindowContext) -> Any:
+        if key == "3":
+            raise ValueError("three")
+        yield key
+
+    FUNCTIONS["picky"] = lambda windows: windows.process(picky, uid="op")
+    told = []
+    try:
+        for together in (True, False):
+            side = Side(together, "tumbling", "usual", "picky")
+            feed(side, [([(n % 5, n % 50, n) for n in range(40)], "columns", False)], 400, str)
+            with pytest.raises(UserFunctionError, match="timer of key '3' at 49") as caught:
+                side.watermark(END)
+            told.append((caught.value.args[1], caught.value.args[-1], side.operator._ctx.key))
+    finally:
+        del FUNCTIONS["picky"]
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("form", ["columns", "rows"])
+def test_a_function_that_changes_records_changes_no_snapshot(form: str, together: bool) -> None:
+    """A snapshot is written while windows end: what their functions get is not what is written."""
+
+    def spoiling(key: Any, window: hg.Window, records: Sequence[Any], ctx: hg.WindowContext) -> Any:
+        yield key, str([plain(record) for record in records])
+        for record in records:
+            record["v"].append("spoilt")
+            if isinstance(record, dict):
+                record["t"] = "spoilt"
+
+    FUNCTIONS["spoiling"] = lambda windows: windows.process(spoiling, uid="op")
+    try:
+        side = Side(together, "tumbling", "usual", "spoiling")
+        feed(side, [([(n % 2, n % 50, [n]) for n in range(40)], form, False)], 400, str)
+        pending = side.operator.snapshot(1)
+        side.watermark(END)
+        before, side.log = str(side.take()), []
+        side.open(restored=[finished(pending)])
+        side.watermark(END)
+    finally:
+        del FUNCTIONS["spoiling"]
+    assert str(side.take()) == before
+    assert "spoilt" not in before
 
 
 @pytest.mark.parametrize("shape", ["tumbling", "sliding"])
@@ -229,7 +350,7 @@ def test_windows_restore_runs_under_another_trigger_and_an_evictor() -> None:
     feed(side, [(records, "columns", False)], 400, str)
     side.asked = ("tumbling", "evicting", "process")
     side.restart()
-    side.operator.watermark(END)
+    side.watermark(END)
     ((found, *_),) = side.out.timed()
     assert [record["v"] for record in found[2]] == [18, 19]
     assert side.state() == ({name: [] for name in ("windows", "due", "remembered")}, {}, [])
@@ -247,7 +368,7 @@ def test_runs_are_in_rocksdb_and_in_its_snapshots(tmp_path: Path) -> None:
     for backends in (None, RocksBackends(1 << 24, str(tmp_path), True)):
         side = Side(True, "sliding", "usual", "process", backends=backends)
         feed(side, runs_of_both_forms(), 400, str)
-        side.operator.watermark(END)
+        side.watermark(END)
         found.append(side.take())
         side.operator.close()
     assert found[0] == found[1]
@@ -301,5 +422,5 @@ def test_far_times_are_not_added_in_numpy() -> None:
     side = Side(True, "tumbling", "usual", "reduce")
     far = 2**62
     side.operator.process(rows([{"k": 0, "v": n, "t": None} for n in range(10)], [far] * 10, np.zeros(10)))
-    side.operator.watermark(END)
+    side.watermark(END)
     assert len(side.out.timed()) == 1
