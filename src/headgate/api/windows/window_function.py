@@ -228,20 +228,23 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         if waiting:
             self.due.remove((clock, timestamp))
         ended = self.assigner.window_ending(timestamp + 1) if self.ends_follow and clock == EVENT else None
-        outputs: list[Output] = []
         if ended is not None and self.ends_at_once and all((*ended, True) == each for each in waiting):
-            # Most windows end here: nothing else is registered for one, and it is gone after its results.
-            view = self._view.of(ended, ctx)
-            outputs += [(timestamp, each) for each in self.last_results(ended, view)]
-            view.drop()
-            return outputs
+            return self._end(ended, ctx)
         if ended is not None and ended in self.windows and not any(ended == each[:2] for each in waiting):
             # It began where only ends made windows emit, so that nothing was noted for it.
             waiting = [(*ended, False), *waiting]
+        outputs: list[Output] = []
         for start, end, asked in waiting:
             window = Window(start, end)
             if not self._is_gone(window, clock, ctx):
                 self._reach(window, clock, timestamp, asked, self._view.of(window, ctx), outputs)
+        return outputs
+
+    def _end(self, window: Window, ctx: OnTimerContext[Any]) -> Sequence[Output]:
+        # Most windows end here: nothing else is registered for one, and it is gone after its results.
+        view = self._view.of(window, ctx)
+        outputs = [(window.max_timestamp, each) for each in self.last_results(window, view)]
+        view.drop()
         return outputs
 
     def _is_gone(self, window: Window, clock: int, ctx: OnTimerContext[Any]) -> bool:

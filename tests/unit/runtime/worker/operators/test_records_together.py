@@ -343,6 +343,24 @@ def test_records_are_kept_in_runs(shape: str) -> None:
     }
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("rule", ["usual", "patient", "evicting"])
+def test_which_windows_end_together(shape: str, rule: str) -> None:
+    """Those whose end follows from a time, and at which nothing else happens."""
+    if rule == "patient" and shape in ("counts", "sliding counts", "processing time"):
+        return
+    for function in FUNCTIONS:
+        side = Side(True, shape, rule, function)
+        assert (side.operator._ends is not None) == (rule == "usual" and shape in ENDING)
+
+
+def test_windows_in_rocksdb_end_one_by_one(tmp_path: Path) -> None:
+    """Its maps are not read for many keys at once."""
+    side = Side(True, "tumbling", "usual", "process", backends=RocksBackends(1 << 24, str(tmp_path), True))
+    assert side.operator._ends is None
+    side.operator.close()
+
+
 def test_windows_restore_runs_under_another_trigger_and_an_evictor() -> None:
     """Records that came together are read one by one where a later program needs that."""
     side = Side(True, "tumbling", "usual", "process")
