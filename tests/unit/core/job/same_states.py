@@ -28,7 +28,7 @@ SHORT_LIMITS = JobLimits(redeploy_ms=2, rescale_ms=2, heartbeat_ms=2)
 
 @contextmanager
 def short_waits() -> Iterator[None]:
-    """The constants of production, in units of one and in the same order."""
+    """Replace the waits of production by short ones: none becomes longer than one that is longer there."""
     with (
         patch.object(restart, "CAUSE_WAIT_MS", 1),
         patch.object(restart, "REASON_WAIT_MS", 2),
@@ -39,7 +39,7 @@ def short_waits() -> Iterator[None]:
 
 
 def merged(node: Node) -> Node:
-    """The one of all nodes that count as one with this; changes the machine in place."""
+    """Return the node that stands for all that count as one with this; its machine is changed in place."""
     job, world = node.core._job, node.world
     _merge_failures(job)
     _merge_standstills(job, node.now)
@@ -56,14 +56,14 @@ def merged(node: Node) -> Node:
 
 
 def _first_task_ended(job: Job, world: World) -> World:
-    """Of two tasks it does not matter which one has ended."""
+    """Put the first task in the place of the one that has ended: it does not matter which it is."""
     if job.attempt is not None and job.attempt.data_ended:
         job.attempt.data_ended = {(0, 0)}
     return change(world, ended=frozenset({0}))
 
 
 def _facts(job: Job, world: World, slot: int) -> tuple[int, ...]:
-    """All that is known of one worker; of two workers the one of whom less is known counts as the first."""
+    """Return all that is known of one worker, so that two can be put in an order."""
     gang, attempt, watch = job.gang, job.attempt, job.monitor._watched.get(slot)
     assert gang is not None
     known = [slot in gang.registered, slot in gang.lost, 10 * world.gang + slot in world.links]
@@ -75,7 +75,7 @@ def _facts(job: Job, world: World, slot: int) -> tuple[int, ...]:
 
 
 def _swapped(job: Job, world: World) -> World:
-    """The same state with the workers of both slots exchanged."""
+    """Exchange the workers of the two slots; return the world after that."""
     gang, attempt, own = job.gang, job.attempt, 10 * world.gang
     assert gang is not None
     gang.registered = {1 - slot: own + 1 - slot for slot in gang.registered}
@@ -94,7 +94,7 @@ def _others(slots: Set[int]) -> set[int]:
 
 
 def _merge_failures(job: Job) -> None:
-    """Only whether a restart may help decides."""
+    """Put one failure in the place of all: the machine asks of it only whether a restart may help."""
     attempt, outcome = job.attempt, job.outcome
     if outcome is not None and outcome.failure is not None:
         outcome.failure = PEER
