@@ -47,7 +47,8 @@ OURS = {
     ],
     "runtime.transport": ["common", "runtime.protocol"],
     "runtime.job": [
-        "common", "serde", "graph", "core", "api", "state", "checkpoint.storage", "runtime.protocol",
+        "common", "serde", "records", "graph", "core", "api", "state", "checkpoint.storage",
+        "runtime.protocol",
     ],
     "runtime.master": [
         "common", "metrics", "graph", "core", "api", "checkpoint", "restore", "runtime.job",
@@ -98,7 +99,10 @@ OURS = {
         "runtime.driver.endpoint",
     ],
     "runtime": ["common.process.logs"],
-    "connectors": ["common", "serde", "api", "relational.casts", "relational.spark_types"],
+    "connectors": [
+        "common", "serde", "records.late_columns", "api", "relational.casts", "relational.column_tests",
+        "relational.spark_types",
+    ],
     "offline": [
         "common", "serde", "records", "graph", "api", "state", "checkpoint", "restore", "runtime",
 ],
@@ -113,7 +117,7 @@ OURS = {
     "testing": [
         "common", "metrics", "serde", "records", "core", "graph", "api", "state", "checkpoint", "restore",
         "ha", "usercode", "runtime"],
-    "": ["common", "api", "records.row", "relational.schema", "spark", "cli.main"],
+    "": ["common", "api", "records.row", "relational.column_tests", "relational.schema", "spark", "cli.main"],
 }  # fmt: skip
 """A later room: `runtime.driver.endpoint.page`. It gets its line when it exists."""
 

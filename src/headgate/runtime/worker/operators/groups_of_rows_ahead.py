@@ -12,9 +12,11 @@ from collections.abc import Hashable, Mapping
 from headgate.api.windows.window_function import WindowFunction
 from headgate.common.keys.keygroups import key_group, key_group_range
 from headgate.records.batch import Batch
-from headgate.runtime.worker.operators.keyed_context import KeyedOutput
-from headgate.runtime.worker.operators.keyed_operator import KeyedRun
+from headgate.runtime.worker.operators.ends_together import ends_together
+from headgate.runtime.worker.operators.keyed_context import Firing, KeyedOutput, Slice
+from headgate.runtime.worker.operators.keyed_operator import KeyedRun, RunKind
 from headgate.runtime.worker.operators.operator_contract import PendingState
+from headgate.runtime.worker.operators.records_together import RunOfWindows, adds_together
 from headgate.runtime.worker.operators.row_windows import RowWindowsOperator
 
 
@@ -33,12 +35,19 @@ class RescaledRowWindows(RowWindowsOperator):
                 groups = range(max(first, state.keyed.first_group), min(last, state.keyed.last_group) + 1)
                 ahead |= {group: stored.get(group, state.watermark) for group in groups}
         self._ahead = ahead if self._windows.event_time else {}
+        self._usual: RunKind = RunOfWindows if adds_together(self._windows) else KeyedRun
+        self._ends = ends_together(self, self._windows)
         self._forget_reached()
+
+    def _fire_slice(self, firing: Firing, out: KeyedOutput, time: Slice) -> bool:
+        if self._ends is not None and not self._ends.fire(firing, out, time):
+            return False
+        return super()._fire_slice(firing, out, time)
 
     def process_some(self, batch: Batch) -> int:
         if self._ahead:
             self._forget_reached()
-        return self._run(batch, _RunOfGroupsAhead if self._ahead else KeyedRun)
+        return self._run(batch, _RunOfGroupsAhead if self._ahead else self._usual)
 
     def watermark_of(self, key: Hashable, watermark: int) -> int:
         """Return the watermark (ms) by which records of `key` are late: `watermark`, or that of the key's

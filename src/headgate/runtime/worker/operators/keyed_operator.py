@@ -24,7 +24,7 @@ from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.selectors import KeySelector
 from headgate.runtime.job.operator_context import OperatorContext
-from headgate.runtime.job.user_errors import NoRecord, has_user_frame, user_error
+from headgate.runtime.job.user_errors import has_user_frame, timer_error, user_error
 from headgate.runtime.worker.operators.function_state import FunctionState
 from headgate.runtime.worker.operators.keyed_context import Firing, KeyContext, KeyedOutput, Slice
 from headgate.runtime.worker.operators.keyed_loop import LoopShape, compile_keyed_loop
@@ -376,8 +376,7 @@ class KeyedProcessOperator(Operator):
             if result is not None:
                 out.records.extend(checked_outputs(result))
         except BaseException as error:
-            what = f"timer of key {key!r} at {timestamp}"
-            raise user_error(self.context, error, NoRecord(what)) from None
+            raise timer_error(self.context, error, key, timestamp) from None
         for eager in self._eager:
             eager.store()
 
