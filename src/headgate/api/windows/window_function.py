@@ -38,6 +38,9 @@ Key: TypeAlias = "tuple[int, int]"
 """A window as a key of state: its start and end, in ms since 1970."""
 Output: TypeAlias = "tuple[int | None, Any]"
 
+LAYOUT: Final = 2
+"""The layout of state that is written; the first one had no number, and noted every end in `due`."""
+
 EVENT: Final = 0
 PROCESSING: Final = 1
 
@@ -62,6 +65,9 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
     remembered: MapState[tuple[int, int], dict[str, Any]] = map_state()
     # key groups that are further in event time than their subtask, each with its watermark
     ahead: OperatorListState[tuple[int, int]] = operator_list_state(redistribution="union")
+    # LAYOUT, for versions that would misread what this one stores. The first of them does not know this state
+    # and refuses it; it would never end a window of which nothing is in `due`.
+    layout: OperatorListState[int] = operator_list_state(redistribution="union")
     windows: ClassVar[Any]  # declared by the class that `window_states` makes, with the type of what is kept
 
     def __init__(self, rules: Rules) -> None:
@@ -74,6 +80,13 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         self.dropped = 0
 
     def open(self, context: RuntimeContext) -> None:
+        stored = max(self.layout.get(), default=1)
+        if stored > LAYOUT:
+            raise UsageError(
+                f"the windows of {context.uid!r} are stored in layout {stored}; this Headgate reads up to "
+                f"{LAYOUT}; go on with the version that wrote the snapshot, or a later one"
+            )
+        self.layout.update([LAYOUT])
         self.dropped = 0
         self._view = WindowView(self)
 
