@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from headgate.common.errors import StorageError, UsageError
@@ -16,6 +17,9 @@ from headgate.serde.arrow.stored_values import open_batch
 from headgate.serde.codecs.dynamic import DynamicSerializer
 from headgate.serde.evolution.judging_types import judge, reader_for
 from headgate.serde.resolve import serializer_for
+from headgate.state.canonical.key_columns import KeyColumns
+from headgate.state.canonical.table_layout import ELEMENT
+from headgate.state.canonical.value_columns import values_of
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.rocksdb.key_bytes import key_of
 from headgate.state.stored.blob_format import split_chunk
@@ -79,6 +83,15 @@ FOUND: dict[str, Callable[[], Any]] = {
     "a blob's header with text that is no UTF-8": lambda: fuzz_files._read_blob(
         fuzz_files.state_blob().replace(b"\xa5total", b"\xa5t\xfftal", 1)
     ),
+    "a key of a blob is a list": lambda: fuzz_files._read_blob(
+        fuzz_files.with_checksums(fuzz_files.state_blob().replace(b"\xa4text", b"\x94\x01\x02\x03\x04", 1))
+    ),
+    "a key of a table is a list": lambda: KeyColumns(None).keys(
+        {"key_raw": KeyColumns(None).arrays([[1]])[0]}  # type: ignore[list-item]
+    ),
+    "a list in a table does not begin at its first place": lambda: values_of(
+        ELEMENT, {"kind": "list", "of": [serializer_for(int).describe()]}
+    ).starts({"position": pa.array([1, 0, 1])}),
     "a history that is nested too deeply": lambda: fuzz_files.decode_history(
         b'{"format_version":1,"job":"a","job_name":"b","records":' + b"[" * 5_000, "file"
     ),

@@ -24,6 +24,7 @@ from typing import (
 )
 from uuid import UUID
 
+from headgate.common.errors import StorageError
 from headgate.common.hints import Hint
 from headgate.common.plain_data import Plain
 
@@ -63,6 +64,15 @@ def shape_of(key: Hashable) -> Shape:
         (<class 'int'>, (<class 'str'>, <class 'bool'>))
     """
     return tuple(map(shape_of, key)) if key.__class__ is tuple else key.__class__
+
+
+def checked_keys(keys: list[Hashable]) -> list[Hashable]:
+    """Return `keys`, which were read from stored bytes; StorageError: one is a list or dict, or holds one."""
+    try:
+        hash(tuple(keys))
+    except TypeError as error:
+        raise StorageError(f"stored state has a key that cannot be one: {error}") from None
+    return keys
 
 
 def shapes_of(keys: Sequence[Hashable]) -> set[Shape]:

@@ -15,7 +15,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from headgate.common.errors import StorageError
-from headgate.common.keys.key_types import Shape, shape_of
+from headgate.common.keys.key_types import Shape, checked_keys, shape_of
 from headgate.common.plain_data import Description, mappings_in, text_in
 from headgate.serde.arrow.arrow_columns import RAW, ArrowColumn
 from headgate.serde.arrow.arrow_types import codec_of
@@ -91,7 +91,7 @@ class KeyColumns:
                 "a table of state has a row with no key, or with two; it was not written by Headgate"
             )
         others = _ANY.values({KEY + RAW: bytes_})
-        from_bytes = iter(_DYNAMIC.decode_many(close_batch(_ANY.stored, others), len(others)))
+        from_bytes = iter(checked_keys(_DYNAMIC.decode_many(close_batch(_ANY.stored, others), len(others))))
         if self._typed is None or typed is None:
             return list(from_bytes)
         known = iter(self._typed.keys(typed.drop_null()))

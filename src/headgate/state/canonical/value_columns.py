@@ -146,7 +146,8 @@ class _Spread(ValueColumns[V]):
         places = positions.fill_null(0).to_numpy()
         starts = np.flatnonzero(places == 0)
         sizes = np.diff(starts, append=len(places))
-        expected = np.arange(len(places)) - np.repeat(starts, sizes) if len(starts) else places + 1
+        begun = len(starts) and not starts[0]
+        expected = np.arange(len(places)) - np.repeat(starts, sizes) if begun else places + 1
         empty = positions.is_null().to_numpy(zero_copy_only=False)
         if (places != expected).any() or (len(starts) and (sizes[empty[starts]] != 1).any()):
             raise StorageError("a table of state has a list or map whose positions are not in order")

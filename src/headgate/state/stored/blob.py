@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.files.durable import crc32
+from headgate.common.keys.key_types import checked_keys
 from headgate.state.backend import BlobReader, Entries, NewSection, Part
 from headgate.state.canonical.table_layout import TIMER_SECTIONS
 from headgate.state.snapshots import Inline, KeyedStateHandle, StateHandle, size_of
@@ -85,7 +86,7 @@ def keys_and_values(section: Section, chunk: Chunk, part: memoryview) -> tuple[l
     """Return a verified chunk's keys, and its values as one encoded batch; StorageError: not decodable."""
     if section.columns is None:
         stored_keys, stored_values = blob_format.split_chunk(part)
-        return KEY_SERIALIZER.decode_many(stored_keys, chunk.count), stored_values
+        return checked_keys(KEY_SERIALIZER.decode_many(stored_keys, chunk.count)), stored_values
     from headgate.state.stored.column_chunks import read_chunk  # it loads Arrow
 
     keys, values = read_chunk(section.columns, part)
