@@ -101,6 +101,8 @@ class KeptWindows(WindowFunction):
     def adds_together(self) -> bool:
         return super().adds_together and self.evictor is None
 
+    takes_recent = True
+
     def adder(self, together: Together) -> Adder:
         windows, runs, kept = self.windows, self.runs, self.kept
         run_of = self._run_maker(together)

@@ -70,6 +70,9 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
     layout: OperatorListState[int] = operator_list_state(redistribution="union")
     windows: ClassVar[Any]  # declared by the class that `window_states` makes, with the type of what is kept
 
+    takes_recent = False
+    """Whether `computed` gives the results of the records of a window, which need not have been in state."""
+
     def __init__(self, rules: Rules) -> None:
         self.assigner, self.trigger, self.lateness_ms, self.late_tag = rules
         self.event_time = rules.assigner.time is TimeDomain.EVENT

@@ -8,7 +8,7 @@ slices the operator is *busy*: it takes no input, but barriers pass, and a resto
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -302,15 +302,19 @@ class KeyedProcessOperator(Operator):
         self._fire_event_time(self._mark, out, time)
         return count
 
+    def _next_due(self) -> int | None:
+        """Return the event time at which something fires next, None if nothing waits for one."""
+        return self._timers.event.next_time
+
     def _run_end(self, marks: Int64s, position: int) -> int:
-        due = self._timers.event.next_time
+        due = self._next_due()
         if due is None or marks[-1] < due:
             return len(marks)
         return position + max(1, int(np.searchsorted(marks[position:], due, side="left")))
 
     def _fire_event_time(self, timestamp: int, out: KeyedOutput, time: Slice) -> bool:
         # False: slice `time` ended before all timers up to `timestamp` had fired, so the operator is busy.
-        due = self._timers.event.next_time
+        due = self._next_due()
         if due is None or due > timestamp:
             self._reach(timestamp)
             return True
@@ -381,11 +385,24 @@ class KeyedProcessOperator(Operator):
             eager.store()
 
 
+def keys_of(operator: KeyedProcessOperator, batch: Batch) -> Sequence[Hashable]:
+    """Return the keys of a batch; raise UsageError that names the record if one cannot be a key."""
+    keys: Sequence[Hashable] = keys_blamed(
+        operator.context, batch, operator._key, lambda: batch.keys(operator._key)
+    )
+    # all keys of a column have one type
+    one_type = isinstance(batch, ArrowBatch) and not callable(operator._key)
+    if operator._key_types.look(keys[:1] if one_type else keys):
+        # With a single subtask no partitioner has checked the keys before.
+        refuse_keys(operator.context, operator._key, batch.rows())
+    return keys
+
+
 class KeyedRun:
     """Calls the user's function for records of one batch, by the generated loop that fits the operator.
     Made for each batch. A call processes records from `start` on, until `stop` or until one makes a timer
     due. Outputs go to `out`, the index of each output's record to `origins`. `times` and `marks` are the
-    records' timestamps and watermarks, None without event time.
+    records' timestamps and watermarks, None without event time; `keys` are the records' keys if known.
     """
 
     __slots__ = ("_arguments", "_at", "_loop", "_operator", "_out", "_rest", "_row_class", "_rows")
@@ -398,6 +415,7 @@ class KeyedRun:
         origins: list[int],
         times: list[int] | None,
         marks: list[int] | None,
+        keys: Sequence[Hashable] | None = None,
     ) -> None:
         columnar = isinstance(batch, ArrowBatch)
         keeps_changes = any(isinstance(handle, TrackedStore) for handle in operator._eager)
@@ -407,11 +425,7 @@ class KeyedRun:
         self._rows = batch.views() if isinstance(batch, ArrowBatch) else batch.rows()
         self._loop = compile_keyed_loop(shape)
         self._at = [0]
-        keys = keys_blamed(operator.context, batch, operator._key, lambda: batch.keys(operator._key))
-        one_type = columnar and not callable(operator._key)  # all keys of a column are
-        if operator._key_types.look(keys[:1] if one_type else keys):
-            # With a single subtask no partitioner has checked the keys before.
-            refuse_keys(operator.context, operator._key, batch.rows())
+        keys = keys_of(operator, batch) if keys is None else keys
         operator._backend.prefetch(keys)
         timers = operator._timers
         known = keys, self._rows, times, marks

@@ -8,21 +8,22 @@ that comes after a timer which an earlier one has made due, ends such a portion.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
 
 import numpy as np
 
 from headgate.api.functions import KeyedContext
 from headgate.api.windows.assigners import CumulativeWindows, SlidingWindows
-from headgate.api.windows.together import Adder
 from headgate.api.windows.window_function import WindowFunction
 from headgate.common.errors import UsageError
+from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
-from headgate.runtime.job.user_errors import user_error
+from headgate.runtime.worker.operators.added_records import add_to_state
 from headgate.runtime.worker.operators.key_codes import codes_of_keys
 from headgate.runtime.worker.operators.keyed_context import KeyedOutput
-from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator, KeyedRun
+from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator, KeyedRun, keys_of
 from headgate.runtime.worker.operators.ordered_records import Assigned, OrderedRecords
+from headgate.runtime.worker.operators.recent_records import Portion, RecentRecords
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
@@ -42,6 +43,13 @@ def adds_together(function: WindowFunction) -> bool:
     return False
 
 
+@runtime_checkable
+class TakesTogether(Protocol):
+    """The operator of windows. Records may wait in its `recent` before they are in state; None: none do."""
+
+    recent: RecentRecords | None
+
+
 class RunOfWindows:
     """Calls a function of windows for records of one batch: for those of a key and window at once where that
     is possible, else for one after the other. Made and called as :class:`KeyedRun`.
@@ -56,18 +64,28 @@ class RunOfWindows:
         times: list[int] | None,
         marks: list[int] | None,
     ) -> None:
-        self._single = KeyedRun(operator, batch, out, origins, times, marks)
-        self._operator, self._batch = operator, batch
+        self._operator, self._batch, self._out, self._origins = operator, batch, out, origins
         self._ctx = cast(KeyedContext[Any], operator._ctx)
         function = operator._function
         assert isinstance(function, WindowFunction)
-        self._function, self._keys = function, self._single._arguments[0]
+        assert isinstance(operator, TakesTogether)
+        self._function, self._keys = function, keys_of(operator, batch)
+        self._recent = operator.recent
         self._times, self._marks = times, marks
+        self._one_by_one: KeyedRun | None = None
         self._codes: Int64s | None = None
         stamps = batch.timestamps
         if stamps is not None and len(stamps) >= LEAST and stamps.min() > -_FAR and stamps.max() < _FAR:
             self._codes = codes_of_keys(batch, operator._key, self._keys)
             self._judge(stamps, np.array(marks, dtype=np.int64))
+
+    def _single(self, start: int, stop: int) -> int:
+        if self._recent is not None:
+            self._recent.flush()  # records that came before are first in state
+        if self._one_by_one is None:
+            known = self._times, self._marks, self._keys
+            self._one_by_one = KeyedRun(self._operator, self._batch, self._out, self._origins, *known)
+        return self._one_by_one(start, stop)
 
     def _judge(self, times: Int64s, marks: Int64s) -> None:
         self._reached = marks
@@ -92,7 +110,11 @@ class RunOfWindows:
                 return self._single(start, start + 1)
             stop = min(stop, alone)
         stop = self._until_due(start, stop)
-        return stop if stop - start >= LEAST and self._add(start, stop) else self._single(start, stop)
+        enough = stop - start >= LEAST or self._waits()
+        return stop if enough and self._add(start, stop) else self._single(start, stop)
+
+    def _waits(self) -> bool:
+        return self._recent is not None and isinstance(self._batch, ArrowBatch)
 
     def _until_due(self, start: int, stop: int) -> int:
         # before the first record whose watermark has reached the end of a window that an earlier one is in
@@ -108,32 +130,28 @@ class RunOfWindows:
         if self._some_late:
             in_time = ~self._late[pairs]
             pairs, ends = pairs[in_time], ends[in_time]
-        if len(pairs):
-            ordered = OrderedRecords(self._batch, pairs, ends, self._codes, found.step)
-            try:
-                adder = self._function.adder(ordered)
-            except UsageError:
-                return False  # state cannot hold one of them; then the error is to name it
-            try:
-                self._add_runs(ordered, adder)
-            except BaseException as error:
-                raise user_error(self._operator.context, error, ordered.record_read()) from None
+        if len(pairs) and not self._take(pairs, ends):
+            return False
         if self._some_late:
             self._refuse_late(start, stop)
         return True
 
-    def _add_runs(self, ordered: OrderedRecords, adder: Adder) -> None:
-        ctx, bound, keys = self._ctx, self._operator._bound, self._keys
-        start_of, wait = self._assigned.start_of, self._function.wait_for_end
-        for start, stop, end, first in ordered.runs:
-            ordered.span = start, stop
-            key = keys[first]
-            for handle in bound:
-                handle.bind(key)
-            window = (start_of(end), end)
-            if adder(window, start, stop):
-                self._turn_to(first)
-                wait(window, ctx)
+    def _take(self, pairs: Int64s, ends: Int64s) -> bool:
+        assert self._codes is not None
+        step = self._assigned.step
+        if self._recent is not None:
+            if isinstance(self._batch, ArrowBatch):
+                now = self._operator.context.clock.monotonic_ms()
+                self._recent.add(Portion(self._batch, self._keys, self._codes, pairs, ends, now), step)
+                return True
+            self._recent.flush()
+        ordered = OrderedRecords(self._batch, pairs, ends, self._codes, step)
+        try:
+            adder = self._function.adder(ordered)
+        except UsageError:
+            return False  # state cannot hold one of them; then the error is to name it
+        add_to_state(self._operator, self._function, ordered, self._keys, adder)
+        return True
 
     def _refuse_late(self, start: int, stop: int) -> None:
         late = (np.flatnonzero(self._late[start:stop]) + start).tolist()
