@@ -36,11 +36,8 @@ def ends_together(
     states = list(operator._backend.handles.values())
     in_memory = all(type(state) is HeapMapState and type(state.table) is HeapTable for state in states)
     in_memory = in_memory and type(operator._timers.event) is TimerQueue
-    if not function.ends_at_once or function.ends(Window(0, 0), ()) is None:
-        return None
-    if not in_memory and recent is None:
-        return None
-    return EndsTogether(operator, function, recent, in_memory)
+    in_memory = in_memory and function.ends_at_once and function.ends(Window(0, 0), ()) is not None
+    return EndsTogether(operator, function, recent, in_memory) if in_memory or recent is not None else None
 
 
 class EndsTogether:

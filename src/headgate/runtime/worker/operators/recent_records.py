@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 MOST: Final = 131_072
 """Pairs of a record and a window that wait at most; then the oldest batch goes to state."""
 
-WAIT_MS: Final = 250
-"""A batch waits about so long at most, by the monotonic clock, so that no snapshot has much to store."""
+WAIT_MS: Final = (60, 1_000)
+"""A batch waits at most so long, by the monotonic clock: longer where windows end meanwhile, less where they do
+not, so that a snapshot of windows that stay open has little to store."""
 
 
 class Portion(NamedTuple):
@@ -62,7 +63,7 @@ class RecentRecords:
         self._portions: list[Portion] = []
         self._ending: EndingRecords | None = None
         self._kind: Any = None
-        self._count, self._step = 0, 1
+        self._count, self._step, self._wait_ms = 0, 1, WAIT_MS[1]
         self.next_end: int | None = None
 
     def add(self, portion: Portion, step: int) -> None:
@@ -91,6 +92,7 @@ class RecentRecords:
         """Note that keys of the window that ends first were forgotten."""
         if self._ending is not None and self._ending.is_over:
             self._ending = None
+            self._wait_ms = min(2 * self._wait_ms, WAIT_MS[1])
             self._look()
 
     def flush(self, until: int | None = None) -> None:
@@ -109,13 +111,14 @@ class RecentRecords:
 
     def flush_old(self) -> None:
         """Add to state the batches that have waited for long, and the oldest ones of too many."""
-        oldest = self._operator.context.clock.monotonic_ms() - WAIT_MS
+        oldest = self._operator.context.clock.monotonic_ms() - self._wait_ms
         old = []
         while self._portions and (self._portions[0].came_ms <= oldest or self._count > MOST):
             portion = self._portions.pop(0)
             self._count -= len(portion.pairs)
             old.append(portion)
         if old:
+            self._wait_ms = max(self._wait_ms // 2, WAIT_MS[0])
             if self._ending is None:
                 self._look()
             self._store(old)
