@@ -80,6 +80,7 @@ class KeptWindows(WindowFunction):
     stored record (time in ms, record, whether it was a `Row`), `run` that of records that came together.
     """
 
+    takes_recent = True
     records: ClassVar[Any]  # declared, as `runs`, by the class that `with_states` makes
     runs: ClassVar[Any]
     storable: Storable
@@ -100,8 +101,6 @@ class KeptWindows(WindowFunction):
     @property
     def adds_together(self) -> bool:
         return super().adds_together and self.evictor is None
-
-    takes_recent = True
 
     def adder(self, together: Together) -> Adder:
         windows, runs, kept = self.windows, self.runs, self.kept

@@ -36,34 +36,42 @@ class Assigned:
 
     def _slide(self, windows: SlidingWindows, times: Int64s) -> None:
         size, slide = windows.size_ms, windows.slide_ms
-        last = times - (times - windows.offset_ms) % slide
-        # starts are above `time - size`, in steps of `slide` down from the last one
-        counts = (last - (times - size) - 1) // slide + 1
+        last = _floors(times, slide, windows.offset_ms)
+        if size % slide:
+            # starts are above `time - size`, in steps of `slide` down from the last one
+            counts = (last - (times - size) - 1) // slide + 1
+        else:
+            counts = np.full(len(times), size // slide)
         self._expand(last + size - (counts - 1) * slide, counts, slide)
-        self.size: int | None = size
 
     def _cumulate(self, windows: CumulativeWindows, times: Int64s) -> None:
-        start = times - (times - windows.offset_ms) % windows.size_ms
+        start = _floors(times, windows.size_ms, windows.offset_ms)
         steps = (times - start) // windows.step_ms + 1
         self._expand(
             start + steps * windows.step_ms, windows.size_ms // windows.step_ms - steps + 1, windows.step_ms
         )
-        self._windows, self.size = windows, None
 
     def _expand(self, first_ends: Int64s, counts: Int64s, step: int) -> None:
         self.step, self.first_ends = step, first_ends
+        if len(counts) and counts.max() == 1:
+            self.last_ends = self.ends = first_ends
+            self.first = np.arange(len(counts) + 1)
+            self.records = self.first[:-1]
+            return
         self.last_ends = first_ends + (counts - 1) * step
         self.first = np.concatenate(([0], np.cumsum(counts)))
         self.records = np.repeat(np.arange(len(counts)), counts)
         within = np.arange(len(self.records)) - self.first[self.records]
         self.ends = first_ends[self.records] + within * step
 
-    def start_of(self, end: int) -> int:
-        """Return the start of the window that ends at `end`, in ms."""
-        if self.size is not None:
-            return end - self.size
-        size, offset = self._windows.size_ms, self._windows.offset_ms
-        return end - 1 - (end - 1 - offset) % size
+
+def _floors(times: Int64s, step: int, offset: int) -> Int64s:
+    # the greatest `offset + n * step` up to each time; division of 64 bits is slow, and rarely needed
+    least = int(times.min())
+    floor = least - (least - offset) % step
+    if int(times.max()) - floor < step:
+        return np.full(len(times), floor)
+    return times - (times - offset) % step
 
 
 class OrderedRecords:

@@ -27,9 +27,12 @@ if TYPE_CHECKING:
 MOST: Final = 131_072
 """Pairs of a record and a window that wait at most; then the oldest batch goes to state."""
 
+MOST_BYTES: Final = 64 << 20
+"""Bytes of batches of which records wait at most."""
+
 WAIT_MS: Final = (60, 1_000)
-"""A batch waits at most so long, by the monotonic clock: longer where windows end meanwhile, less where they do
-not, so that a snapshot of windows that stay open has little to store."""
+"""A batch waits at most so long, by the monotonic clock: longer where windows end meanwhile, less where they
+do not, so that a snapshot of windows that stay open has little to store."""
 
 
 class Portion(NamedTuple):
@@ -63,7 +66,8 @@ class RecentRecords:
         self._portions: list[Portion] = []
         self._ending: EndingRecords | None = None
         self._kind: Any = None
-        self._count, self._step, self._wait_ms = 0, 1, WAIT_MS[1]
+        self._count = self._bytes = 0  # of `_portions`
+        self._step, self._wait_ms = 1, WAIT_MS[1]
         self.next_end: int | None = None
 
     def add(self, portion: Portion, step: int) -> None:
@@ -73,7 +77,9 @@ class RecentRecords:
             self.flush()
             self._kind = kind
         self._portions.append(portion)
-        self._count, self._step = self._count + len(portion.pairs), step
+        self._count += len(portion.pairs)
+        self._bytes += portion.batch.nbytes()
+        self._step = step
         least = int(portion.ends.min())
         if self._ending is None and (self.next_end is None or least < self.next_end):
             self.next_end = least
@@ -103,7 +109,7 @@ class RecentRecords:
         self._ending = None
         if until is None:
             portions += self._portions
-            self._portions, self._count = [], 0
+            self._portions, self._count, self._bytes = [], 0, 0
         else:
             portions += self._taken(until, until=True)
         self._look()
@@ -113,15 +119,20 @@ class RecentRecords:
         """Add to state the batches that have waited for long, and the oldest ones of too many."""
         oldest = self._operator.context.clock.monotonic_ms() - self._wait_ms
         old = []
-        while self._portions and (self._portions[0].came_ms <= oldest or self._count > MOST):
+        while self._portions and (self._portions[0].came_ms <= oldest or self._are_many):
             portion = self._portions.pop(0)
             self._count -= len(portion.pairs)
+            self._bytes -= portion.batch.nbytes()
             old.append(portion)
         if old:
             self._wait_ms = max(self._wait_ms // 2, WAIT_MS[0])
             if self._ending is None:
                 self._look()
             self._store(old)
+
+    @property
+    def _are_many(self) -> bool:
+        return self._count > MOST or self._bytes > MOST_BYTES
 
     def _taken(self, end: int, *, until: bool) -> list[Portion]:
         found, left = [], []
@@ -133,6 +144,8 @@ class RecentRecords:
                 portion = portion.where(which)
             if len(portion.pairs):
                 left.append(portion)
+            else:
+                self._bytes -= portion.batch.nbytes()
         self._portions = left
         self._count -= sum(len(portion.pairs) for portion in found)
         return found
