@@ -69,6 +69,9 @@ OURS = {
         "common", "metrics", "serde", "records", "graph.table_nodes", "api.declared", "api.functions",
         "state", "relational", "runtime.job", "runtime.worker.operators",
     ],
+    "runtime.worker.operators.windows_of_rows": [
+        "common", "metrics", "records", "core", "api", "state", "runtime.job", "runtime.worker.operators",
+    ],
     "runtime.worker.exchange": [
         "common", "records", "graph", "core.credit", "runtime.job", "runtime.protocol",
         "runtime.transport", "runtime.worker.operators",

@@ -43,7 +43,6 @@ from headgate.runtime.worker.operators.outputs import SideBuffer, checked_kind, 
 from headgate.runtime.worker.operators.seen_key_types import KeyTypes
 from headgate.runtime.worker.operators.timer_counts import TimerCounts
 from headgate.runtime.worker.operators.wrong_use import (
-    keys_blamed,
     refuse_keys,
     with_event_time_hint,
     without_key,
@@ -385,19 +384,6 @@ class KeyedProcessOperator(Operator):
             eager.store()
 
 
-def keys_of(operator: KeyedProcessOperator, batch: Batch) -> Sequence[Hashable]:
-    """Return the keys of a batch; raise UsageError that names the record if one cannot be a key."""
-    keys: Sequence[Hashable] = keys_blamed(
-        operator.context, batch, operator._key, lambda: batch.keys(operator._key)
-    )
-    # all keys of a column have one type
-    one_type = isinstance(batch, ArrowBatch) and not callable(operator._key)
-    if operator._key_types.look(keys[:1] if one_type else keys):
-        # With a single subtask no partitioner has checked the keys before.
-        refuse_keys(operator.context, operator._key, batch.rows())
-    return keys
-
-
 class KeyedRun:
     """Calls the user's function for records of one batch, by the generated loop that fits the operator.
     Made for each batch. A call processes records from `start` on, until `stop` or until one makes a timer
@@ -425,7 +411,8 @@ class KeyedRun:
         self._rows = batch.views() if isinstance(batch, ArrowBatch) else batch.rows()
         self._loop = compile_keyed_loop(shape)
         self._at = [0]
-        keys = keys_of(operator, batch) if keys is None else keys
+        if keys is None:
+            keys = operator._key_types.keys_of(batch, operator._key)
         operator._backend.prefetch(keys)
         timers = operator._timers
         known = keys, self._rows, times, marks

@@ -10,7 +10,7 @@ from headgate.api.windows.together import Adder
 from headgate.api.windows.window_function import WindowFunction
 from headgate.runtime.job.user_errors import user_error
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
-from headgate.runtime.worker.operators.ordered_records import OrderedRecords
+from headgate.runtime.worker.operators.windows_of_rows.ordered_records import OrderedRecords
 
 
 def add_to_state(

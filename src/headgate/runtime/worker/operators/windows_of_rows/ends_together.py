@@ -17,7 +17,7 @@ from headgate.core.timers import TimerQueue
 from headgate.runtime.job.user_errors import timer_error
 from headgate.runtime.worker.operators.keyed_context import Firing, KeyedOutput, Slice
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
-from headgate.runtime.worker.operators.recent_records import RecentRecords
+from headgate.runtime.worker.operators.windows_of_rows.recent_records import RecentRecords
 from headgate.state.heap.handles import HeapMapState, HeapTable
 
 LEAST: Final = 16

@@ -12,13 +12,13 @@ from collections.abc import Hashable, Mapping
 from headgate.api.windows.window_function import WindowFunction
 from headgate.common.keys.keygroups import key_group, key_group_range
 from headgate.records.batch import Batch
-from headgate.runtime.worker.operators.ends_together import ends_together
 from headgate.runtime.worker.operators.keyed_context import Firing, KeyedOutput, Slice
 from headgate.runtime.worker.operators.keyed_operator import KeyedRun, RunKind
 from headgate.runtime.worker.operators.operator_contract import PendingState
-from headgate.runtime.worker.operators.recent_records import RecentRecords
-from headgate.runtime.worker.operators.records_together import RunOfWindows, adds_together
-from headgate.runtime.worker.operators.row_windows import RowWindowsOperator
+from headgate.runtime.worker.operators.windows_of_rows.ends_together import ends_together
+from headgate.runtime.worker.operators.windows_of_rows.recent_records import RecentRecords
+from headgate.runtime.worker.operators.windows_of_rows.records_together import RunOfWindows, adds_together
+from headgate.runtime.worker.operators.windows_of_rows.row_windows import RowWindowsOperator
 from headgate.state.backend import StoredValue
 
 

@@ -17,9 +17,9 @@ import numpy as np
 from headgate.api.windows.window import Window
 from headgate.api.windows.window_function import WindowFunction
 from headgate.records.arrow_batch import ArrowBatch
-from headgate.runtime.worker.operators.added_records import add_to_state
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
-from headgate.runtime.worker.operators.ordered_records import OrderedRecords
+from headgate.runtime.worker.operators.windows_of_rows.added_records import add_to_state
+from headgate.runtime.worker.operators.windows_of_rows.ordered_records import OrderedRecords
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s

@@ -18,12 +18,12 @@ from headgate.api.windows.window_function import WindowFunction
 from headgate.common.errors import UsageError
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
-from headgate.runtime.worker.operators.added_records import add_to_state
-from headgate.runtime.worker.operators.key_codes import codes_of_keys
 from headgate.runtime.worker.operators.keyed_context import KeyedOutput
-from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator, KeyedRun, keys_of
-from headgate.runtime.worker.operators.ordered_records import Assigned, OrderedRecords
-from headgate.runtime.worker.operators.recent_records import Portion, RecentRecords
+from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator, KeyedRun
+from headgate.runtime.worker.operators.windows_of_rows.added_records import add_to_state
+from headgate.runtime.worker.operators.windows_of_rows.key_codes import codes_of_keys
+from headgate.runtime.worker.operators.windows_of_rows.ordered_records import Assigned, OrderedRecords
+from headgate.runtime.worker.operators.windows_of_rows.recent_records import Portion, RecentRecords
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
@@ -69,7 +69,7 @@ class RunOfWindows:
         function = operator._function
         assert isinstance(function, WindowFunction)
         assert isinstance(operator, TakesTogether)
-        self._function, self._keys = function, keys_of(operator, batch)
+        self._function, self._keys = function, operator._key_types.keys_of(batch, operator._key)
         self._recent = operator.recent
         self._times, self._marks = times, marks
         self._one_by_one: KeyedRun | None = None

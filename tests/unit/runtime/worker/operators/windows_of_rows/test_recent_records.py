@@ -9,7 +9,7 @@ import pytest
 from operator_samples import finished
 from test_records_together import END, Side, feed
 
-from headgate.runtime.worker.operators import recent_records
+from headgate.runtime.worker.operators.windows_of_rows import recent_records
 from headgate.state.backends import RocksBackends
 from headgate.testing import ManualClock
 
