@@ -78,7 +78,7 @@ class RescaledRowWindows(RowWindowsOperator):
     def snapshot(self, checkpoint: int) -> PendingState | None:
         self._forget_reached()
         if self.recent is not None:
-            self.recent.flush()
+            self.recent.flush_for_snapshot()
         self._windows.ahead.update(sorted(self._ahead.items()))
         return super().snapshot(checkpoint)
 

@@ -24,13 +24,13 @@ from headgate.runtime.worker.operators.windows_of_rows.ordered_records import Or
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
 
-MOST: Final = 131_072
+MOST: Final = 524_288
 """Pairs of a record and a window that wait at most; then the oldest batch goes to state."""
 
 MOST_BYTES: Final = 64 << 20
 """Bytes of batches of which records wait at most."""
 
-WAIT_MS: Final = (60, 1_000)
+WAIT_MS: Final = (60, 5_000)
 """A batch waits at most so long, by the monotonic clock: longer where windows end meanwhile, less where they
 do not, so that a snapshot of windows that stay open has little to store."""
 
@@ -67,7 +67,7 @@ class RecentRecords:
         self._ending: EndingRecords | None = None
         self._kind: Any = None
         self._count = self._bytes = 0  # of `_portions`
-        self._step, self._wait_ms = 1, WAIT_MS[1]
+        self._step, self._wait_ms, self._ended = 1, WAIT_MS[1], False
         self.next_end: int | None = None
 
     def add(self, portion: Portion, step: int) -> None:
@@ -98,8 +98,15 @@ class RecentRecords:
         """Note that keys of the window that ends first were forgotten."""
         if self._ending is not None and self._ending.is_over:
             self._ending = None
-            self._wait_ms = min(2 * self._wait_ms, WAIT_MS[1])
+            self._wait_ms, self._ended = min(2 * self._wait_ms, WAIT_MS[1]), True
             self._look()
+
+    def flush_for_snapshot(self) -> None:
+        """Add all records to state; they wait less from now on if no window has ended since the last time."""
+        if self._portions and not self._ended:
+            self._wait_ms = max(self._wait_ms // 2, WAIT_MS[0])
+        self._ended = False
+        self.flush()
 
     def flush(self, until: int | None = None) -> None:
         """Add to state the records of windows that end by `until` (ms, exclusive); None: all records."""
