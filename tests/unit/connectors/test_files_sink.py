@@ -18,7 +18,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.api.sink import Lineage, SinkCommitter, SinkCommitterContext, SinkWriter, SinkWriterContext
+from headgate.api.sink import (
+    Fork,
+    Lineage,
+    SinkCommitter,
+    SinkCommitterContext,
+    SinkWriter,
+    SinkWriterContext,
+)
 from headgate.common.errors import OperatingError, StorageError, UsageError
 from headgate.connectors.files import json_sink, parquet_sink
 from headgate.connectors.files.file_names import pending_folder, safe
@@ -188,6 +195,26 @@ def test_new_driver_cleans_up_after_the_old_one(tmp_path: Path) -> None:
     committer.commit(ready)
     committer.abandon(ready)
     assert (published(tmp_path), pending(tmp_path)) == ([1], [])
+
+
+def test_the_end_of_a_job_removes_what_workers_of_an_old_driver_wrote_later(tmp_path: Path) -> None:
+    """They write until they are ended, also after a new driver has cleaned up; savepoints keep theirs."""
+    sink = json_sink(tmp_path)
+    old = writer_of(sink)
+    old.write([1])
+    held = old.prepare_commit()
+    committer = committer_of(sink)
+    committer.hold(held, Fork("job", 1, 1, 4))
+    committer.abandon([])
+    old.write([2])
+    old.prepare_commit()
+    old.write([3])
+    committer.finish()
+    names = pending(tmp_path)
+    assert [name for name in names if not name.endswith(".held")] == [Path(held[0]["pending"]).name]
+    committer.finish()
+    assert pending(tmp_path) == names
+    old.close()
 
 
 def test_a_folder_that_cannot_be_looked_into_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:

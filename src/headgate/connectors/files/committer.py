@@ -164,6 +164,8 @@ class FilesCommitter(SinkCommitter[Prepared]):
 
     @override
     def finish(self) -> None:
+        # Workers of a driver that was replaced write until they are ended, also after `abandon`.
+        self._clear({self._own_folder()}, set())
         if self._success_markers:
             with self._storing():
                 self._root.mkdir(parents=True, exist_ok=True)
