@@ -131,6 +131,7 @@ from headgate.common.refusals.calls import with_checked_calls as _with_checked_c
 from headgate.common.settings.options import CheckpointingMode
 from headgate.common.stored_as import avro, json, pickled
 from headgate.common.time import DAYS, HOURS, MILLISECONDS, MINUTES, SECONDS
+from headgate.relational.column_tests import ColumnTest
 
 if TYPE_CHECKING:
     from headgate import spark
@@ -196,6 +197,7 @@ __all__ = [
     "BroadcastStream",
     "CheckpointingMode",
     "Collected",
+    "ColumnTest",
     "DataFrameLater",
     "ConfigError",
     "CompositeTypeSerializerSnapshot",

@@ -47,7 +47,8 @@ OURS = {
     ],
     "runtime.transport": ["common", "runtime.protocol"],
     "runtime.job": [
-        "common", "serde", "graph", "core", "api", "state", "checkpoint.storage", "runtime.protocol",
+        "common", "serde", "records", "graph", "core", "api", "state", "checkpoint.storage",
+        "runtime.protocol",
     ],
     "runtime.master": [
         "common", "metrics", "graph", "core", "api", "checkpoint", "restore", "runtime.job",
@@ -67,6 +68,9 @@ OURS = {
     "runtime.worker.operators.columns": [
         "common", "metrics", "serde", "records", "graph.table_nodes", "api.declared", "api.functions",
         "state", "relational", "runtime.job", "runtime.worker.operators",
+    ],
+    "runtime.worker.operators.windows_of_rows": [
+        "common", "metrics", "records", "core", "api", "state", "runtime.job", "runtime.worker.operators",
     ],
     "runtime.worker.exchange": [
         "common", "records", "graph", "core.credit", "runtime.job", "runtime.protocol",
@@ -98,7 +102,10 @@ OURS = {
         "runtime.driver.endpoint",
     ],
     "runtime": ["common.process.logs"],
-    "connectors": ["common", "serde", "api", "relational.casts", "relational.spark_types"],
+    "connectors": [
+        "common", "serde", "records.late_columns", "api", "relational.casts", "relational.column_tests",
+        "relational.spark_types",
+    ],
     "offline": [
         "common", "serde", "records", "graph", "api", "state", "checkpoint", "restore", "runtime",
 ],
@@ -113,7 +120,7 @@ OURS = {
     "testing": [
         "common", "metrics", "serde", "records", "core", "graph", "api", "state", "checkpoint", "restore",
         "ha", "usercode", "runtime"],
-    "": ["common", "api", "records.row", "relational.schema", "spark", "cli.main"],
+    "": ["common", "api", "records.row", "relational.column_tests", "relational.schema", "spark", "cli.main"],
 }  # fmt: skip
 """A later room: `runtime.driver.endpoint.page`. It gets its line when it exists."""
 

@@ -347,6 +347,26 @@ def logged(env: hg.Environment, out: str, at: int | None) -> None:
     forgetting.sink_to(parts.GoldenSink(out), uid="out")
 
 
+def told_window(key: Any, window: Any, records: Any, ctx: Any) -> Iterator[Any]:
+    """All records of a window."""
+    yield {"key": key, "window": list(window), "records": [record["n"] for record in records]}
+
+
+def later(left: Any, right: Any) -> Any:
+    """The later of two records, with the numbers of both."""
+    return {**right, "n": left["n"] * 100 + right["n"]}
+
+
+def windowed(env: hg.Environment, out: str, at: int | None) -> None:
+    """Windows of rows that keep their records, and windows that keep one."""
+    read = env.from_source(parts.GoldenSource(parts.SPLITS, at), uid="read")
+    keyed = read.with_event_time("at", out_of_orderness=0).key_by("key")
+    kept: Any = keyed.window(hg.tumbling(20)).process(told_window, uid="kept")
+    reduced: Any = keyed.window(hg.sliding(20, 10)).reduce(later, uid="reduced")
+    kept.sink_to(parts.GoldenSink(out), uid="out")
+    reduced.sink_to(parts.GoldenSink(out + "-reduced"), uid="out-reduced")
+
+
 def _states(metadata: Any) -> Iterator[Any]:
     return (state for subtasks in metadata.operators.values() for state in subtasks)
 
@@ -384,6 +404,10 @@ def _overtook(metadata: Any) -> bool:
     return {stream.receiver for stream in metadata.in_flight if stream.parts} >= {"slow-typed", "slow-plain"}
 
 
+def _keeps_windows(metadata: Any) -> bool:
+    return {"kept", "reduced"} <= {state.uid for state in _states(metadata) if state.keyed is not None}
+
+
 def _has_broadcast(metadata: Any) -> bool:
     return any(held.mode == "broadcast" for state in _states(metadata) for held in state.operator_state)
 
@@ -400,6 +424,7 @@ KINDS: dict[str, parts.Kind] = {
     "job-rocksdb-maps": parts.Kind(
         shelved, (*parts.ALWAYS, *_ROCKSDB, "maps in RocksDB"), _keeps_maps_apart, tuple(ROCKSDB.items())
     ),
+    "job-windows": parts.Kind(windowed, parts.ALWAYS, _keeps_windows),
     "job-changelog": parts.Kind(logged, parts.ALWAYS, _has_log, tuple(CHANGELOG.items())),
     "job-changelog-rocksdb": parts.Kind(
         logged, (*parts.ALWAYS, "values in RocksDB"), _has_log_on_files, tuple((ROCKSDB | CHANGELOG).items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import threading
 from collections import defaultdict
 from itertools import count
@@ -254,6 +255,38 @@ def test_a_table_of_parquet_files_reads_only_what_is_used(tmp_path: Path) -> Non
     assert sum(row["total"] for row in found.collect()) == sum(row["price"] for row in rows)
     found.write_json(tmp_path / "out", uid="out")
     assert env.plan().vertices[0].chain[0].source.columns == ["at", "price"]  # type: ignore[attr-defined]
+
+
+def test_a_table_of_json_lines_has_only_the_columns_that_are_used(tmp_path: Path) -> None:
+    """A line that does not fit the schema is bad all the same, wherever it does not."""
+    rows = [row for split in ROWS for row in split]
+    lines = [json.dumps({"at": row["at"], "price": row["price"], "note": "x"}) for row in rows]
+    (tmp_path / "bids.json").write_text("\n".join([*lines, '{"at":1,"price":1000000,"note":5}']))
+    schema = pa.schema([("note", pa.string()), ("at", pa.int64()), ("price", pa.int64())])
+    env = environment(2)
+    bids = env.read_json(tmp_path / "bids.json", schema=schema, on_error="skip").to_table()
+    found = bids.with_watermark("at", "20s").filter(F.col("at") >= 0).group_by(F.window("at", "10s"))
+    totals = found.agg(F.sum("price").alias("total"), uid="totals")
+    assert sum(row["total"] for row in totals.collect()) == sum(row["price"] for row in rows)
+    totals.write_json(tmp_path / "out", uid="out")
+    assert env.plan().vertices[0].chain[0].source.columns == ["at", "price"]  # type: ignore[attr-defined]
+
+
+def test_rows_of_json_lines_that_a_filter_drops_become_no_columns(tmp_path: Path) -> None:
+    """But they are checked: a dropped line that does not fit the schema is bad, as one that is kept."""
+    lines = [
+        json.dumps({"n": n, "text": str(n), "at": f"2020-01-01T00:00:{n % 60:02}Z"}) for n in range(5000)
+    ]
+    schema = pa.schema([("n", pa.int64()), ("text", pa.string()), ("at", pa.timestamp("us", "UTC"))])
+    bad = ['{"n":1,"text":2,"at":null}', '{"n":1,"text":"","at":"no time"}', '{"n":4999,"text":"x","n":1}']
+    (tmp_path / "x.json").write_text("\n".join([*lines[:2000], *bad, *lines[2000:]]))
+    table = environment(2).read_json(tmp_path, schema=schema, on_error="skip").to_table()
+    kept = table.filter(F.col("n") % 1000 == 999).select("text", F.hour("at").alias("hour"))
+    assert sorted((row["text"], row["hour"]) for row in kept.collect()) == [
+        (text, 0) for text in ("1999", "2999", "3999", "4999", "999")
+    ]
+    with pytest.raises(hg.HeadgateError, match=r"x\.json, line 2001: .*text.* changed from string to number"):
+        environment(1).read_json(tmp_path, schema=schema).to_table().filter(F.col("n") < 0).collect()
 
 
 # -- keys of groups, and what windows hold

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from typing_extensions import TypeVar
 
 from headgate.common.plain_data import Plain as Plain
+from headgate.relational.column_tests import ColumnTest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -263,6 +264,33 @@ class Source(ABC, Generic[T, P, S]):
         """Return a source that gives record batches with at least these columns; by default itself.
 
         Called for a table that uses fewer columns than the source has; positions must stay the same.
+        """
+        return self
+
+    def with_filters(self, tests: Sequence[ColumnTest]) -> Source[T, P, S]:
+        """Return a source that may leave out records that fail one of the tests; by default itself.
+
+        Called before the job starts, if a table's first filters drop such records in any case: so a source
+        may also keep them, all or some. Splits and positions must stay the same with any tests, since a job
+        may go on from a checkpoint with other filters. A record that is left out cannot fail the job, not
+        even one that could not be decoded.
+
+        Args:
+            tests: conditions on columns; the table wants only records that pass all of them.
+
+        Example:
+            >>> import pyarrow as pa
+            >>> import headgate as hg
+            >>> class Hours(hg.Source[dict]):  # a split for each hour of a day
+            ...     hours = range(24)
+            ...     def with_filters(self, tests):
+            ...         found, mine = Hours(), [test for test in tests if test.column == "hour"]
+            ...         found.hours = [n for n in self.hours if all(test.passes(n) for test in mine)]
+            ...         return found
+            ...     def create_enumerator(self, restored): ...
+            ...     def create_reader(self, context): ...
+            >>> Hours().with_filters([hg.ColumnTest("hour", pa.int32(), ">=", (22,))]).hours
+            [22, 23]
         """
         return self
 

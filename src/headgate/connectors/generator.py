@@ -30,6 +30,7 @@ from headgate.api.source import (
 )
 from headgate.common.errors import UsageError
 from headgate.common.files.durable import clock
+from headgate.relational.column_tests import ColumnTest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -324,6 +325,11 @@ class ThrottledSource(Source[T, P, S]):
     @override
     def with_columns(self, names: Sequence[str]) -> ThrottledSource[T, P, S]:
         return ThrottledSource(self.source.with_columns(names), self.rate_per_s, self.clock)
+
+    @override
+    def with_filters(self, tests: Sequence[ColumnTest]) -> ThrottledSource[T, P, S]:
+        source = self.source.with_filters(tests)
+        return self if source is self.source else ThrottledSource(source, self.rate_per_s, self.clock)
 
     @override
     def validate(self) -> None:

@@ -167,6 +167,17 @@ class TimerQueue(Generic[K]):
                 return (key,)
         return None
 
+    def first_at(self, timestamp: int, count: int) -> list[K]:
+        """Return the keys of the first `count` timers at `timestamp`, in order, fewer if there are fewer."""
+        return list(islice(self._buckets.get(timestamp, ()), count))
+
+    def discard(self, timestamp: int, keys: Iterable[K]) -> None:
+        """Remove the timers of `keys` at `timestamp`, all of which are in the queue."""
+        bucket = self._own(timestamp)
+        for key in keys:
+            assert bucket is not None
+            self._remove(bucket, key)
+
     def freeze(self) -> TimersAtCut[K]:
         """Return an unchanging view of the present timers, without a copy; the caller must release it."""
         layers, ticket = self._table.freeze()

@@ -26,6 +26,7 @@ from headgate.graph.logical import (
 from headgate.graph.partitioners import Broadcast, ByKeyGroup, Forward, Partitioner, Rebalance
 from headgate.graph.physical import Edge, PhysicalPlan, Vertex
 from headgate.graph.rewrites import TWO_SIDED
+from headgate.graph.source_filters import filter_lines
 from headgate.graph.table_nodes import TABLES, columns_read, table_details, table_lines
 from headgate.graph.type_text import COLUMNS, MIXED, ROWS, StateFact, States, type_text
 from headgate.records.selectors import KeySelector
@@ -215,7 +216,7 @@ def _operator(node: Node, shapes: _Shapes, states: States, promised: Guarantees)
         "emits": None if isinstance(node, SinkNode) else shapes.leaving[node.id],
         "conversion": shapes.conversion(node),
         "columns_read": columns_read(node),
-        "does": list(table_lines(node)),
+        "does": [*filter_lines(node), *table_lines(node)],
         "blocking": node.blocking,
         "state": [_state(fact) for fact in states.get(node.id, ())],
     }

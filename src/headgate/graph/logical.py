@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from headgate.common.hints import Hint
 from headgate.common.keys.key_types import DeclaredKeys
 from headgate.graph.partitioners import Forward, Partitioner
 from headgate.records.selectors import KeySelector
+
+if TYPE_CHECKING:
+    from headgate.relational.column_tests import ColumnTest
 
 NEW: Final = -1  # id of a node that is not in a program yet
 
@@ -42,9 +45,10 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class SourceNode(Node):
-    """A source, where records enter. `source` is an `api.source.Source`."""
+    """A source, where records enter. `source` is an `api.source.Source`, which got `filters` from a table."""
 
     source: Any = None
+    filters: tuple[ColumnTest, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

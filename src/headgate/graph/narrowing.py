@@ -34,5 +34,5 @@ def _columns_used(flow: Flow, node: Node) -> list[str] | None:
                 names = [consumer.strategy.timestamp, *after]
             case _:
                 return None
-        found += [name for name in names if name not in found]
+        found += [name for name in dict.fromkeys(names) if name not in found]
     return found or None

@@ -27,6 +27,7 @@ from headgate.graph.rewrites import (
     number_vertices,
     resolve_parallelism,
 )
+from headgate.graph.source_filters import push_filters
 
 Pass = Callable[[Flow], Flow]
 
@@ -43,6 +44,7 @@ def passes(default_parallelism: int) -> tuple[Pass, ...]:
         fold_side_outputs,
         expand_unions,
         fold_partitions,
+        push_filters,
         narrow_sources,
         choose_partitioners,
         chain_operators,

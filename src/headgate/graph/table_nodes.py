@@ -10,15 +10,15 @@ from headgate.common.plain_data import Json
 from headgate.graph.logical import KeyedProcessNode, Node
 
 if TYPE_CHECKING:
-    from headgate.relational.extremes import Extremes
-    from headgate.relational.fused_steps import AnyStep
+    from headgate.relational.passes.extremes import Extremes
+    from headgate.relational.passes.fused_steps import AnyStep
     from headgate.relational.relations import Aggregation, Form, WindowJoin
     from headgate.relational.schema import Schema
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnsNode(Node):
-    """Filters and computed columns of a table: `steps` are those of `relational.fused_steps`, in order.
+    """Filters and computed columns of a table: `steps` (of `relational.passes`), in order.
 
     After them, rows that cannot be `extremes` of their window are dropped; None: all go on.
     """

@@ -14,6 +14,7 @@ import pyarrow as pa
 from headgate.common.errors import UsageError
 from headgate.common.keys import keygroups_vectorised as vectorised
 from headgate.records.batch import join_times, slice_times, take_times
+from headgate.records.late_columns import LateColumns
 from headgate.records.row import Columns, Row, columns_of, row_type
 from headgate.records.row_batch import each_of
 
@@ -28,44 +29,57 @@ if TYPE_CHECKING:
 class ArrowBatch:
     """A `Batch` of records as columns of a ``pyarrow.RecordBatch``, which are never changed.
 
+    Attributes:
+        parts: the columns, of which each is asked for by its index; a RecordBatch, or :class:`LateColumns`.
+
     `rows()` gives Row views, whose columns are converted to Python lists when one is first read.
     """
 
-    __slots__ = ("_nbytes", "_views", "columns", "timestamps", "watermarks")
+    __slots__ = ("_nbytes", "_views", "parts", "timestamps", "watermarks")
 
     def __init__(
-        self, columns: pa.RecordBatch, timestamps: Int64s | None = None, watermarks: Int64s | None = None
+        self,
+        columns: pa.RecordBatch | LateColumns,
+        timestamps: Int64s | None = None,
+        watermarks: Int64s | None = None,
     ) -> None:
-        self.columns, self.timestamps, self.watermarks = columns, timestamps, watermarks
+        self.parts, self.timestamps, self.watermarks = columns, timestamps, watermarks
         self._views: Columns | None = None
         self._nbytes: int | None = None
 
+    @property
+    def columns(self) -> pa.RecordBatch:
+        """All columns. Who needs few of them, or few rows, uses `parts`, which may be late columns."""
+        if isinstance(self.parts, LateColumns):
+            self.parts = self.parts.complete()
+        return self.parts
+
     def __len__(self) -> int:
-        return int(self.columns.num_rows)
+        return int(self.parts.num_rows)
 
     def __repr__(self) -> str:
-        return f"ArrowBatch({self.columns.num_rows} records of {self.columns.schema.names})"
+        return f"ArrowBatch({self.parts.num_rows} records of {self.parts.schema.names})"
 
     def slice(self, start: int, stop: int) -> ArrowBatch:
-        if start == 0 and stop >= self.columns.num_rows:
+        if start == 0 and stop >= self.parts.num_rows:
             return self
         return ArrowBatch(
-            self.columns.slice(start, stop - start),
+            self.parts.slice(start, stop - start),
             slice_times(self.timestamps, start, stop),
             slice_times(self.watermarks, start, stop),
         )
 
     def take(self, indices: NDArray[np.int64]) -> ArrowBatch:
-        picked = self.columns.take(pa.array(indices))
+        picked = self.parts.take(pa.array(indices))
         return ArrowBatch(picked, take_times(self.timestamps, indices), take_times(self.watermarks, indices))
 
     def with_times(self, timestamps: Int64s, watermarks: Int64s) -> ArrowBatch:
-        batch = ArrowBatch(self.columns, timestamps, watermarks)
+        batch = ArrowBatch(self.parts, timestamps, watermarks)
         batch._views = self._views
         return batch
 
     def row_class(self) -> type[Row]:
-        return row_type(tuple(self.columns.schema.names))
+        return row_type(tuple(self.parts.schema.names))
 
     def views(self) -> Columns:
         """Return the columns that this batch's row views share; each becomes a Python list at first read."""
@@ -100,9 +114,9 @@ class ArrowBatch:
 
     def field(self, name: str) -> int:
         """Return the index of column `name`; raise a UsageError that lists the columns if there is none."""
-        index = self.columns.schema.get_field_index(name)
+        index = self.parts.schema.get_field_index(name)
         if index < 0:
-            names = ", ".join(self.columns.schema.names)
+            names = ", ".join(self.parts.schema.names)
             raise UsageError(f"the program names column {name!r}, but the records have {names}")
         return int(index)
 

@@ -48,7 +48,7 @@ def _unchanging(rows: list[Row]) -> bool:
     if any(views):
         schemas = [columns._batch.schema for columns in set(held)] if all(views) else []
         return all(views) and not any(kind.num_fields for schema in schemas for kind in schema.types)
-    return set(map(type, chain.from_iterable(map(attrgetter("_values"), held)))) <= SCALARS
+    return set(map(type, chain.from_iterable(map(Row.values, rows)))) <= SCALARS
 
 
 def _copies(records: list[Any], kinds: set[type]) -> list[Any]:

@@ -3,14 +3,17 @@
 A column is turned into Python objects when the first row of the batch reads it, so a function that reads two
 of twenty columns pays for two. A view keeps its batch's columns alive, so a program may keep rows; pickling
 or sending one copies its values.
+
+Reading a field is the commonest thing that functions do, so each schema has a class of its own whose methods
+are generated. No class here has a `__getattr__` for usual names: it makes every attribute twice as slow.
 """
 
 from __future__ import annotations
 
-import keyword
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,6 +47,7 @@ class Row:
         return make_row(tuple(fields), tuple(fields.values()))
 
     def __getitem__(self, field: str | int) -> Any:
+        # Classes of schemas have a faster one, which comes here for what it does not find.
         if isinstance(field, str):
             try:
                 field = self._index[field]
@@ -53,12 +57,6 @@ class Row:
             # Counts from the end as well, and refuses what is out of range alike for views and others.
             field = range(len(self._names))[field]
         return self._c.column(field)[self._i]
-
-    def __getattr__(self, field: str) -> Any:
-        # Only reached for names that are no generated property.
-        if field in self._index:
-            return self[field]
-        raise AttributeError(f"no field {field!r}; the row has {', '.join(self._names) or 'no fields'}")
 
     def keys(self) -> tuple[str, ...]:
         """Return the field names, in order."""
@@ -113,47 +111,90 @@ class Columns:
 
     def column(self, index: int) -> list[Any]:
         # shared by all rows: not to be changed
-        return getattr(self, f"c{index}")  # type: ignore[no-any-return]
+        values: list[Any] | None = getattr(self, f"c{index}", None)
+        if values is None:
+            from headgate.records.column_values import python_values  # it loads Arrow
 
-    def __getattr__(self, slot: str) -> list[Any]:
-        # A slot that was never filled: convert and keep.
-        values = python_values(self._batch.column(int(slot[1:])))
-        setattr(self, slot, values)
+            values = python_values(self._batch.column(index))
+            setattr(self, f"c{index}", values)
         return values
 
 
 class _Single:
-    """The values of one row that is no view of a batch, with the methods of :class:`Columns`."""
+    """The values of one row that is no view of a batch, with the methods and slots of :class:`Columns`."""
 
     __slots__ = ("_values",)
-
-    def __init__(self, values: Values) -> None:
-        self._values = values
+    _values: Values
 
     def column(self, index: int) -> Values:
         return (self._values[index],)
 
-    def __getattr__(self, slot: str) -> Values:
-        return (self._values[int(slot[1:])],)
+
+@lru_cache(maxsize=256)
+def _single_maker(count: int) -> Callable[[Values], _Single]:
+    slots = [f"c{place}" for place in range(count)]
+    cls = type("_Single", (_Single,), {"__slots__": tuple(slots)})
+    filled = "".join(f"; one.{slot} = (values[{place}],)" for place, slot in enumerate(slots))
+    return _compiled(
+        "made", f"def made(values): one = cls(); one._values = values{filled}; return one", {"cls": cls}
+    )
 
 
 @lru_cache(maxsize=1024)
 def row_type(names: tuple[str, ...]) -> type[Row]:
     """Return the cached :class:`Row` subclass for these fields; names fit for attributes get properties."""
-    body: dict[str, Any] = {"__slots__": (), "_names": names, "_index": {n: i for i, n in enumerate(names)}}
-    for index, name in enumerate(names):
-        # A property named like `__bool__` would change what Python does with the row.
-        plain = name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__")
-        if plain and not hasattr(Row, name):
-            body[name] = _property(index)
+    index = {name: place for place, name in enumerate(names)}
+    # A property named like `__bool__` would change what Python does with the row.
+    plain = {name: place for name, place in index.items() if not name.startswith("__")}
+    plain = {name: place for name, place in plain.items() if not hasattr(Row, name)}
+    body: dict[str, Any] = {"__slots__": (), "_names": names, "_index": index}
+    body |= {name: _getter(place) for name, place in plain.items()}
+    body["__getitem__"] = _subscript(index, len(names))
+    if any(name not in plain and not hasattr(Row, name) for name in names):
+        body["__getattr__"] = _odd_attribute
     return type("Row", (Row,), body)
 
 
-@lru_cache(maxsize=4096)
-def _property(index: int) -> property:
-    scope: dict[str, Any] = {}
-    exec(f"def get(self): return self._c.c{index}[self._i]", scope)
-    return property(scope["get"])
+def _odd_attribute(row: Row, field: str) -> Any:
+    if field in row._index:
+        return row[field]
+    raise AttributeError(f"no field {field!r}", name=field, obj=row)
+
+
+_GETTER: Final = """
+def get(self):
+    try:
+        return self._c.c{place}[self._i]
+    except AttributeError:  # not converted yet
+        return self._c.column({place})[self._i]
+"""
+_SUBSCRIPT: Final = """
+def __getitem__(self, field):
+    try:
+        return column_of[field](self._c)[self._i]
+    except (AttributeError, KeyError, TypeError):  # not converted yet, or no such field
+        return other(self, field)
+"""
+
+
+def _getter(place: int) -> property:
+    # a function for each class: Python keeps in it which slot of which class it last read
+    return property(_compiled("get", _GETTER.format(place=place), {}))
+
+
+def _subscript(index: Mapping[str, int], count: int) -> Callable[[Row, str | int], Values]:
+    getters = [attrgetter(f"c{place}") for place in range(count)]
+    places: dict[str | int, int] = {name: place for name, place in index.items()}  # noqa: C416  # another type
+    places |= {place: place for place in range(-count, count)}
+    column_of = {field: getters[place] for field, place in places.items()}
+    return _compiled("__getitem__", _SUBSCRIPT, {"column_of": column_of, "other": Row.__getitem__})
+
+
+def _compiled(name: str, source: str, known: dict[str, T]) -> Callable[..., Any]:
+    # the function `name` that the text defines, which reads the names `known`
+    scope: dict[str, Any] = {**known}
+    exec(source, scope)
+    return scope[name]  # type: ignore[no-any-return]
 
 
 @lru_cache(maxsize=256)
@@ -170,23 +211,10 @@ def columns_of(batch: pa.RecordBatch) -> Columns:
 def make_row(names: tuple[str, ...], values: Sequence[T]) -> Row:
     """Return a row with these field names and values that holds them itself, so it is no view of a batch."""
     row = row_type(tuple(names))()
-    row._c, row._i = _Single(tuple(values)), 0
+    row._c, row._i = _single_maker(len(names))(tuple(values)), 0
     return row
 
 
-def python_values(column: pa.Array) -> list[Any]:
-    """Return a column as a list of Python objects, null as None, by the fastest lossless way."""
-    import numpy as np
-    import pyarrow as pa
-
-    values: list[Any]
-    kind, filled = column.type, len(column) > 0 and not column.null_count
-    if filled and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        # Straight from the buffer: `to_numpy` releases the interpreter lock and may wait for it.
-        offset = column.offset * (kind.bit_width // 8)
-        values = np.frombuffer(column.buffers()[1], kind.to_pandas_dtype(), len(column), offset).tolist()
-    elif filled and (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        values = column.to_numpy(zero_copy_only=False).tolist()
-    else:
-        values = column.to_pylist()
-    return values
+def lists_of_rows(rows: Sequence[Row]) -> list[list[Any]]:
+    """Return the values of `rows`, which are of one class, as a list for each field."""
+    return [list(values) for values in zip(*[row.values() for row in rows], strict=True)]

@@ -141,6 +141,9 @@ def _by_need(expression: Typed) -> bool:
 def _for_rows(expression: Typed, batch: Rows, wanted: Wanted) -> Values:
     if not _by_need(expression) or wanted.all():
         return _without_nesting(expression, batch)
+    if not wanted.any():
+        # Not even a constant that cannot be cast fails where no row asks for it.
+        return pa.nulls(batch.num_rows, expression.type)
     part = evaluate(expression, batch.some(wanted))
     return part.take(pa.array(np.cumsum(wanted) - 1, mask=~wanted))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from headgate.common.time import format_ms
-from headgate.relational.fused_steps import substituted
+from headgate.relational.passes.fused_steps import substituted
 from headgate.relational.relations import (
     ALL_ROWS,
     Aggregation,

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from headgate.api.source import (
     END_OF_INPUT,
     NOTHING_AVAILABLE,
+    PollStatus,
     Source,
     SourceReader,
     SourceReaderContext,
@@ -28,8 +29,11 @@ from headgate.api.source import (
 )
 from headgate.common.errors import BadRecordError, OperatingError, StorageError, UsageError
 from headgate.connectors.files import csv_source, json_source, parquet_source, text_cursor
+from headgate.connectors.files.csv_decoder import CsvDecoder
+from headgate.records.late_columns import LateColumns
 
 BLOCK_SIZES = (7, 64, 1024)
+BATCH_SIZES = (1, 100, 4096)
 STEPS = st.lists(st.tuples(st.integers(1, 9), st.booleans()), max_size=25)
 SHAPES = ("plain", "gzip", "gzip members", "zstd", "zstd frames")
 
@@ -103,6 +107,8 @@ def read_on(
                 reader.add_splits(splits) if splits is not None else reader.no_more_splits()
             continue
         assert 0 < len(polled) <= size
+        if isinstance(polled, LateColumns):
+            polled = polled.complete()
         records.extend(polled if isinstance(polled, list) else polled.to_pylist())
     raise AssertionError("the source did not end")
 
@@ -137,6 +143,7 @@ def test_json_lines_survive_crashes(data: st.DataObject, shape: str, steps: list
     text = text[: len(text) - data.draw(st.sampled_from([0, 1])) * text.endswith(b"}\n")]
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_cursor, "BLOCK_BYTES", data.draw(st.sampled_from(BLOCK_SIZES)))
+        patch.setattr(text_cursor, "BATCH_BYTES", data.draw(st.sampled_from(BATCH_SIZES)))
         patch.setattr(text_cursor, "SKIP_BYTES_PER_POLL", 40)
         Path(folder, "a").write_bytes(compress(text, shape))
         Path(folder, "b").write_bytes(compress(b'{"last":1}', shape))
@@ -144,7 +151,7 @@ def test_json_lines_survive_crashes(data: st.DataObject, shape: str, steps: list
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.data(), st.sampled_from(SHAPES), STEPS, st.sampled_from(["dict", "arrow"]))
+@given(st.data(), st.sampled_from(SHAPES), STEPS, st.sampled_from(["dict", "arrow", "late"]))
 def test_bad_lines_survive_crashes(
     data: st.DataObject, shape: str, steps: list[tuple[int, bool]], kind: str
 ) -> None:
@@ -154,8 +161,10 @@ def test_bad_lines_survive_crashes(
     schema = None if kind == "dict" else pa.schema([("i", pa.int64())])
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_cursor, "BLOCK_BYTES", data.draw(st.sampled_from(BLOCK_SIZES)))
+        patch.setattr(text_cursor, "BATCH_BYTES", data.draw(st.sampled_from(BATCH_SIZES)))
         Path(folder, "a").write_bytes(compress(b"\n".join(lines), shape))
-        records, bad, _ = read(json_source(folder, schema, "side-output"), steps)
+        source: Source[Any] = json_source(folder, schema, "side-output")
+        records, bad, _ = read(source.with_columns(["i"]) if kind == "late" else source, steps)
         assert records == [{"i": i} for i, ok in enumerate(good) if ok]
         assert [record.position for record in bad] == [i + 1 for i, ok in enumerate(good) if not ok]
         assert [record.raw for record in bad] == [lines[i] for i, ok in enumerate(good) if not ok]
@@ -182,6 +191,7 @@ def test_csv_survives_crashes(data: st.DataObject, shape: str, steps: list[tuple
     text = end.join(["\ufeffone,two", *(f"{cell(a)},{cell(b)}" for a, b in rows)]).encode()
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_cursor, "BLOCK_BYTES", data.draw(st.sampled_from(BLOCK_SIZES)))
+        patch.setattr(text_cursor, "BATCH_BYTES", data.draw(st.sampled_from(BATCH_SIZES)))
         Path(folder, "a").write_bytes(compress(text, shape))
         assert read(csv_source(folder), steps)[0] == [{"one": a, "two": b} for a, b in rows]
 
@@ -238,6 +248,62 @@ def test_arrow_schema_reads_columns(tmp_path: Path) -> None:
     batch = reader.poll(9)
     reader.close()
     assert batch.equals(pa.record_batch({"n": [1, None], "s": ["a", ""]}, schema=schema))
+
+
+def test_a_poll_takes_several_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many records as were asked for, of records of every kind, but no further block after 4 MiB."""
+    lines = b"".join(b'{"i":%d}\n' % i for i in range(100))
+    (tmp_path / "x.json").write_bytes(lines + b"{\n" + lines)
+    monkeypatch.setattr(text_cursor, "BLOCK_BYTES", 32)
+    for schema in (None, pa.schema([("i", pa.int64())])):
+        source = json_source(tmp_path / "x.json", schema, "side-output")
+        reader = reader_at(source, tmp_path / "x.json", None)
+        assert len(polled(reader, 90)) == 90
+        assert len(polled(reader, 20)) == 20
+        assert [bad.position for bad in reader.bad_records] == [101]
+        (split,) = reader.snapshot()
+        assert (split.position["offset"], split.position["line"]) == (len(lines) + 2 + 80, 111)
+        monkeypatch.setattr(text_cursor, "BATCH_BYTES", 200)
+        assert 20 <= len(polled(reader, 100)) <= 30
+        monkeypatch.setattr(text_cursor, "BATCH_BYTES", 4096)
+        assert 60 <= len(polled(reader, 100)) <= 70
+        reader.close()
+
+
+def test_a_poll_ends_after_many_bad_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No further block is read after as many bad lines as records were asked for: a barrier may wait."""
+    (tmp_path / "x.json").write_bytes(b"bad\n" * 100 + b'{"i":1}\n')
+    monkeypatch.setattr(text_cursor, "BLOCK_BYTES", 40)
+    for schema in (None, pa.schema([("i", pa.int64())])):
+        reader = reader_at(json_source(tmp_path / "x.json", schema, "skip"), tmp_path / "x.json", None)
+        assert reader.poll(15) is NOTHING_AVAILABLE
+        assert reader.skipped == 20
+        reader.close()
+
+
+def test_a_record_of_many_lines_is_searched_few_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a record is looked for in twice as many bytes each time, not in each block once more."""
+    text = "line\n" * 2000
+    (tmp_path / "x.csv").write_text(f'a,b\n1,"{text}"\n2,"c"\n')
+    monkeypatch.setattr(text_cursor, "BLOCK_BYTES", 32)
+    searched: list[int] = []
+    border = CsvDecoder.border
+    monkeypatch.setattr(
+        CsvDecoder, "border", lambda decoder, data: searched.append(len(data)) or border(decoder, data)
+    )
+    reader = reader_at(csv_source(tmp_path / "x.csv"), tmp_path / "x.csv", None)
+    assert polled(reader, 9) == [{"a": "1", "b": text}, {"a": "2", "b": "c"}]
+    assert len(searched) < 20
+    reader.close()
+
+
+def polled(reader: SourceReader[Any], most: int) -> Any:
+    """The records of a poll, which has some."""
+    records = reader.poll(most)
+    assert not isinstance(records, PollStatus)
+    return records
 
 
 def test_integers_beyond_64_bits(tmp_path: Path) -> None:

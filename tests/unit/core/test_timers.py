@@ -31,6 +31,23 @@ def test_registering_twice_is_once() -> None:
     assert list(timers.pop_due(1)) == [(1, "a"), (1, "b")]
 
 
+@pytest.mark.parametrize("count", [3, 3_000])
+def test_timers_of_one_time_are_taken_together(count: int) -> None:
+    """The first ones in order; a snapshot that is being written still has them, whatever their number."""
+    timers = queue(*((7, f"k{n}") for n in range(count)), (9, "a"))
+    cut = timers.freeze()
+    assert timers.first_at(7, 2) == ["k0", "k1"]
+    timers.discard(7, ["k0", "k1"])
+    assert timers.first_at(7, 1) == ["k2"]
+    timers.discard(7, timers.first_at(7, count))
+    assert (timers.first_at(7, 1), timers.next_time, len(timers)) == ([], 9, 1)
+    assert sum(len(keys) for _, keys in cut.slices(100)) == count + 1
+    cut.release()
+    while not timers.settle(1_000):
+        pass
+    assert timers.snapshot() == [(9, "a")]
+
+
 def test_deleted_timers_do_not_fire() -> None:
     """Deleting answers whether there was a timer; the rest stays."""
     timers = queue((1, "a"), (1, "b"), (2, "a"))

@@ -12,6 +12,7 @@ import pytest
 from headgate.common.errors import StorageError
 from headgate.common.keys.keygroups import key_group
 from headgate.state.heap.backend import HeapKeyedBackend
+from headgate.state.heap.handles import HeapMapState, HeapTable
 from headgate.state.stored.blob_format import BytesBlob, read_header
 from headgate.testing.suites.backend.states import GROUPS, STATES, touch
 from headgate.testing.suites.value_checks import snapshot_blob
@@ -47,6 +48,23 @@ def test_immutable_handle_fits_the_generated_loop() -> None:
     table = restored.handles["count"].table
     restored.restore([blob_of(made)])
     assert table == {"a": 2, "b": 1}
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_maps_of_many_keys_are_read_and_emptied(frozen: bool) -> None:
+    """As key by key: a snapshot that is being written keeps what it has, and empty maps have no entry."""
+    table = HeapTable(dict)
+    handle: Any = HeapMapState(table)
+    for key in "abc":
+        handle.bind(key)
+        handle.put(1, key)
+        handle.put(2, key)
+    layers, ticket = table.freeze() if frozen else ((), 0)
+    assert handle.of_keys("ax") == [{1: "a", 2: "a"}, {}]
+    handle.remove_of_keys("abcx", [[1], [2, 1], [], []])
+    assert dict(table.entries) == {"a": {2: "a"}, "c": {1: "c", 2: "c"}}
+    assert layers == (({key: {1: key, 2: key} for key in "abc"},) if frozen else ())
+    table.thaw(ticket)
 
 
 def test_values_are_copied_once_per_snapshot_and_not_without() -> None:

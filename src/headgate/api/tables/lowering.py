@@ -21,8 +21,8 @@ from headgate.graph.table_nodes import (
     WindowAggregateNode,
     WindowJoinNode,
 )
-from headgate.relational.extremes import Extremes, extremes_of
-from headgate.relational.fused_steps import AnyStep, Step, pruned, steps_of
+from headgate.relational.passes.extremes import Extremes, extremes_of
+from headgate.relational.passes.fused_steps import AnyStep, Step, pruned, steps_of
 from headgate.relational.python_types import plain_type
 from headgate.relational.relations import (
     ALL_ROWS,

@@ -57,6 +57,10 @@ class WindowAssigner(ABC):
             one window or more, of which the first ends first; exactly one where `merges` is true.
         """
 
+    def window_ending(self, end_ms: int) -> Window | None:
+        """Return the only window that ends at `end_ms`; None if none does, or times alone do not tell."""
+        return None
+
     @property
     @abstractmethod
     def shape(self) -> str:
@@ -77,6 +81,10 @@ class SlidingWindows(WindowAssigner):
     def __init__(self, size_ms: int, slide_ms: int, offset_ms: int, time: TimeDomain) -> None:
         self.size_ms, self.slide_ms, self.offset_ms, self.time = size_ms, slide_ms, offset_ms % slide_ms, time
 
+    def window_ending(self, end_ms: int) -> Window | None:
+        start = end_ms - self.size_ms
+        return None if (start - self.offset_ms) % self.slide_ms else Window(start, end_ms)
+
     def windows_of(self, record: Any, time_ms: int) -> Sequence[Window]:
         size, slide = self.size_ms, self.slide_ms
         last = time_ms - (time_ms - self.offset_ms) % slide
@@ -92,6 +100,10 @@ class CumulativeWindows(WindowAssigner):
 
     def __init__(self, size_ms: int, step_ms: int, offset_ms: int) -> None:
         self.size_ms, self.step_ms, self.offset_ms = size_ms, step_ms, offset_ms % size_ms
+
+    def window_ending(self, end_ms: int) -> Window | None:
+        passed = end_ms - self.offset_ms
+        return None if passed % self.step_ms else Window(end_ms - 1 - (passed - 1) % self.size_ms, end_ms)
 
     def windows_of(self, record: Any, time_ms: int) -> Sequence[Window]:
         start = time_ms - (time_ms - self.offset_ms) % self.size_ms

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from headgate.api.windows.ends import Ends, EndsOfValues
 from headgate.api.windows.record_fields import Getter, getter_of
+from headgate.api.windows.together import Adder, Together
 from headgate.api.windows.window import Window, window_field
 from headgate.api.windows.window_aggregates import Aggregate, Kept
 from headgate.api.windows.window_function import Key, Rules, WindowFunction, WindowView
@@ -41,6 +43,31 @@ class Aggregates:
             if value is not None:
                 each.add(kept, at, value)
 
+    def adder(self, together: Together) -> Callable[[Kept, int, int], None]:
+        """Return a function that adds records of `together`, from a place to before another, to accumulators
+        in place, as :meth:`add` does for each. It raises what that raises.
+        """
+        sources = []
+        for _, each, at, getter in self._parts:
+            column = together.column(each.what) if isinstance(each.what, str) else None
+            sources.append((each, at, column, getter))
+
+        def add(kept: Kept, start: int, stop: int) -> None:
+            for each, at, column, getter in sources:
+                values: Iterable[Any]
+                if getter is None:
+                    values = together.reading = iter([True] * (stop - start))
+                elif column is not None:
+                    values = together.reading = iter(column[start:stop])
+                else:
+                    together.reading = iter(together.rows()[start:stop])
+                    values = (getter(record) for record in together.reading)
+                for value in values:
+                    if value is not None:
+                        each.add(kept, at, value)
+
+        return add
+
     def merge(self, kept: Kept, other: Kept) -> None:
         """Add the accumulators `other`, of a later window, to the accumulators `kept`, in place."""
         for _, each, at, _ in self._parts:
@@ -69,6 +96,18 @@ class AggregatedWindows(WindowFunction):
         self.windows.put(window, self.kept._make(values))
         return held is None
 
+    def adder(self, together: Together) -> Adder:
+        add_to, begin = self.aggregates.adder(together), self.aggregates.start
+
+        def add(window: Key, start: int, stop: int) -> bool:
+            held = self.windows.get(window)
+            values = list(begin if held is None else held)
+            add_to(values, start, stop)
+            self.windows.put(window, self.kept._make(values))
+            return held is None
+
+        return add
+
     def merge(self, window: Key, merged: Sequence[Key]) -> None:
         values: list[Any] | None = None
         for each in merged:
@@ -82,8 +121,13 @@ class AggregatedWindows(WindowFunction):
         self.windows.put(window, None if values is None else self.kept._make(values))
 
     def results(self, window: Window, view: WindowView) -> Iterable[Any]:
-        held = self.windows.get(window.key)
+        return self._result(self.windows.get(window.key), window, view)
+
+    def _result(self, held: Any, window: Window, view: WindowView) -> Iterable[Any]:
         return () if held is None else (self.aggregates.result(view.key, window, held),)
+
+    def ends(self, window: Window, keys: Sequence[Any]) -> Ends | None:
+        return EndsOfValues(self.windows, window, keys, self._result)
 
     def purge(self, window: Key) -> None:
         purge_value(self, window)
@@ -101,10 +145,26 @@ class ReducedWindows(WindowFunction):
         self._put(window, record if held is None else self._reduced(record_of(*held), record))
         return held is None
 
+    def adder(self, together: Together) -> Adder:
+        rows, reduced = together.rows(), self.reduce
+
+        def add(window: Key, start: int, stop: int) -> bool:
+            held = self.windows.get(window)
+            reading = together.reading = iter(rows[start:stop])
+            found = next(reading) if held is None else record_of(*held)
+            for record in reading:
+                found = reduced(found, record)
+                if found is None:
+                    raise _no_record()
+            self._put(window, found)
+            return held is None
+
+        return add
+
     def _reduced(self, left: Any, right: Any) -> Any:
         found = self.reduce(left, right)
         if found is None:
-            raise TypeError("the function of reduce() returned None; expected the record of the two")
+            raise _no_record()
         return found
 
     def _put(self, window: Key, record: Any) -> None:
@@ -123,11 +183,20 @@ class ReducedWindows(WindowFunction):
         self._put(window, record)
 
     def results(self, window: Window, view: WindowView) -> Iterable[Any]:
-        held = self.windows.get(window.key)
+        return self._result(self.windows.get(window.key), window, view)
+
+    def _result(self, held: Any, window: Window, view: WindowView) -> Iterable[Any]:
         return () if held is None else (record_of(*held),)
+
+    def ends(self, window: Window, keys: Sequence[Any]) -> Ends | None:
+        return EndsOfValues(self.windows, window, keys, self._result)
 
     def purge(self, window: Key) -> None:
         purge_value(self, window)
+
+
+def _no_record() -> TypeError:
+    return TypeError("the function of reduce() returned None; expected the record of the two")
 
 
 def purge_value(function: WindowFunction, window: Key) -> None:

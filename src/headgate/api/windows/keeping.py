@@ -1,7 +1,8 @@
-"""Windows that keep their records, one by one: for functions of whole windows, and for evictors.
+"""Windows that keep their records: for functions of whole windows, and for evictors.
 
 A window's records have places from `first` to before `next`; an evicted record leaves its place empty. When
-sessions become one, the records of the smaller session move to those of the larger one.
+sessions become one, the records of the smaller session move to those of the larger one. Records that came
+together are a run, which stands at the place of its first record.
 """
 
 from __future__ import annotations
@@ -10,13 +11,25 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 from headgate.api.functions import OutputTag
+from headgate.api.windows.ends import Ends
 from headgate.api.windows.evictors import Evictor, WindowRecord
 from headgate.api.windows.folding import Aggregates
+from headgate.api.windows.kept_records import EndsOfRecords, parts_of, records_in
+from headgate.api.windows.together import Adder, Together
 from headgate.api.windows.window import Window
 from headgate.api.windows.window_function import Key, Rules, WindowFunction, WindowView
-from headgate.api.windows.window_states import Storable, kept_record, record_of, stored_record, with_states
+from headgate.api.windows.window_states import (
+    Storable,
+    kept_record,
+    record_of,
+    records_of_runs,
+    run_type,
+    stored_record,
+    with_states,
+)
 from headgate.common.errors import UsageError
 from headgate.common.hints import Hint
+from headgate.records.packed_rows import NOTHING, packed_lists, times_of
 from headgate.records.row import Row
 
 Results = Callable[["KeptWindows", Window, list[Any], WindowView], Iterable[Any]]
@@ -64,13 +77,16 @@ class KeptWindows(WindowFunction):
     """Window function that stores the records of each window, for `process()` and for evictors.
     Its fields are set by :func:`keeping`; `kept` is the type of a window's entry in the state `windows`
     (start and end of the window under which its records stand, first place, next place), `record` that of a
-    stored record (time in ms, record, whether it was a `Row`).
+    stored record (time in ms, record, whether it was a `Row`), `run` that of records that came together.
     """
 
-    records: ClassVar[Any]  # declared by the class that `with_states` makes
+    takes_recent = True
+    records: ClassVar[Any]  # declared, as `runs`, by the class that `with_states` makes
+    runs: ClassVar[Any]
     storable: Storable
     kept: Any
     record: Any
+    run: Any
     evictor: Evictor | None
     computed: Results
 
@@ -81,6 +97,38 @@ class KeptWindows(WindowFunction):
         self.records.put((*held[:2], held.next), self.record(time_ms, *self.storable.held(record)))
         self.windows.put(window, held._replace(next=held.next + 1))
         return bool(held.first == held.next)
+
+    @property
+    def adds_together(self) -> bool:
+        return super().adds_together and self.evictor is None
+
+    def adder(self, together: Together) -> Adder:
+        windows, runs, kept = self.windows, self.runs, self.kept
+        run_of = self._run_maker(together)
+
+        def add(window: Key, start: int, stop: int) -> bool:
+            held = windows.get(window)
+            begin, end, first, next_place = (*window, 0, 0) if held is None else held
+            runs.put((begin, end, next_place), run_of(start, stop))
+            windows.put(window, kept(begin, end, first, next_place + stop - start))
+            return bool(first == next_place)
+
+        return add
+
+    def _run_maker(self, together: Together) -> Callable[[int, int], Any]:
+        run, packed = self.run, together.packed()
+        if packed is not None:
+            shape, cut = packed.shape, packed.cut
+
+            def run_of_rows(start: int, stop: int) -> Any:
+                return run(stop - start, shape, *cut(start, stop), NOTHING)
+
+            return run_of_rows
+        rows, times = together.rows(), packed_lists((), (), together.times)
+        self.storable.check(rows)
+        return lambda start, stop: run(
+            stop - start, "", times.part(start, stop).data, NOTHING, list(rows[start:stop])
+        )
 
     def merge(self, window: Key, merged: Sequence[Key]) -> None:
         spans = [held for each in merged if (held := self.windows.get(each)) is not None]
@@ -112,25 +160,56 @@ class KeptWindows(WindowFunction):
         return 1
 
     def results(self, window: Window, view: WindowView) -> Iterable[Any]:
-        found = self._records_of(window.key)
-        if self.evictor is not None:
-            found = self._evicted(window.key, found, self.evictor.before, window)
+        if self.evictor is None:
+            held = self.windows.get(window.key)
+            records = [] if held is None else records_in(self._parts(held), self.records)
+            return list(self.computed(self, window, records, view)) if records else ()
+        found = self._evicted(window.key, self._records_of(window.key), self.evictor.before, window)
         if not found:
             return ()
         results = list(self.computed(self, window, [each.record for each in found.values()], view))
-        if self.evictor is not None:
-            self._evicted(window.key, found, self.evictor.after, window)
+        self._evicted(window.key, found, self.evictor.after, window)
         return results
 
+    def _parts(self, held: Any) -> list[tuple[tuple[int, int, int], Any]]:
+        return parts_of(held, self.runs if len(self.runs) else {})
+
+    def ends(self, window: Window, keys: Sequence[Any]) -> Ends | None:
+        return None if self.evictor is not None else EndsOfRecords(self, window, keys)
+
+    def last_results(self, window: Window, view: WindowView) -> Iterable[Any]:
+        held = self.windows.get(window.key)
+        if held is None or self.evictor is not None:
+            return super().last_results(window, view)
+        parts = self._parts(held)
+        records = records_in(parts, self.records)
+        results = list(self.computed(self, window, records, view)) if records else ()
+        self._drop(parts)
+        self.windows.remove(window.key)
+        return results
+
+    def _drop(self, parts: Iterable[tuple[tuple[int, int, int], Any]]) -> None:
+        for at, run in parts:
+            (self.records if run is None else self.runs).remove(at)
+
     def _records_of(self, window: Key) -> dict[int, WindowRecord]:
+        # for an evictor, which may take out any of them: so none is left in a run
         held = self.windows.get(window)
         found: dict[int, WindowRecord] = {}
-        if held is not None:
-            for place in range(held.first, held.next):
-                if (stored := self.records.get((*held[:2], place))) is not None:
-                    time_ms, record, was_row = stored
-                    found[place] = WindowRecord(time_ms, record_of(record, was_row))
+        for at, run in () if held is None else self._parts(held):
+            if run is not None:
+                self._take_apart(at, run, found)
+            elif (stored := self.records.get(at)) is not None:
+                time_ms, record, was_row = stored
+                found[at[2]] = WindowRecord(time_ms, record_of(record, was_row))
         return found
+
+    def _take_apart(self, at: tuple[int, int, int], run: Any, found: dict[int, WindowRecord]) -> None:
+        self.runs.remove(at)
+        singles = zip(times_of(run), records_of_runs([run]), strict=True)
+        for place, (time_ms, record) in enumerate(singles, start=at[2]):
+            self.records.put((*at[:2], place), self.record(time_ms, *self.storable.held(record)))
+            found[place] = WindowRecord(time_ms, record)
 
     def _evicted(
         self,
@@ -152,8 +231,7 @@ class KeptWindows(WindowFunction):
         held = self.windows.get(window)
         if held is None:
             return
-        for place in range(held.first, held.next):
-            self.records.remove((*held[:2], place))
+        self._drop(self._parts(held))
         if self.assigner.merges:
             self.windows.put(window, held._replace(first=0, next=0))
         else:
@@ -217,7 +295,8 @@ def keeping(rules: Rules, evictor: Evictor | None, computed: Results, storable: 
     kept = kept_record(rules.assigner, {"start": int, "end": int, "first": int, "next": int})
     hints: dict[str, Hint] = {"timestamp": int | None, "record": storable.hint, "row": bool}
     record = stored_record("WindowRecord", hints)
-    function = with_states(KeptWindows, rules.assigner, kept, record)(rules)
-    function.storable, function.kept, function.record = storable, kept, record
+    run = run_type(storable)
+    function = with_states(KeptWindows, rules.assigner, kept, record, run)(rules)
+    function.storable, function.kept, function.record, function.run = storable, kept, record, run
     function.evictor, function.computed = evictor, computed
     return function

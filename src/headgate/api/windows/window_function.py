@@ -3,7 +3,8 @@
 What a window keeps and what its result is, subclasses decide (`folding`, `keeping`). State per key:
 
     windows   (start, end) -> what the window keeps
-    due       (clock, time) -> windows that end or are forgotten at that time, or whose trigger asked for it
+    due       (clock, time) -> windows that end or are forgotten at that time, or whose trigger asked for it;
+              not where only the end of a window makes it emit, as a time tells which window ends there
     remembered  (start, end) -> what the trigger, and the program's function, remember of the window
     records   (start, end, place) -> record; where records are kept
 
@@ -25,7 +26,9 @@ from headgate.api.functions import (
     OutputTag,
     RuntimeContext,
 )
-from headgate.api.windows.assigners import WindowAssigner
+from headgate.api.windows.assigners import CumulativeWindows, SlidingWindows, WindowAssigner
+from headgate.api.windows.ends import Ends
+from headgate.api.windows.together import Adder, Together
 from headgate.api.windows.trigger import Trigger, TriggerResult, TriggerState
 from headgate.api.windows.triggers import EndOfWindow
 from headgate.api.windows.window import TimeDomain, Window
@@ -34,6 +37,9 @@ from headgate.common.errors import UsageError
 Key: TypeAlias = "tuple[int, int]"
 """A window as a key of state: its start and end, in ms since 1970."""
 Output: TypeAlias = "tuple[int | None, Any]"
+
+LAYOUT: Final = 2
+"""The layout of state that is written; the first one had no number, and noted every end in `due`."""
 
 EVENT: Final = 0
 PROCESSING: Final = 1
@@ -59,15 +65,31 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
     remembered: MapState[tuple[int, int], dict[str, Any]] = map_state()
     # key groups that are further in event time than their subtask, each with its watermark
     ahead: OperatorListState[tuple[int, int]] = operator_list_state(redistribution="union")
+    # LAYOUT, for versions that would misread what this one stores. The first of them does not know this state
+    # and refuses it; it would never end a window of which nothing is in `due`.
+    layout: OperatorListState[int] = operator_list_state(redistribution="union")
     windows: ClassVar[Any]  # declared by the class that `window_states` makes, with the type of what is kept
+
+    takes_recent = False
+    """Whether `computed` gives the results of the records of a window, which need not have been in state."""
 
     def __init__(self, rules: Rules) -> None:
         self.assigner, self.trigger, self.lateness_ms, self.late_tag = rules
         self.event_time = rules.assigner.time is TimeDomain.EVENT
         self.usual = type(rules.trigger) is EndOfWindow
+        of_times = isinstance(rules.assigner, SlidingWindows | CumulativeWindows)
+        self.ends_follow = self.event_time and of_times
+        self.ends_at_once = self.usual and self.ends_follow and not rules.lateness_ms
         self.dropped = 0
 
     def open(self, context: RuntimeContext) -> None:
+        stored = max(self.layout.get(), default=1)
+        if stored > LAYOUT:
+            raise UsageError(
+                f"the windows of {context.uid!r} are stored in layout {stored}; this Headgate reads up to "
+                f"{LAYOUT}; go on with the version that wrote the snapshot, or a later one"
+            )
+        self.layout.update([LAYOUT])
         self.dropped = 0
         self._view = WindowView(self)
 
@@ -81,6 +103,12 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         """
 
     @abstractmethod
+    def adder(self, together: Together) -> Adder:
+        """Return a function that adds records of `together` to what a window keeps for the current key, with
+        the effect of :meth:`add` for each, and returns whether the window kept nothing before.
+        """
+
+    @abstractmethod
     def merge(self, window: Key, merged: Sequence[Key]) -> None:
         """Move what the windows `merged`, in order of time, keep to `window`, which may be one of them.
         Called where sessions become one. No entry of the others is left in `windows`.
@@ -89,6 +117,18 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
     @abstractmethod
     def results(self, window: Window, view: WindowView) -> Iterable[Any]:
         """Return the results of what `window` keeps, to be emitted; none if it keeps nothing."""
+
+    def ends(self, window: Window, keys: Sequence[Any]) -> Ends | None:
+        """Return what `window`, which ends, keeps for `keys`; None if the function takes keys one by one.
+        Only where `ends_at_once`, and if the states are those of :class:`KeyedMaps`.
+        """
+        return None
+
+    def last_results(self, window: Window, view: WindowView) -> Iterable[Any]:
+        """Return the results of what `window` keeps, and forget all of it."""
+        results = self.results(window, view)
+        self.forget(window.key)
+        return results
 
     @abstractmethod
     def purge(self, window: Key) -> None:
@@ -114,7 +154,7 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
             if windows[0].end <= passed:  # the first one ends first
                 windows = [window for window in windows if window.end > passed]
         if not windows:
-            self._refuse_late(record, ctx)
+            self.refuse_late(record, ctx)
             return None
         outputs: list[Output] = []
         kept_time = ctx.timestamp if self.event_time else time_ms
@@ -122,6 +162,9 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
             is_new = self.add(window.key, record, kept_time)
             if not is_new and self.usual and not (self.event_time and window.end <= watermark + 1):
                 continue  # the usual trigger waits for the end already
+            if self.ends_at_once:
+                ctx.timers.register_event_time(window.max_timestamp)
+                continue
             view = self._view.of(window, ctx, is_new=is_new)
             if is_new:
                 self._register_end(window, view)
@@ -129,6 +172,25 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
             self._carry_out(result, window, view, outputs)
             view.save()
         return outputs or None
+
+    @property
+    def adds_together(self) -> bool:
+        """Whether records can be added together: nothing but the end of a window makes it emit."""
+        return self.usual and self.event_time and self.assigner.bounded and not self.assigner.merges
+
+    def wait_for_end(self, window: Key, ctx: KeyedContext[Any]) -> None:
+        """Register the end of a window that keeps something since now, and on which its trigger waits."""
+        time_ms = window[1] - 1
+        if self.ends_at_once:
+            ctx.timers.register_event_time(time_ms)
+            return
+        waiting = self.due.get((EVENT, time_ms)) or []
+        if (*window, True) in waiting:
+            return
+        if not waiting:
+            ctx.timers.register_event_time(time_ms)
+        others = [each for each in waiting if each[:2] != window]
+        self.due.put((EVENT, time_ms), [*others, (*window, True)])
 
     def _time_of(self, ctx: KeyedContext[Any]) -> int:
         if not self.event_time:
@@ -143,7 +205,7 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         time_ms: int = ctx.timestamp
         return time_ms
 
-    def _refuse_late(self, record: Any, ctx: KeyedContext[Any]) -> None:
+    def refuse_late(self, record: Any, ctx: KeyedContext[Any]) -> None:
         if self.late_tag is not None:
             ctx.side_output(self.late_tag, record)
         else:
@@ -178,13 +240,27 @@ class WindowFunction(KeyedProcessFunction[Any, Any, Any]):
         windows whose lateness has ended; return (event time, result) of those that fire.
         """
         clock = EVENT if ctx.time_domain == "event" else PROCESSING
-        waiting = self.due.get((clock, timestamp)) or ()
-        self.due.remove((clock, timestamp))
+        waiting = self.due.get((clock, timestamp)) or []
+        if waiting:
+            self.due.remove((clock, timestamp))
+        ended = self.assigner.window_ending(timestamp + 1) if self.ends_follow and clock == EVENT else None
+        if ended is not None and self.ends_at_once and all((*ended, True) == each for each in waiting):
+            return self._end(ended, ctx)
+        if ended is not None and ended in self.windows and not any(ended == each[:2] for each in waiting):
+            # It began where only ends made windows emit, so that nothing was noted for it.
+            waiting = [(*ended, False), *waiting]
         outputs: list[Output] = []
         for start, end, asked in waiting:
             window = Window(start, end)
             if not self._is_gone(window, clock, ctx):
                 self._reach(window, clock, timestamp, asked, self._view.of(window, ctx), outputs)
+        return outputs
+
+    def _end(self, window: Window, ctx: OnTimerContext[Any]) -> Sequence[Output]:
+        # Most windows end here: nothing else is registered for one, and it is gone after its results.
+        view = self._view.of(window, ctx)
+        outputs = [(window.max_timestamp, each) for each in self.last_results(window, view)]
+        view.drop()
         return outputs
 
     def _is_gone(self, window: Window, clock: int, ctx: OnTimerContext[Any]) -> bool:

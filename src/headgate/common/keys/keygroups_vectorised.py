@@ -6,6 +6,7 @@ functions of :mod:`headgate.common.keys.keygroups`, which import it when they ar
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
@@ -257,6 +258,10 @@ def hashes_of_keys(keys: Sequence[Any]) -> Hashes:
             return hashes_of_columns(
                 [hashes_of_keys(column) for column in zip(*keys, strict=True)], len(keys)
             )
+        elif kind is dt.datetime:
+            # Equal ones have one hash, and few are different: those of windows, of days.
+            known = {key: key_hash(key) for key in dict.fromkeys(keys)}
+            return np.fromiter(map(known.__getitem__, keys), np.uint32, len(keys))
     return np.fromiter(map(key_hash, keys), np.uint32, len(keys))
 
 

@@ -14,6 +14,7 @@ from headgate.common.hints import Hint
 from headgate.connectors.files.paths import Paths, expand
 from headgate.connectors.files.source import FileCursor, FilesSource, TextFilesSource
 from headgate.connectors.files.text_cursor import OnError, TextDecoder
+from headgate.relational.column_tests import ColumnTest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +36,8 @@ def json_source(
             for a path without files, and for files that are unreadable or look like another format.
         schema: None for records as JSON has them (objects become dicts); a dataclass, TypedDict, NamedTuple,
             msgspec.Struct, attrs class or pydantic model for checked, typed records; a ``pyarrow.Schema`` for
-            columnar batches. Fields that the schema does not have are ignored.
+            columnar batches. Fields that the schema does not have are ignored; all that it has must fit it,
+            also those that a table does not use, and in rows that a filter drops.
         on_error: for lines that do not decode: "fail" raises with file and line, "skip" only counts them,
             "side-output" sends them to the side output ``"bad-records"``.
 
@@ -89,20 +91,30 @@ class JsonSource(TextFilesSource[T]):
     def __init__(self, paths: Paths, schema: type[T] | pa.Schema | None, on_error: OnError) -> None:
         super().__init__(paths, "JSON", on_error)
         self.schema = schema
+        self.columns: list[str] | None = None
 
     @override
     def new_decoder(self, path: str, saved: list[str] | None) -> TextDecoder[T]:
         from headgate.connectors.files import json_decoder as decoding
 
-        arrow = is_arrow_schema(self.schema)
-        parser: decoding.LineParser[T] = (
-            decoding.ArrowParser(self.schema) if arrow else decoding.ObjectParser(self.schema)
-        )
+        parser: decoding.LineParser[T]
+        if is_arrow_schema(self.schema):
+            from headgate.connectors.files.json_columns import parser_of
+
+            parser = parser_of(self.schema, self.columns)
+        else:
+            parser = decoding.ObjectParser(self.schema)
         return decoding.JsonDecoder(path, parser, self.on_error)
 
     @override
     def arrow_schema(self) -> pa.Schema | None:
         return self.schema if is_arrow_schema(self.schema) else None
+
+    @override
+    def with_columns(self, names: Sequence[str]) -> JsonSource[T]:
+        narrow = copy.copy(self)
+        narrow.columns = list(names)
+        return narrow
 
     @override
     def validate(self) -> None:
@@ -153,6 +165,7 @@ class ParquetSource(FilesSource[T, "ParquetPosition"]):
     def __init__(self, paths: Paths, columns: Sequence[str] | None) -> None:
         super().__init__(paths, "Parquet")
         self.columns = None if columns is None else list(columns)
+        self.filters: tuple[ColumnTest, ...] = ()
 
     @override
     def arrow_schema(self) -> pa.Schema | None:
@@ -169,10 +182,16 @@ class ParquetSource(FilesSource[T, "ParquetPosition"]):
         return narrow
 
     @override
+    def with_filters(self, tests: Sequence[ColumnTest]) -> ParquetSource[T]:
+        filtered = copy.copy(self)
+        filtered.filters = (*self.filters, *tests)
+        return filtered
+
+    @override
     def open_cursor(self, path: str, position: ParquetPosition | None) -> FileCursor[T, ParquetPosition]:
         from headgate.connectors.files.parquet_cursor import ParquetCursor
 
-        return ParquetCursor(path, self.columns, position)
+        return ParquetCursor(path, self.columns, position, self.filters)
 
     @override
     def validate(self) -> None:

@@ -1,4 +1,4 @@
-"""JSON lines decoder: blocks of lines become Python objects or Arrow record batches.
+"""JSON lines decoder: blocks of lines become Python objects, or columns by a parser of `json_columns`.
 Python records hold integers of any size. Bad records are lines with an integer too large for its Arrow
 column, with a number beyond a double's range or, unless Arrow reads it, with NaN, which is no JSON.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeGuard, TypeVar
 
 import msgspec
 
@@ -15,6 +15,7 @@ from headgate.api.source import BadRecord
 from headgate.common.decoders import json_decoder
 from headgate.common.errors import UsageError
 from headgate.connectors.fields import check_decodable, model_hook
+from headgate.connectors.files.json_certain import one_record_per_line
 from headgate.connectors.files.text_cursor import Decoded, OnError, bad_record_error
 
 if TYPE_CHECKING:
@@ -24,20 +25,8 @@ T = TypeVar("T")
 R = TypeVar("R", covariant=True)
 Records: TypeAlias = list[Any]  # records of a schema that is known at run time only
 
-_BAD = (ValueError, RecursionError)
-_BORDERS = (b"}\n{", b"}\r\n{", b"]\n[")
-
-
-def one_record_per_line(data: bytes, records: int) -> bool:
-    """Return whether each line of a block surely is one record; False also where that is not certain.
-
-    JSON takes a line feed for white space, so a decoder also accepts records that span lines or share one. A
-    line feed between a closing and an opening bracket, without a comma, can only be between two records; with
-    as many records as lines each line is one. `records` is the number that `data` gave, decoded as a whole.
-    """
-    body = data[:-1] if data.endswith(b"\n") else data
-    inner = body.count(b"\n")
-    return records == inner + 1 and any(inner == body.count(border) for border in _BORDERS)
+UNREADABLE: Final = (ValueError, RecursionError)
+"""What msgspec raises for lines that it does not decode."""
 
 
 class LineParser(Protocol[R]):
@@ -101,7 +90,7 @@ class ObjectParser(Generic[T]):
     def block(self, data: bytes) -> list[T] | None:
         try:
             records = self._decode_lines(data)
-        except _BAD:
+        except UNREADABLE:
             return None
         if not one_record_per_line(data, len(records)):
             return None
@@ -112,7 +101,7 @@ class ObjectParser(Generic[T]):
         for index, line in enumerate(lines):
             try:
                 good.append(self._decode(line))
-            except _BAD as problem:
+            except UNREADABLE as problem:
                 bad.append((index, str(problem)))
         return good if self._finish is None else self._finish(good), bad
 
@@ -158,59 +147,3 @@ def named_tuple_maker(schema: type[NamedTuple]) -> Callable[[Records], Records]:
     """Return a function from a list of structs of :func:`struct_like` to a list of NamedTuples (`schema`)."""
     make, values = schema._make, msgspec.structs.astuple
     return lambda records: [make(values(record)) for record in records]
-
-
-class ArrowParser:
-    """Parses lines into Arrow record batches of a given schema."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        from pyarrow import json
-
-        self._schema, self._read_json = schema, json.read_json
-        self._parse = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-        self._json = json
-
-    def block(self, data: bytes) -> pa.RecordBatch | None:
-        import pyarrow as pa
-
-        # One block for all: a record that crosses Arrow's own blocks would be refused.
-        options = self._json.ReadOptions(use_threads=False, block_size=len(data) + 1)
-        try:
-            table = self._read_json(pa.BufferReader(data), read_options=options, parse_options=self._parse)
-        except (pa.ArrowException, ValueError):
-            return None
-        if not one_record_per_line(data, table.num_rows):
-            return None
-        batches = table.select(self._schema.names).combine_chunks().to_batches()
-        return batches[0] if batches else None
-
-    def singly(self, lines: Sequence[bytes]) -> tuple[pa.RecordBatch, list[tuple[int, str]]]:
-        import pyarrow as pa
-
-        batches: list[pa.RecordBatch] = []
-        bad: list[tuple[int, str]] = []
-        pending = [(0, len(lines))]
-        while pending:
-            start, stop = pending.pop()
-            if start == stop:
-                continue
-            batch = self.block(b"\n".join(lines[start:stop]))
-            if batch is not None:
-                batches.append(batch)
-            elif stop - start == 1:
-                bad.append((start, self._reason(lines[start])))
-            else:
-                middle = (start + stop) // 2
-                pending += [(middle, stop), (start, middle)]
-        if not batches:
-            return pa.RecordBatch.from_pylist([], schema=self._schema), bad
-        return pa.concat_batches(batches), bad
-
-    def _reason(self, line: bytes) -> str:
-        import pyarrow as pa
-
-        try:
-            rows = self._read_json(pa.BufferReader(line), parse_options=self._parse).num_rows
-        except (pa.ArrowException, ValueError) as problem:
-            return str(problem)
-        return f"the line holds {rows} records; expected one"

@@ -1,5 +1,7 @@
-"""Reader of one Parquet file, batch by batch; its position is (row group, row in it). Memory stays flat:
-columns are read through small buffers, one row group at a time and by one thread; nothing is fetched ahead.
+"""Reader of one Parquet file, batch by batch; its position is (row group, row in it), with any filters.
+
+Memory stays flat: columns are read through small buffers, one row group at a time and by one thread; nothing
+is fetched ahead.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypedDict
 from headgate.api.source import BadRecord
 from headgate.common.errors import OperatingError, StorageError, UsageError
 from headgate.common.files.durable import crc32
+from headgate.relational.column_tests import ColumnTest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,12 +33,21 @@ class ParquetPosition(TypedDict):
 
 class ParquetCursor:
     """An open Parquet file, as the `FileCursor` of a reader; its polls give record batches, no bad records.
-    It reads `columns` (None: all) from the position `start` on (None: the first row); OperatingError if the
-    file has changed since then, StorageError if it cannot be read as Parquet, now or at a later poll.
+    It reads `columns` (None: all) from the position `start` on (None: the first row), without row groups in
+    which no row passes `filters`. OperatingError if the file has changed since then, StorageError if it
+    cannot be read as Parquet, now or at a later poll.
     """
 
-    def __init__(self, path: str, columns: Sequence[str] | None, start: ParquetPosition | None) -> None:
+    def __init__(
+        self,
+        path: str,
+        columns: Sequence[str] | None,
+        start: ParquetPosition | None,
+        filters: Sequence[ColumnTest] = (),
+    ) -> None:
         import pyarrow.parquet as pq
+
+        from headgate.connectors.files.parquet_statistics import RowGroupTests
 
         self._path, self._columns = path, None if columns is None else list(columns)
         self._seal = _seal(path)
@@ -47,6 +59,7 @@ class ParquetCursor:
             )
         try:
             self._file = pq.ParquetFile(path, pre_buffer=False, memory_map=False, buffer_size=_BUFFER_BYTES)
+            self._tests = RowGroupTests(self._file, filters)
         except Exception as problem:
             raise self._unreadable(problem) from problem
         self._groups = self._file.metadata.num_row_groups
@@ -78,7 +91,10 @@ class ParquetCursor:
             if self._batches is None:
                 if self._group >= self._groups:
                     return False
-                self._open_group()
+                if self._tests.may_pass(self._group):
+                    self._open_group()
+                else:
+                    self._group, self._row = self._group + 1, 0
                 continue
             self._batch, self._at = next(self._batches, None), 0
             if self._batch is None:

@@ -1,4 +1,4 @@
-"""Rewords errors of wrong calls of contexts, timers and states, so that they use the documented names.
+"""Rewords errors of wrong calls of contexts, timers, states and rows, so that they use documented names.
 
 A program knows only the public interfaces (contracts) of these objects, whose classes are internal. Because
 they are called once per record, nothing is checked before a call: the error of a failed call is reworded.
@@ -16,6 +16,7 @@ from headgate.api import broadcast, functions
 from headgate.api.declared import keyed_states as state
 from headgate.api.declared import operator_state
 from headgate.common.refusals.calls import listed
+from headgate.records.row import Row
 
 _CALL: Final = re.compile(
     r"(?:[\w<>]+\.)*(?P<cls>\w+)\.(?P<method>\w+)\(\) "
@@ -75,6 +76,11 @@ def say_public_names(error: BaseException) -> None:
 
 def _reword_no_member(error: AttributeError) -> None:
     thing, name = error.obj, error.name
+    if isinstance(thing, Row) and name:
+        # A row says nothing of its fields itself: that would make reading them twice as slow.
+        error.args = (f"no field {name!r}; the row has {', '.join(thing.keys()) or 'no fields'}",)
+        error.name = None
+        return
     if thing is None or not name or not type(thing).__module__.startswith("headgate."):
         return
     contract = _contract_of(type(thing).__name__)

@@ -6,7 +6,7 @@ where the operators call the function.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Final
@@ -65,6 +65,13 @@ class NoRecord(str):
 
     def __repr__(self) -> str:
         return f"none ({self})"
+
+
+def timer_error(
+    context: OperatorContext, error: BaseException, key: Hashable, timestamp: int
+) -> BaseException:
+    """Return :func:`user_error`'s for a timer of `key` at `timestamp` (ms)."""
+    return user_error(context, error, NoRecord(f"timer of key {key!r} at {timestamp}"))
 
 
 @contextmanager

@@ -40,13 +40,13 @@ from headgate.runtime.worker.operators.broadcast_operators import (
     KeyedBroadcastProcessOperator,
 )
 from headgate.runtime.worker.operators.fused import FusedNode, FusedOperator
-from headgate.runtime.worker.operators.groups_of_rows_ahead import RescaledRowWindows
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
 from headgate.runtime.worker.operators.operator_contract import Operator, R, Receiver
 from headgate.runtime.worker.operators.reading_source import SourceOperator
 from headgate.runtime.worker.operators.source_alignment import AlignedTimestamps
 from headgate.runtime.worker.operators.stateless import ProcessOperator, SelectOperator, SinkOperator
 from headgate.runtime.worker.operators.timestamps import TimestampsOperator
+from headgate.runtime.worker.operators.windows_of_rows.groups_of_rows_ahead import RescaledRowWindows
 
 Refuse = Callable[[Iterable[R]], None]
 

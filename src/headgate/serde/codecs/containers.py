@@ -75,17 +75,20 @@ def row_converter(converts: list[Convert | None]) -> Callable[[Sequence[V]], tup
     size = len(converts)
     todo = [(place, convert) for place, convert in enumerate(converts) if convert is not None]
 
+    def checked_row(row: Sequence[V]) -> tuple[V, ...]:
+        if len(row) != size:
+            raise ValueError(f"got {len(row)} values, expected {size}")
+        return tuple(row)
+
     def convert_row(row: Sequence[V]) -> tuple[V, ...]:
         if len(row) != size:
             raise ValueError(f"got {len(row)} values, expected {size}")
-        if not todo:
-            return tuple(row)
         values = list(row)
         for place, convert in todo:
             values[place] = convert(values[place])
         return tuple(values)
 
-    return convert_row
+    return convert_row if todo else checked_row
 
 
 def row_converter_or_none(converts: list[Convert | None]) -> Convert | None:
@@ -125,13 +128,15 @@ def _dict_to_plain(direct: bool, key: Form, value: Form) -> Convert:
     convert = value.to_plain
     if direct:
         return keep if convert is None else lambda entries: {k: convert(v) for k, v in entries.items()}
-    row = row_converter([key.to_plain, value.to_plain])
-    return lambda entries: [row(entry) for entry in entries.items()]
+    of_key, of_value = key.to_plain or keep, value.to_plain or keep
+    return lambda entries: [(of_key(k), of_value(v)) for k, v in entries.items()]
 
 
 def _dict_from_plain(direct: bool, key: Form, value: Form) -> Convert | None:
     convert = value.from_plain
     if direct:
         return None if convert is None else lambda entries: {k: convert(v) for k, v in entries.items()}
-    row = row_converter([key.from_plain, value.from_plain])
-    return lambda entries: dict(row(entry) for entry in entries)
+    of_key, of_value = key.from_plain, value.from_plain or keep
+    if of_key is None:
+        return lambda entries: {k: of_value(v) for k, v in entries}
+    return lambda entries: {of_key(k): of_value(v) for k, v in entries}

@@ -85,7 +85,10 @@ def _record(kind: str, cls: type, names: list[str], frozen: bool, build: Convert
     immutable = frozen and all(form.immutable for form in forms)
     to_row = row_converter([form.to_plain for form in forms])
     from_row = row_converter([form.from_plain for form in forms])
-    read = _reader(names) if kind != "namedtuple" else tuple
+    to_plain: Convert = to_row
+    if kind != "namedtuple":  # which is a row already
+        read = _reader(names)
+        to_plain = lambda value: to_row(read(value))  # noqa: E731
     defaults = defaults_of(kind, cls)
     fields = tuple(
         Field(field, form, _aliases(hints[field]), _default(form, defaults.get(field, _NO_DEFAULT)))
@@ -96,7 +99,7 @@ def _record(kind: str, cls: type, names: list[str], frozen: bool, build: Convert
         name=cls.__qualname__,
         description=describe(kind, name=name, fields=described),
         wire=tuple[tuple(form.wire for form in forms)],  # type: ignore[misc]
-        to_plain=exactly(cls, lambda value: to_row(read(value))),
+        to_plain=exactly(cls, to_plain),
         from_plain=lambda plain: build(from_row(plain)),
         classes=frozenset({cls}),
         immutable=immutable,

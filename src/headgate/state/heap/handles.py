@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic
 
 from headgate.api.declared.aggregate import ACC, IN, OUT
@@ -275,7 +275,8 @@ class HeapMapState(Subscripts[MK, MV], _TableState):
     __slots__ = ()
 
     def get(self, key: MK, default: MV | None = None) -> MV | None:
-        return self._entries().get(key, default)
+        entries = self.table.own(self.key)  # as `_entries`, without its call
+        return default if entries is MISSING else entries.get(key, default)
 
     def put(self, key: MK, value: MV) -> None:
         entries = self.table.own(self.key)
@@ -302,6 +303,21 @@ class HeapMapState(Subscripts[MK, MV], _TableState):
 
     def items(self) -> Iterable[tuple[MK, MV]]:
         return list(self._entries().items())
+
+    def of_keys(self, keys: Sequence[Hashable]) -> list[Mapping[MK, MV]]:
+        """Return the map of each of `keys`, to be read. Values may be changed in place, as those of `get`."""
+        return [{} if entries is MISSING else entries for entries in map(self.table.own, keys)]
+
+    def remove_of_keys(self, keys: Sequence[Hashable], gone: Sequence[Sequence[MK]]) -> None:
+        """Remove from the map of each of `keys` the entries that `gone` names at its place; all are there."""
+        table = self.table
+        for key, names in zip(keys, gone, strict=True):
+            if len(names) == len(table.entries.get(key, ())):
+                table.remove(key)
+            elif names:
+                entries = table.own(key)
+                for name in names:
+                    del entries[name]
 
     def _entries(self) -> dict[MK, MV]:
         # Owned even for reading: a value that is returned may be changed in place.

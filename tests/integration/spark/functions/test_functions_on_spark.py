@@ -20,11 +20,11 @@ from function_columns import odd_table
 
 from headgate.relational.evaluation import evaluate
 from headgate.relational.function_families import load_families
+from headgate.relational.passes.sharing import sharing
 from headgate.relational.resolved import Typed, parts_of
 from headgate.relational.resolving import resolve
 from headgate.relational.rules import ALIASES, RULES, RowsFailed
 from headgate.relational.schema import schema_of
-from headgate.relational.sharing import sharing
 from headgate.relational.spark_types import normal_type, text_of
 
 pytestmark = [pytest.mark.ci, pytest.mark.spark, pytest.mark.timeout(1200)]

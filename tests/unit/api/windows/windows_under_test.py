@@ -10,7 +10,7 @@ import headgate as hg
 from headgate.testing import ManualClock, MiniCluster, OperatorHarness
 
 END = 2**63 - 1
-STATES = ("windows", "due", "remembered", "records")
+STATES = ("windows", "due", "remembered", "records", "runs")
 
 
 class Seen(NamedTuple):

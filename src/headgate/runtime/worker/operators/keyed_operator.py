@@ -8,7 +8,7 @@ slices the operator is *busy*: it takes no input, but barriers pass, and a resto
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -24,7 +24,7 @@ from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.selectors import KeySelector
 from headgate.runtime.job.operator_context import OperatorContext
-from headgate.runtime.job.user_errors import NoRecord, has_user_frame, user_error
+from headgate.runtime.job.user_errors import has_user_frame, timer_error, user_error
 from headgate.runtime.worker.operators.function_state import FunctionState
 from headgate.runtime.worker.operators.keyed_context import Firing, KeyContext, KeyedOutput, Slice
 from headgate.runtime.worker.operators.keyed_loop import LoopShape, compile_keyed_loop
@@ -43,7 +43,6 @@ from headgate.runtime.worker.operators.outputs import SideBuffer, checked_kind, 
 from headgate.runtime.worker.operators.seen_key_types import KeyTypes
 from headgate.runtime.worker.operators.timer_counts import TimerCounts
 from headgate.runtime.worker.operators.wrong_use import (
-    keys_blamed,
     refuse_keys,
     with_event_time_hint,
     without_key,
@@ -302,15 +301,19 @@ class KeyedProcessOperator(Operator):
         self._fire_event_time(self._mark, out, time)
         return count
 
+    def _next_due(self) -> int | None:
+        """Return the event time at which something fires next, None if nothing waits for one."""
+        return self._timers.event.next_time
+
     def _run_end(self, marks: Int64s, position: int) -> int:
-        due = self._timers.event.next_time
+        due = self._next_due()
         if due is None or marks[-1] < due:
             return len(marks)
         return position + max(1, int(np.searchsorted(marks[position:], due, side="left")))
 
     def _fire_event_time(self, timestamp: int, out: KeyedOutput, time: Slice) -> bool:
         # False: slice `time` ended before all timers up to `timestamp` had fired, so the operator is busy.
-        due = self._timers.event.next_time
+        due = self._next_due()
         if due is None or due > timestamp:
             self._reach(timestamp)
             return True
@@ -376,8 +379,7 @@ class KeyedProcessOperator(Operator):
             if result is not None:
                 out.records.extend(checked_outputs(result))
         except BaseException as error:
-            what = f"timer of key {key!r} at {timestamp}"
-            raise user_error(self.context, error, NoRecord(what)) from None
+            raise timer_error(self.context, error, key, timestamp) from None
         for eager in self._eager:
             eager.store()
 
@@ -386,7 +388,7 @@ class KeyedRun:
     """Calls the user's function for records of one batch, by the generated loop that fits the operator.
     Made for each batch. A call processes records from `start` on, until `stop` or until one makes a timer
     due. Outputs go to `out`, the index of each output's record to `origins`. `times` and `marks` are the
-    records' timestamps and watermarks, None without event time.
+    records' timestamps and watermarks, None without event time; `keys` are the records' keys if known.
     """
 
     __slots__ = ("_arguments", "_at", "_loop", "_operator", "_out", "_rest", "_row_class", "_rows")
@@ -399,6 +401,7 @@ class KeyedRun:
         origins: list[int],
         times: list[int] | None,
         marks: list[int] | None,
+        keys: Sequence[Hashable] | None = None,
     ) -> None:
         columnar = isinstance(batch, ArrowBatch)
         keeps_changes = any(isinstance(handle, TrackedStore) for handle in operator._eager)
@@ -408,11 +411,8 @@ class KeyedRun:
         self._rows = batch.views() if isinstance(batch, ArrowBatch) else batch.rows()
         self._loop = compile_keyed_loop(shape)
         self._at = [0]
-        keys = keys_blamed(operator.context, batch, operator._key, lambda: batch.keys(operator._key))
-        one_type = columnar and not callable(operator._key)  # all keys of a column are
-        if operator._key_types.look(keys[:1] if one_type else keys):
-            # With a single subtask no partitioner has checked the keys before.
-            refuse_keys(operator.context, operator._key, batch.rows())
+        if keys is None:
+            keys = operator._key_types.keys_of(batch, operator._key)
         operator._backend.prefetch(keys)
         timers = operator._timers
         known = keys, self._rows, times, marks

@@ -12,6 +12,7 @@ from headgate.common.errors import UsageError
 from headgate.metrics import metric_table as table
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
+from headgate.records.late_columns import LateColumns
 from headgate.records.row_batch import RowBatch
 from headgate.restore.split_watermarks import RestoredSplits, picture
 from headgate.runtime.job.operator_context import OperatorContext
@@ -68,6 +69,8 @@ class SourceOperator(Operator):
             self.emit_side(BAD_RECORDS, RowBatch(list(bad)))
         if isinstance(polled, PollStatus):
             return polled
+        if isinstance(polled, LateColumns):
+            return ArrowBatch(polled)
         if hasattr(polled, "__arrow_c_array__"):
             # It may be of the job's own copy of pyarrow. Both know Arrow's C data interface.
             polled = polled if isinstance(polled, pa.RecordBatch) else pa.record_batch(polled)

@@ -28,8 +28,12 @@ from headgate.common.keys.key_types import (
     with_tuples_bounded,
 )
 from headgate.common.plain_data import Plain
+from headgate.records.arrow_batch import ArrowBatch
+from headgate.records.batch import Batch
+from headgate.records.selectors import KeySelector
 from headgate.restore.restored_keys import other_type
 from headgate.runtime.job.operator_context import OperatorContext
+from headgate.runtime.worker.operators.wrong_use import keys_blamed, refuse_keys
 from headgate.state.backend import KeyedBackend
 
 _LOG: Final = logging.getLogger(__name__)
@@ -46,6 +50,18 @@ class KeyTypes:
         self._found: frozenset[Shape] = frozenset()
         self._usual: Shape | None = None
         self._known, self._has_state = True, False
+
+    def keys_of(self, batch: Batch, selector: KeySelector) -> Sequence[Hashable]:
+        """Return the keys of a batch, whose types are recorded; UsageError: one is of no type for keys, or of
+        one that is not declared.
+        """
+        keys = keys_blamed(self._context, batch, selector, lambda: batch.keys(selector))
+        # all keys of a column have one type
+        one_type = isinstance(batch, ArrowBatch) and not callable(selector)
+        if self.look(keys[:1] if one_type else keys):
+            # With a single subtask no partitioner has checked the keys before.
+            refuse_keys(self._context, selector, batch.rows())
+        return keys
 
     def look(self, keys: Sequence[Hashable]) -> bool:
         """Record types of `keys`; return True if one is new: then check all keys. UsageError: undeclared."""

@@ -107,7 +107,7 @@ class TimestampsOperator(Operator):
     def _timestamps(self, batch: Batch) -> Int64s:
         selector = self._strategy.timestamp
         if isinstance(batch, ArrowBatch) and isinstance(selector, str):
-            return self._of_column(batch, batch.columns.column(batch.field(selector)), selector)
+            return self._of_column(batch, batch.parts.column(batch.field(selector)), selector)
         rows, row, values = batch.rows(), None, []
         try:
             getter = field_getter(selector, rows[0])

@@ -15,15 +15,15 @@ from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch, take_times
 from headgate.relational.evaluation import evaluate, first_failing
 from headgate.relational.exploding import exploded, one_each
-from headgate.relational.fused_steps import AnyStep, ExplodeStep, Step
+from headgate.relational.passes.fused_steps import AnyStep, ExplodeStep, Step
+from headgate.relational.passes.sharing import sharing
 from headgate.relational.python_calls import PythonFailed
 from headgate.relational.resolved import Typed, columns_in
 from headgate.relational.rows import Rows
 from headgate.relational.rules import RowsFailed
-from headgate.relational.sharing import sharing
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.job.user_errors import shorten, user_error
-from headgate.runtime.worker.operators.columns.row_columns import columns_of
+from headgate.runtime.worker.operators.columns.row_columns import parts_of
 from headgate.runtime.worker.operators.operator_contract import Operator
 
 
@@ -38,7 +38,7 @@ class ColumnsOperator(Operator):
         self._shared = [sharing(step.expressions) for step in steps]
 
     def process(self, batch: Batch) -> None:
-        columns = columns_of(self.context, batch, self._steps[0].reads)
+        columns = parts_of(self.context, batch, self._steps[0].reads)
         self._go_on(0, ArrowBatch(columns, batch.timestamps, batch.watermarks))
 
     def _go_on(self, place: int, batch: ArrowBatch) -> None:
@@ -75,21 +75,18 @@ class ColumnsOperator(Operator):
         conditions = len(step.conditions)
         for condition in expressions[:conditions]:
             batch = self._kept(condition, batch)
-        rows = Rows(batch.columns)
+            if not len(batch):
+                return batch
+        rows = Rows(batch.parts)
         arrays = [self._evaluated(each, batch, rows) for each in expressions[conditions:]]
         columns = pa.RecordBatch.from_arrays(arrays, schema=step.gives.to_arrow())
         return ArrowBatch(columns, batch.timestamps, batch.watermarks)
 
     def _kept(self, condition: Typed, batch: ArrowBatch) -> ArrowBatch:
-        keep = self._evaluated(condition, batch)
+        keep = self._evaluated(condition, batch, Rows(batch.parts))
         if pc.all(keep, min_count=0).as_py() and not keep.null_count:
             return batch
-        places = np.flatnonzero(pc.fill_null(keep, False).to_numpy(zero_copy_only=False))
-        return ArrowBatch(
-            batch.columns.take(pa.array(places)),
-            take_times(batch.timestamps, places),
-            take_times(batch.watermarks, places),
-        )
+        return batch.take(np.flatnonzero(pc.fill_null(keep, False).to_numpy(zero_copy_only=False)))
 
     def _evaluated(self, expression: Typed, batch: ArrowBatch, rows: Rows | None = None) -> pa.Array:
         try:

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch, take_times
-from headgate.relational.extremes import Extremes
-from headgate.relational.fused_steps import AnyStep
+from headgate.relational.passes.extremes import Extremes
+from headgate.relational.passes.fused_steps import AnyStep
 from headgate.relational.relations import WINDOW_LAST, WINDOW_START
 from headgate.relational.spark_types import WINDOW
 from headgate.runtime.job.operator_context import OperatorContext

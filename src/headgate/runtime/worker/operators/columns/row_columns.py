@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from headgate.common.errors import UsageError
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
+from headgate.records.late_columns import LateColumns
 from headgate.records.row_batch import field_getter
 from headgate.relational.schema import Field, Schema
 from headgate.relational.spark_types import text_of
@@ -33,9 +34,22 @@ def columns_of(context: OperatorContext, batch: Batch, reads: Schema) -> pa.Reco
     return pa.RecordBatch.from_arrays(arrays, schema=reads.to_arrow())
 
 
+def parts_of(context: OperatorContext, batch: Batch, reads: Schema) -> pa.RecordBatch | LateColumns:
+    """Return what :func:`columns_of` returns, or late columns if the batch has them, of the right types."""
+    if isinstance(batch, ArrowBatch) and isinstance(batch.parts, LateColumns):
+        try:
+            places = [batch.field(name) for name in reads.names]
+        except UsageError as error:
+            raise placed(context, error) from None
+        kinds = [batch.parts.schema.field(place).type for place in places]
+        if places and all(field.nullable and field.type == kind for field, kind in zip(reads, kinds)):
+            return batch.parts.select(places, reads.to_arrow())
+    return columns_of(context, batch, reads)
+
+
 def _normal(context: OperatorContext, batch: ArrowBatch, field: Field) -> pa.Array:
     try:
-        column = batch.columns.column(batch.field(field.name))
+        column = batch.parts.column(batch.field(field.name))
     except UsageError as error:
         raise placed(context, error) from None
     if column.type != field.type:

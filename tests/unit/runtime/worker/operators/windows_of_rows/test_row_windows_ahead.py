@@ -12,7 +12,7 @@ import headgate as hg
 from headgate.common.keys.keygroups import key_group, key_group_range
 from headgate.graph.logical import WindowNode
 from headgate.metrics.metric_table import LATE_RECORDS
-from headgate.runtime.worker.operators.groups_of_rows_ahead import RescaledRowWindows
+from headgate.runtime.worker.operators.windows_of_rows.groups_of_rows_ahead import RescaledRowWindows
 from headgate.state.snapshots import OperatorSubtaskState
 
 GROUPS = 128

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from headgate.relational.evaluation import evaluate
 from headgate.relational.expressions import Call, Case, Expression, Literal, PythonFunction, Reference
 from headgate.relational.function_families import load_families
+from headgate.relational.passes.sharing import sharing
 from headgate.relational.resolved import PieceOf, PythonApply, Shared, Typed, parts_of
 from headgate.relational.resolving import resolve
 from headgate.relational.rows import Rows
 from headgate.relational.rules import RULES, RowsFailed
 from headgate.relational.schema import schema_of
-from headgate.relational.sharing import sharing
 
 TEXT, NUMBER = Reference("text"), Reference("number")
 LOWER = Call("lower", (TEXT,))

@@ -12,16 +12,21 @@ from collections.abc import Hashable, Mapping
 from headgate.api.windows.window_function import WindowFunction
 from headgate.common.keys.keygroups import key_group, key_group_range
 from headgate.records.batch import Batch
-from headgate.runtime.worker.operators.keyed_context import KeyedOutput
-from headgate.runtime.worker.operators.keyed_operator import KeyedRun
+from headgate.runtime.worker.operators.keyed_context import Firing, KeyedOutput, Slice
+from headgate.runtime.worker.operators.keyed_operator import KeyedRun, RunKind
 from headgate.runtime.worker.operators.operator_contract import PendingState
-from headgate.runtime.worker.operators.row_windows import RowWindowsOperator
+from headgate.runtime.worker.operators.windows_of_rows.ends_together import ends_together
+from headgate.runtime.worker.operators.windows_of_rows.recent_records import RecentRecords
+from headgate.runtime.worker.operators.windows_of_rows.records_together import RunOfWindows, adds_together
+from headgate.runtime.worker.operators.windows_of_rows.row_windows import RowWindowsOperator
+from headgate.state.backend import StoredValue
 
 
 class RescaledRowWindows(RowWindowsOperator):
     """Runs a `WindowFunction`, and knows which key groups are ahead of the subtask's watermark."""
 
     _ahead: Mapping[int, int]  # key group -> its watermark (ms)
+    recent: RecentRecords | None = None  # records that are not in state yet
 
     def open(self) -> None:
         super().open()
@@ -33,12 +38,24 @@ class RescaledRowWindows(RowWindowsOperator):
                 groups = range(max(first, state.keyed.first_group), min(last, state.keyed.last_group) + 1)
                 ahead |= {group: stored.get(group, state.watermark) for group in groups}
         self._ahead = ahead if self._windows.event_time else {}
+        together = adds_together(self._windows)
+        self._usual: RunKind = RunOfWindows if together else KeyedRun
+        waits = together and self._windows.ends_at_once and self._windows.takes_recent
+        self.recent = RecentRecords(self, self._windows) if waits else None
+        self._ends = ends_together(self, self._windows, self.recent)
         self._forget_reached()
+
+    def _fire_slice(self, firing: Firing, out: KeyedOutput, time: Slice) -> bool:
+        if self._ends is not None and not self._ends.fire(firing, out, time):
+            return False
+        return super()._fire_slice(firing, out, time)
 
     def process_some(self, batch: Batch) -> int:
         if self._ahead:
             self._forget_reached()
-        return self._run(batch, _RunOfGroupsAhead if self._ahead else KeyedRun)
+        if self.recent is not None:
+            self.recent.flush_old()
+        return self._run(batch, _RunOfGroupsAhead if self._ahead else self._usual)
 
     def watermark_of(self, key: Hashable, watermark: int) -> int:
         """Return the watermark (ms) by which records of `key` are late: `watermark`, or that of the key's
@@ -46,8 +63,22 @@ class RescaledRowWindows(RowWindowsOperator):
         """
         return max(watermark, self._ahead.get(key_group(key, self.context.max_parallelism), watermark))
 
+    def _next_due(self) -> int | None:
+        due = super()._next_due()
+        fresh = None if self.recent is None else self.recent.next_end
+        if fresh is None:
+            return due
+        return fresh - 1 if due is None else min(due, fresh - 1)
+
+    def peek(self, state: str, key: Hashable) -> StoredValue | None:
+        if self.recent is not None:
+            self.recent.flush()
+        return super().peek(state, key)
+
     def snapshot(self, checkpoint: int) -> PendingState | None:
         self._forget_reached()
+        if self.recent is not None:
+            self.recent.flush_for_snapshot()
         self._windows.ahead.update(sorted(self._ahead.items()))
         return super().snapshot(checkpoint)
 

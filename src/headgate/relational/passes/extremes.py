@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headgate.relational.aggregates import Aggregate
 from headgate.relational.firing import AT_END
-from headgate.relational.fused_steps import AnyStep, pruned, steps_of
+from headgate.relational.passes.fused_steps import AnyStep, pruned, steps_of
 from headgate.relational.relations import (
     WINDOW_START,
     Aggregation,

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from headgate.relational.evaluation import evaluate
 from headgate.relational.expressions import Call, Literal, Reference
-from headgate.relational.fused_steps import Step, pruned, steps_of
+from headgate.relational.passes.fused_steps import Step, pruned, steps_of
 from headgate.relational.relations import Filter, Project, Relation, Scan
 from headgate.relational.resolving import resolve
 from headgate.relational.schema import Field, Schema, schema_of
