@@ -26,7 +26,13 @@ LEFT, RIGHT, TOP, BOTTOM = 230, 90, 70, 40
 BAR, GAP, GROUP_GAP = 16, 4, 16
 TEXT: Final = "#222222"
 FAINT: Final = "#cccccc"
-COLORS: Final = {"flink": "#c2553a", "spark": "#d9912b", "bytewax": "#3d7ea6", "pathway": "#6b8e4e"}
+COLORS: Final = {
+    "flink": "#c2553a",
+    "flink-json": "#8f3b28",
+    "spark": "#d9912b",
+    "bytewax": "#3d7ea6",
+    "pathway": "#6b8e4e",
+}
 _DRAW: Final = ROOT / "bench" / "peers" / "chart_png.py"
 _DRAW_TIMEOUT_S: Final = 60
 

@@ -6,6 +6,7 @@ The exit code is 1 when a system failed or gave a wrong answer.
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 import time
@@ -57,6 +58,11 @@ def parsed(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--table", type=Path, metavar="FILE", help="where the table goes as text, too")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="where the chart goes, beside it as PNG")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the record goes")
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="keep the queries that the record of --json has of the same systems and events",
+    )
     parser.add_argument("--smoke", action="store_true", help="few events, few queries; installs nothing")
     asked = parser.parse_args(words)
     for name in ("events", "rounds"):
@@ -101,15 +107,42 @@ def main(words: list[str] | None = None) -> int:
     )
     path = asked.json or machine.ROOT / "bench" / "results" / f"peers-{time.strftime('%Y-%m-%d-%H%M%S')}.json"
     record, cells = _begun(asked, plan), list[Cell]()
+    if asked.resume and path.exists():
+        cells = resumed(json.loads(path.read_text()), record)
     say = _teller(time.monotonic())
-    for name in asked.queries:
+    for name in missing(asked.queries, cells):
         cells += measured(QUERIES[name], [SYSTEMS[key] for key in asked.systems], plan, say)
+        cells.sort(key=lambda cell: list(QUERIES).index(cell.query))
         # Written after every query: what was measured stays, whatever happens later.
         record["cells"] = [_plain(cell, cells) for cell in cells]
         report.write_record(record, path)
     _show(cells, asked, plan, console)
     console.print(f"record: {path}", highlight=False, soft_wrap=True)
     return 1 if any(cell.status in (FAILED, WRONG) for cell in cells) else 0
+
+
+def resumed(earlier: dict[str, Any], now: dict[str, Any]) -> list[Cell]:
+    """The cells of an earlier record, of queries for which it has all the systems of this one.
+
+    Raises:
+        SystemExit: it is of other events, or of another state of the project.
+    """
+    for part, had, has in (
+        ("the set of events", earlier["events"], now["events"]),
+        ("the commit", earlier["machine"]["commit"], now["machine"]["commit"]),
+    ):
+        if had != has:
+            raise SystemExit(f"the record cannot be resumed: {part} was {had}, and is {has} now")
+    found = [Cell(**{name: cell[name] for name in Cell.__slots__}) for cell in earlier["cells"]]
+    wanted = set(now["systems"])
+    whole = {name for name in QUERIES if {c.system for c in found if c.query == name} >= wanted}
+    return [cell for cell in found if cell.query in whole]
+
+
+def missing(queries: Iterable[str], cells: Iterable[Cell]) -> list[str]:
+    """The queries of which there are no cells."""
+    known = {cell.query for cell in cells}
+    return [name for name in queries if name not in known]
 
 
 def measured(query: Query, systems: list[System], plan: Plan, say: Callable[[str], None]) -> list[Cell]:

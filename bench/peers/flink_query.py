@@ -23,6 +23,7 @@ from pyflink.table import StreamTableEnvironment
 LOOK_S = 0.25
 TYPES = {"timestamp": "TIMESTAMP_LTZ(6)"}
 PARQUET = "'format'='parquet', 'parquet.utc-timezone'='true'"
+FORMATS = {"parquet": PARQUET, "json": "'format'='json', 'json.timestamp-format.standard'='ISO-8601'"}
 
 
 class Watch(threading.Thread):
@@ -110,7 +111,7 @@ def source(order: Order, name: str) -> str:
     if order.timed:
         more += ", event_time AS CAST(`dateTime` AS TIMESTAMP_LTZ(3)), "
         more += "WATERMARK FOR event_time AS event_time - INTERVAL '4' SECOND"
-    where = f"'connector'='filesystem', 'path'='file://{files.folder}', {PARQUET}"
+    where = f"'connector'='filesystem', 'path'='file://{files.folder}', {FORMATS[order.format]}"
     return f"CREATE TABLE {name} ({columns(files.columns)}{more}) WITH ({where})"
 
 

@@ -1,4 +1,4 @@
-"""Which element a subtask reads next: round-robin over channels that have something and may be read.
+"""Which element a subtask reads next: that of a channel that has something and may be read, mostly in turns.
 
 The gate holds the queues and knows which channels are blocked; what an element means only its reader
 knows. Availability is a property that the reader can ask, so it never waits busily.
@@ -7,26 +7,40 @@ Nothing is read before every channel has delivered a first element, and first el
 records are read before records. A channel that will never carry a record begins with such an element;
 until it has, event time would wait for it, and what a timer sees would depend on which sender was
 quicker.
+
+Channels take turns, with one exception: records of the channel whose event time is furthest behind are read
+before those of channels that are ahead of it. What is ahead only waits in state for the slowest channel's
+watermark. A channel is passed over a limited number of times in a row, so no sender is kept waiting for good.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Set
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from headgate.common.errors import InternalError
 
 T = TypeVar("T")
 
+MOST_PASSED_OVER: Final = 8
+"""So many times in a row the channel whose turn it is gives way to one that is further behind."""
+
 
 class InputGate(Generic[T]):
-    """Queues of a subtask's channels (from 0), read in turns once all got one; `is_records`: of a batch."""
+    """Queues of a subtask's channels (from 0), read in turns once all got one; `is_records`: of a batch.
+    `event_time` gives a channel's event time (ms), or None where it has none or nobody waits for it.
+    """
 
-    __slots__ = ("_blocked", "_is_records", "_queues", "_ready", "_silent")
+    __slots__ = ("_blocked", "_event_time", "_is_records", "_passed_over", "_queues", "_ready", "_silent")
 
-    def __init__(self, channels: int, is_records: Callable[[T], bool]) -> None:
-        self._is_records = is_records
+    def __init__(
+        self,
+        channels: int,
+        is_records: Callable[[T], bool],
+        event_time: Callable[[int], int | None] = lambda _: None,
+    ) -> None:
+        self._is_records, self._event_time, self._passed_over = is_records, event_time, 0
         self._queues: list[deque[T]] = [deque() for _ in range(channels)]
         # The channels that may be read, in their turns; any of them is removed in constant time.
         self._ready: OrderedDict[int, None] = OrderedDict()
@@ -58,7 +72,7 @@ class InputGate(Generic[T]):
         """
         if not self.available:
             return None
-        channel = next(iter(self._ready)) if wanted is None else self._first(wanted)
+        channel = self._next() if wanted is None else self._first(wanted)
         if channel is None:
             return None
         if channel in self._blocked:
@@ -70,6 +84,26 @@ class InputGate(Generic[T]):
         else:
             del self._ready[channel]
         return channel, element
+
+    def _next(self) -> int:
+        turn = next(iter(self._ready))
+        if len(self._ready) > 1 and self._passed_over < MOST_PASSED_OVER:
+            behind = self._furthest_behind(turn)
+            if behind != turn:
+                self._passed_over += 1
+                return behind
+        self._passed_over = 0
+        return turn
+
+    def _furthest_behind(self, turn: int) -> int:
+        least = self._event_time(turn) if self._is_records(self._queues[turn][0]) else None
+        if least is None:
+            return turn
+        for channel in self._ready:
+            time = self._event_time(channel)
+            if time is not None and time < least:
+                turn, least = channel, time
+        return turn
 
     def _first(self, wanted: Callable[[T], bool]) -> int | None:
         return next((channel for channel in self._ready if wanted(self._queues[channel][0])), None)

@@ -57,6 +57,8 @@ def test_words_of_the_command_line() -> None:
     asked = command.parsed(["--queries", "J2,q0", "--systems", "bytewax,headgate", "--events", "1000"])
     assert asked.queries == ["q0", "J2"]
     assert asked.systems == ["headgate", "headgate-json", "bytewax"]
+    beside = command.parsed(["--systems", "flink-json,headgate"]).systems
+    assert beside == ["headgate", "headgate-json", "flink-json"]
     assert (asked.events, asked.rounds) == (1_000, 1)
     assert command.parsed(["--systems", "bytewax"]).systems == ["bytewax"]
     everything = command.parsed([])
@@ -78,6 +80,18 @@ def test_wrong_words_are_refused(words: list[str], told: str, capsys: pytest.Cap
     with pytest.raises(SystemExit):
         command.parsed(words)
     assert told in capsys.readouterr().err
+
+
+def test_a_record_is_resumed_with_its_whole_queries() -> None:
+    """A query that lacks a system is measured again; a record of something else is refused."""
+    now = {"events": {"count": 1_000}, "machine": {"commit": "a"}, "systems": {"headgate": "", "flink": ""}}
+    kept = [cell for cell in CELLS if cell.query == "J1"]
+    lacking = measured("q2", "flink", 1.0)
+    earlier = {**now, "cells": [command._plain(cell, CELLS) for cell in (*kept, lacking)]}
+    assert command.resumed(earlier, now) == kept
+    assert command.missing(["q2", "J1"], kept) == ["q2"]
+    with pytest.raises(SystemExit, match="the commit was a, and is b now"):
+        command.resumed(earlier, {**now, "machine": {"commit": "b"}})
 
 
 def test_ratios_are_to_the_run_on_the_same_format() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.common.errors import InternalError
-from headgate.core.input_gate import InputGate
+from headgate.core.input_gate import MOST_PASSED_OVER, InputGate
 
 STEPS = st.lists(
     st.one_of(
@@ -134,6 +134,56 @@ def test_polls_are_exactly_what_may_be_read(steps: list[tuple[str, Any]]) -> Non
                 assert channel in readable
                 assert element == model[channel].pop(0)
     assert [gate.queued(c) for c in range(3)] == [len(queue) for queue in model]
+
+
+def gate_with_event_times(event_times: list[int | None], each: int) -> InputGate[Any]:
+    """A gate whose channels have `each` records, numbered from 0, and these event times."""
+    gate = InputGate(len(event_times), is_record, event_times.__getitem__)
+    for channel in range(len(event_times)):
+        for number in range(each):
+            gate.put(channel, number)
+    return gate
+
+
+def test_records_of_the_channel_furthest_behind_come_first() -> None:
+    """And once it is no longer behind, channels take their turns."""
+    times: list[int | None] = [30, 10, 20]
+    gate = gate_with_event_times(times, 3)
+    assert [gate.poll(), gate.poll()] == [(1, 0), (1, 1)]
+    times[1] = 40
+    assert gate.poll() == (2, 0)
+    times[:] = [40, 40, 40]
+    assert [channel for channel, _ in drained(gate)] == [0, 1, 2, 0, 2, 0]
+
+
+@pytest.mark.parametrize("turn", [None, 5])
+def test_a_channel_without_event_time_neither_gives_way_nor_is_preferred(turn: int | None) -> None:
+    """Nobody waits for its event time, which says nothing about its records."""
+    gate = gate_with_event_times([turn, None, None], 2)
+    assert [channel for channel, _ in drained(gate)] == [0, 1, 2, 0, 1, 2]
+
+
+def test_an_event_whose_turn_it_is_gives_way_to_no_records() -> None:
+    """A watermark or a barrier of a channel that is ahead is not delayed."""
+    gate = InputGate(2, is_record, [20, 10].__getitem__)
+    gate.put(0, "barrier")
+    gate.put(1, 1)
+    assert drained(gate) == [(0, "barrier"), (1, 1)]
+
+
+def test_a_blocked_channel_is_not_read_however_far_behind() -> None:
+    """The other one is, as nothing else may be."""
+    gate = gate_with_event_times([20, 10], 1)
+    gate.set_blocked({1})
+    assert drained(gate) == [(0, 0)]
+
+
+def test_a_channel_that_is_ahead_is_passed_over_a_limited_number_of_times() -> None:
+    """So a sender that replays years does not stop one that is live."""
+    gate = gate_with_event_times([20, 10], 3 * MOST_PASSED_OVER)
+    read = [channel for channel, _ in drained(gate)]
+    assert read[: MOST_PASSED_OVER + 2] == [1] * MOST_PASSED_OVER + [0, 1]
+    assert read.count(0) == read.count(1)
 
 
 @given(st.lists(st.integers(0, 2), min_size=3, max_size=60))

@@ -71,10 +71,10 @@ class GateTask(Task):
     def __init__(self, parts: TaskParts, channels: Sequence[InputChannel], handler: BarrierHandler) -> None:
         super().__init__(parts)
         self.channels = channels
-        self._gate: CheckpointedInputGate[Batch | Event] = CheckpointedInputGate(
-            len(channels), handler, _kind_of, methodcaller("nbytes")
-        )
         self._valve = WatermarkValve(len(channels))
+        self._gate: CheckpointedInputGate[Batch | Event] = CheckpointedInputGate(
+            len(channels), handler, _kind_of, methodcaller("nbytes"), self._valve.event_time
+        )
         self._open = set(range(len(channels)))
         self._metrics = BarrierMetrics(0.0, 0.0, False)
         self._level = 0
