@@ -1,6 +1,6 @@
 """Headgate's part of the comparison: one query, as its users run it, into the sink that adds up checksums.
 
-    python -m bench.compare.headgate_job ORDER.json
+    python -m bench.compare.headgate_job [--rocksdb] ORDER.json
 
 Parquet is read as a table; J2 keeps its count in Python, as users of PySpark write it, and the others are
 columns. J3 and J4 are windows with declared aggregates, J3-py and J4-py the same with Python functions.
@@ -143,6 +143,9 @@ TUPLES: Final = {
 }
 """The columns of answers whose rows are tuples."""
 
+ROCKSDB: Final = "--rocksdb"
+"""The option for state in RocksDB."""
+
 JOBS: Final[dict[str, Program]] = {
     "J1": j1,
     "J2": j2,
@@ -175,11 +178,13 @@ def written_as_table(stream: Stream, order: Order) -> Stream:
 
 def main() -> None:
     """The program."""
-    order = Order.read(sys.argv[1])
+    *options, path = sys.argv[1:]
+    order = Order.read(path)
+    config = {"state.backend.type": "rocksdb"} if ROCKSDB in options else None
     storage = tempfile.mkdtemp(prefix="headgate-bench-")
     stopwatch, sink = Stopwatch(), ChecksumSink([name for name, _ in order.columns])
     try:
-        env = environment(stopwatch, "1s", storage)
+        env = environment(stopwatch, "1s", storage, config)
         stream = stream_of(env, order)
         if order.out is None:
             stream.sink_to(sink, uid="sink")

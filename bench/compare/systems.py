@@ -128,6 +128,12 @@ def _of_headgate_json(query: Query) -> Entry:
     return _of_headgate(query)
 
 
+def _of_headgate_rocksdb(query: Query) -> Entry:
+    if not query.timed and query.counted is None:
+        return Lacking("the query has no state", cannot=False)
+    return _of_headgate(query)
+
+
 def _of_flink_json(query: Query) -> Entry:
     # Elsewhere its Parquet says more; these are the jobs whose users read JSON lines.
     if query.name in _FROM_JSON:
@@ -154,6 +160,14 @@ HEADGATE_JSON: Final = System(
     _HEADGATE,
     "as above, reading the JSON lines that Bytewax, Pathway and Flink from JSON read; their ratios are to "
     "this one",
+)
+HEADGATE_ROCKSDB: Final = System(
+    "headgate-rocksdb",
+    "Headgate, RocksDB",
+    PARTS,
+    _of_headgate_rocksdb,
+    (*_HEADGATE, headgate_job.ROCKSDB),
+    "as the first, with state in RocksDB, which checkpoints store as its changed files",
 )
 FLINK: Final = System(
     "flink",
@@ -207,7 +221,7 @@ PATHWAY: Final = System(
     "runs until the answer is complete",
     e.PATHWAY,
 )
-ALL: Final = (HEADGATE, HEADGATE_JSON, FLINK, FLINK_JSON, SPARK, BYTEWAX, PATHWAY)
+ALL: Final = (HEADGATE, HEADGATE_JSON, HEADGATE_ROCKSDB, FLINK, FLINK_JSON, SPARK, BYTEWAX, PATHWAY)
 SYSTEMS: Final = {system.key: system for system in ALL}
 """Key -> system, in the order of the table."""
 
