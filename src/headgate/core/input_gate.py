@@ -1,4 +1,4 @@
-"""Which element a subtask reads next: that of a channel that has something and may be read, mostly in turns.
+"""Which element a subtask reads next: the first of a channel that has something and may be read.
 
 The gate holds the queues and knows which channels are blocked; what an element means only its reader
 knows. Availability is a property that the reader can ask, so it never waits busily.
@@ -7,40 +7,35 @@ Nothing is read before every channel has delivered a first element, and first el
 records are read before records. A channel that will never carry a record begins with such an element;
 until it has, event time would wait for it, and what a timer sees would depend on which sender was
 quicker.
-
-Channels take turns, with one exception: records of the channel whose event time is furthest behind are read
-before those of channels that are ahead of it. What is ahead only waits in state for the slowest channel's
-watermark. A channel is passed over a limited number of times in a row, so no sender is kept waiting for good.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Set
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from headgate.common.errors import InternalError
+from headgate.common.time import WATERMARK_MIN
+from headgate.core.channel_turns import ChannelTurns
 
 T = TypeVar("T")
 
-MOST_PASSED_OVER: Final = 8
-"""So many times in a row the channel whose turn it is gives way to one that is further behind."""
-
 
 class InputGate(Generic[T]):
-    """Queues of a subtask's channels (from 0), read in turns once all got one; `is_records`: of a batch.
-    `event_time` gives a channel's event time (ms), or None where it has none or nobody waits for it.
+    """Queues of a subtask's channels (from 0), read once all got one; `is_records`: of a batch. `position` is
+    that of :class:`ChannelTurns`.
     """
 
-    __slots__ = ("_blocked", "_event_time", "_is_records", "_passed_over", "_queues", "_ready", "_silent")
+    __slots__ = ("_blocked", "_is_records", "_queues", "_ready", "_silent", "_turns")
 
     def __init__(
         self,
         channels: int,
         is_records: Callable[[T], bool],
-        event_time: Callable[[int], int | None] = lambda _: None,
+        position: Callable[[int], tuple[int, bool]] = lambda _: (WATERMARK_MIN, True),
     ) -> None:
-        self._is_records, self._event_time, self._passed_over = is_records, event_time, 0
+        self._is_records, self._turns = is_records, ChannelTurns(position)
         self._queues: list[deque[T]] = [deque() for _ in range(channels)]
         # The channels that may be read, in their turns; any of them is removed in constant time.
         self._ready: OrderedDict[int, None] = OrderedDict()
@@ -87,23 +82,7 @@ class InputGate(Generic[T]):
 
     def _next(self) -> int:
         turn = next(iter(self._ready))
-        if len(self._ready) > 1 and self._passed_over < MOST_PASSED_OVER:
-            behind = self._furthest_behind(turn)
-            if behind != turn:
-                self._passed_over += 1
-                return behind
-        self._passed_over = 0
-        return turn
-
-    def _furthest_behind(self, turn: int) -> int:
-        least = self._event_time(turn) if self._is_records(self._queues[turn][0]) else None
-        if least is None:
-            return turn
-        for channel in self._ready:
-            time = self._event_time(channel)
-            if time is not None and time < least:
-                turn, least = channel, time
-        return turn
+        return self._turns.next(self._ready) if self._is_records(self._queues[turn][0]) else turn
 
     def _first(self, wanted: Callable[[T], bool]) -> int | None:
         return next((channel for channel in self._ready if wanted(self._queues[channel][0])), None)

@@ -30,11 +30,6 @@ class WatermarkValve:
         """Return a channel's own watermark in ms (WATERMARK_MIN: none yet), and whether it is idle."""
         return self._marks[channel], self._idle[channel]
 
-    def event_time(self, channel: int) -> int | None:
-        """Return an active channel's own watermark in ms; None: it is idle, or has none yet."""
-        mark = self._marks[channel]
-        return None if self._idle[channel] or mark == WATERMARK_MIN else mark
-
     def advance(self, channel: int, watermark: int) -> int:
         """Make a channel active, and raise its watermark, never lower it; return the combined one (ms)."""
         self._idle[channel] = False

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.common.errors import InternalError
-from headgate.core.input_gate import MOST_PASSED_OVER, InputGate
+from headgate.common.time import WATERMARK_MIN
+from headgate.core.channel_turns import MOST_PASSED_OVER
+from headgate.core.input_gate import InputGate
 
 STEPS = st.lists(
     st.one_of(
@@ -136,9 +138,9 @@ def test_polls_are_exactly_what_may_be_read(steps: list[tuple[str, Any]]) -> Non
     assert [gate.queued(c) for c in range(3)] == [len(queue) for queue in model]
 
 
-def gate_with_event_times(event_times: list[int | None], each: int) -> InputGate[Any]:
-    """A gate whose channels have `each` records, numbered from 0, and these event times."""
-    gate = InputGate(len(event_times), is_record, event_times.__getitem__)
+def gate_with_event_times(event_times: list[int], each: int, idle: int | None = None) -> InputGate[Any]:
+    """A gate whose channels have `each` records, numbered from 0, and these event times; one may be idle."""
+    gate = InputGate(len(event_times), is_record, lambda channel: (event_times[channel], channel == idle))
     for channel in range(len(event_times)):
         for number in range(each):
             gate.put(channel, number)
@@ -147,7 +149,7 @@ def gate_with_event_times(event_times: list[int | None], each: int) -> InputGate
 
 def test_records_of_the_channel_furthest_behind_come_first() -> None:
     """And once it is no longer behind, channels take their turns."""
-    times: list[int | None] = [30, 10, 20]
+    times = [30, 10, 20]
     gate = gate_with_event_times(times, 3)
     assert [gate.poll(), gate.poll()] == [(1, 0), (1, 1)]
     times[1] = 40
@@ -156,16 +158,16 @@ def test_records_of_the_channel_furthest_behind_come_first() -> None:
     assert [channel for channel, _ in drained(gate)] == [0, 1, 2, 0, 2, 0]
 
 
-@pytest.mark.parametrize("turn", [None, 5])
-def test_a_channel_without_event_time_neither_gives_way_nor_is_preferred(turn: int | None) -> None:
-    """Nobody waits for its event time, which says nothing about its records."""
-    gate = gate_with_event_times([turn, None, None], 2)
+@pytest.mark.parametrize("times", [[WATERMARK_MIN] * 3, [5, WATERMARK_MIN, WATERMARK_MIN], [9, 9, 1]])
+def test_a_channel_without_event_time_neither_gives_way_nor_is_preferred(times: list[int]) -> None:
+    """Nobody waits for its event time, or it has none; the last channel is idle."""
+    gate = gate_with_event_times(times, 2, idle=2)
     assert [channel for channel, _ in drained(gate)] == [0, 1, 2, 0, 1, 2]
 
 
 def test_an_event_whose_turn_it_is_gives_way_to_no_records() -> None:
     """A watermark or a barrier of a channel that is ahead is not delayed."""
-    gate = InputGate(2, is_record, [20, 10].__getitem__)
+    gate = InputGate(2, is_record, lambda channel: ([20, 10][channel], False))
     gate.put(0, "barrier")
     gate.put(1, 1)
     assert drained(gate) == [(0, "barrier"), (1, 1)]

@@ -25,6 +25,7 @@ from enum import Enum
 from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from headgate.common.errors import InternalError
+from headgate.common.time import WATERMARK_MIN
 from headgate.core.alignment.barriers import Barrier
 from headgate.core.alignment.handler_contract import BarrierHandler, CompleteCapture, Effect, TriggerSnapshot
 from headgate.core.input_gate import InputGate
@@ -69,8 +70,8 @@ class CheckpointedInputGate(Generic[E]):
     and calls :meth:`take_captured` after every call of :meth:`put`, :meth:`announce` and :meth:`poll`.
 
     `kind_of` is called once for each element, on its arrival; `size_of` (bytes) only for RECORDS that are
-    polled while a checkpoint is pending; `event_time` as in :class:`InputGate`. `bytes_processed` is the sum
-    of these sizes for the current checkpoint, that is between its first sign and its last barrier.
+    polled while a checkpoint is pending; `position` is that of :class:`ChannelTurns`. `bytes_processed` is
+    the sum of these sizes for the current checkpoint, that is between its first sign and its last barrier.
     """
 
     def __init__(
@@ -79,12 +80,12 @@ class CheckpointedInputGate(Generic[E]):
         handler: BarrierHandler,
         kind_of: Callable[[E], Kind],
         size_of: Callable[[E], int],
-        event_time: Callable[[int], int | None] = lambda _: None,
+        position: Callable[[int], tuple[int, bool]] = lambda _: (WATERMARK_MIN, True),
     ) -> None:
         self.handler = handler
         self.bytes_processed = 0
         self._kind_of, self._size_of = kind_of, size_of
-        self._queues: InputGate[_Arrival[E]] = InputGate(channels, _is_records, event_time)
+        self._queues: InputGate[_Arrival[E]] = InputGate(channels, _is_records, position)
         self._arrivals = 0
         # Per channel, the greatest id of a barrier or cancel marker that arrived, and that was read.
         self._arrived, self._read = [0] * channels, [0] * channels
@@ -143,9 +144,8 @@ class CheckpointedInputGate(Generic[E]):
 
     def poll(self, clocks: Clocks, only_control: bool = False) -> tuple[int, E, list[Effect]] | None:
         """Take the next element: return (channel, element, effects to perform), or None if none may be read.
-        Channels take turns, as :class:`InputGate` says. Barriers and other events are returned too, after the
-        handler has seen them. With `only_control` only a barrier or cancel marker that is the first of some
-        channel is taken.
+        Channels take turns. Barriers and other events are returned too, after the handler has seen them. With
+        `only_control` only a barrier or cancel marker that is the first of some channel is taken.
         """
         if only_control and not self._controls:
             return None

@@ -73,7 +73,7 @@ class GateTask(Task):
         self.channels = channels
         self._valve = WatermarkValve(len(channels))
         self._gate: CheckpointedInputGate[Batch | Event] = CheckpointedInputGate(
-            len(channels), handler, _kind_of, methodcaller("nbytes"), self._valve.event_time
+            len(channels), handler, _kind_of, methodcaller("nbytes"), self._valve.position
         )
         self._open = set(range(len(channels)))
         self._metrics = BarrierMetrics(0.0, 0.0, False)
