@@ -283,23 +283,24 @@ class KeyedProcessOperator(Operator):
         assert batch.timestamps is not None
         # After a rescale a reader may restart at an earlier event time than was reached here.
         limits = np.maximum(batch.watermarks, self._mark)
-        times, marks = batch.timestamps.tolist(), limits.tolist()
-        origins: list[int] = []
-        run = kind(self, batch, out, origins, times, marks)
-        position, count = 0, len(batch)
-        while position < count:
-            if not self._fire_event_time(marks[position], out, time):
+        origins, listed = list[int](), list[list[int]]()
+        run = kind(self, batch, out, origins, batch.timestamps, limits)
+        position = 0
+        while position < len(batch):
+            if not self._fire_event_time(int(limits[position]), out, time):
                 return position
             stop = self._run_end(limits, position)
-            self._timers.event.limit, self._timers.event.interrupt = marks[stop - 1], False
+            self._timers.event.limit, self._timers.event.interrupt = int(limits[stop - 1]), False
             position = run(position, stop)
-            out.times.extend([times[i] for i in origins])
-            out.marks.extend([marks[i] for i in origins])
-            origins.clear()
-            self._mark = max(self._mark, marks[position - 1])
+            if origins:
+                listed = listed or [batch.timestamps.tolist(), limits.tolist()]
+                out.times.extend([listed[0][i] for i in origins])
+                out.marks.extend([listed[1][i] for i in origins])
+                origins.clear()
+            self._mark = max(self._mark, int(limits[position - 1]))
         # Timers that are due by the last record's watermark fire now, not at the next batch.
         self._fire_event_time(self._mark, out, time)
-        return count
+        return position
 
     def _next_due(self) -> int | None:
         """Return the event time at which something fires next, None if nothing waits for one."""
@@ -388,7 +389,7 @@ class KeyedRun:
     """Calls the user's function for records of one batch, by the generated loop that fits the operator.
     Made for each batch. A call processes records from `start` on, until `stop` or until one makes a timer
     due. Outputs go to `out`, the index of each output's record to `origins`. `times` and `marks` are the
-    records' timestamps and watermarks, None without event time; `keys` are the records' keys if known.
+    records' timestamps and watermarks (ms), None without event time; `keys` are the records' keys if known.
     """
 
     __slots__ = ("_arguments", "_at", "_loop", "_operator", "_out", "_rest", "_row_class", "_rows")
@@ -399,8 +400,8 @@ class KeyedRun:
         batch: Batch,
         out: KeyedOutput,
         origins: list[int],
-        times: list[int] | None,
-        marks: list[int] | None,
+        times: Int64s | None,
+        marks: Int64s | None,
         keys: Sequence[Hashable] | None = None,
     ) -> None:
         columnar = isinstance(batch, ArrowBatch)
@@ -414,9 +415,9 @@ class KeyedRun:
         if keys is None:
             keys = operator._key_types.keys_of(batch, operator._key)
         operator._backend.prefetch(keys)
-        timers = operator._timers
-        known = keys, self._rows, times, marks
-        self._arguments = (*known, operator._ctx, timers, timers.event, operator._function.process)
+        at = (None, None) if times is None or marks is None else (times.tolist(), marks.tolist())
+        called = operator._ctx, operator._timers, operator._timers.event, operator._function.process
+        self._arguments = (keys, self._rows, *at, *called)
         self._row_class = batch.row_class() if isinstance(batch, ArrowBatch) else None
         handles = origins, operator._eager, operator._bound
         self._rest = (*handles, self._row_class, sys.getrefcount, checked_kind, self._at)

@@ -8,6 +8,7 @@ sent out that a record in flight could open again. So its records count as late 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING
 
 from headgate.api.windows.window_function import WindowFunction
 from headgate.common.keys.keygroups import key_group, key_group_range
@@ -20,6 +21,9 @@ from headgate.runtime.worker.operators.windows_of_rows.recent_records import Rec
 from headgate.runtime.worker.operators.windows_of_rows.records_together import RunOfWindows, adds_together
 from headgate.runtime.worker.operators.windows_of_rows.row_windows import RowWindowsOperator
 from headgate.state.backend import StoredValue
+
+if TYPE_CHECKING:
+    from headgate.records.batch import Int64s
 
 
 class RescaledRowWindows(RowWindowsOperator):
@@ -100,11 +104,12 @@ class _RunOfGroupsAhead(KeyedRun):
         batch: Batch,
         out: KeyedOutput,
         origins: list[int],
-        times: list[int] | None,
-        marks: list[int] | None,
+        times: Int64s | None,
+        marks: Int64s | None,
     ) -> None:
         super().__init__(operator, batch, out, origins, times, marks)
         if marks is not None:
             keys = self._arguments[0]
-            marks = [operator.watermark_of(key, mark) for key, mark in zip(keys, marks, strict=True)]
-            self._arguments = (*self._arguments[:3], marks, *self._arguments[4:])
+            pairs = zip(keys, marks.tolist(), strict=True)
+            reached = [operator.watermark_of(key, mark) for key, mark in pairs]
+            self._arguments = (*self._arguments[:3], reached, *self._arguments[4:])

@@ -42,7 +42,7 @@ def _differences(column: pa.Array) -> Int64s | None:
     # whole numbers in a column are their own codes, without a look at the Python objects
     if not pa.types.is_signed_integer(column.type) or column.null_count or not len(column):
         return None
-    values = column.to_numpy(zero_copy_only=False).astype(np.int64)
+    values = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
     least = int(values.min())
     return values - least if int(values.max()) - least < _SPAN_MAX else None
 

@@ -61,8 +61,8 @@ class RunOfWindows:
         batch: Batch,
         out: KeyedOutput,
         origins: list[int],
-        times: list[int] | None,
-        marks: list[int] | None,
+        times: Int64s | None,
+        marks: Int64s | None,
     ) -> None:
         self._operator, self._batch, self._out, self._origins = operator, batch, out, origins
         self._ctx = cast(KeyedContext[Any], operator._ctx)
@@ -74,10 +74,11 @@ class RunOfWindows:
         self._times, self._marks = times, marks
         self._one_by_one: KeyedRun | None = None
         self._codes: Int64s | None = None
-        stamps = batch.timestamps
-        if stamps is not None and len(stamps) >= LEAST and stamps.min() > -_FAR and stamps.max() < _FAR:
+        if times is None or marks is None or len(times) < LEAST:
+            return
+        if times.min() > -_FAR and times.max() < _FAR:
             self._codes = codes_of_keys(batch, operator._key, self._keys)
-            self._judge(stamps, np.array(marks, dtype=np.int64))
+            self._judge(times, marks)
 
     def _single(self, start: int, stop: int) -> int:
         if self._recent is not None:
@@ -164,5 +165,5 @@ class RunOfWindows:
         assert self._times is not None
         assert self._marks is not None
         ctx: Any = self._ctx
-        ctx.key, ctx.timestamp = self._keys[index], self._times[index]
-        self._operator._timers.current_watermark = self._marks[index]
+        ctx.key, ctx.timestamp = self._keys[index], int(self._times[index])
+        self._operator._timers.current_watermark = int(self._marks[index])
