@@ -34,6 +34,9 @@ WAIT_MS: Final = (60, 5_000)
 """A batch waits at most so long, by the monotonic clock: longer where windows end meanwhile, less where they
 do not, so that a snapshot of windows that stay open has little to store."""
 
+_TABLE_LEAST: Final = 4_096
+"""Codes below this are looked up in a table, however few records there are."""
+
 
 class Portion(NamedTuple):
     """Some pairs of a record and a window, in order of the records, which are of one batch.
@@ -179,7 +182,7 @@ class EndingRecords:
         number = numbers.setdefault
         self._numbered = []
         for _, keys, codes, pairs, _, _ in portions:
-            _, firsts, inverse = np.unique(codes[pairs], return_index=True, return_inverse=True)
+            firsts, inverse = _alike(codes[pairs])
             order = np.argsort(firsts)
             own = np.empty(len(firsts), np.int64)
             own[order] = [number(keys[at], len(numbers)) for at in pairs[firsts[order]].tolist()]
@@ -234,6 +237,23 @@ class EndingRecords:
             row._c, row._i = views[portion], index
             rows.append(row)
         return rows
+
+
+def _alike(codes: Int64s) -> tuple[Int64s, Int64s]:
+    """Return where each code is found first, in order of the codes, and for each place the number of its code
+    in that order.
+    """
+    size = int(codes.max()) + 1
+    if size > max(_TABLE_LEAST, 4 * len(codes)):
+        _, firsts, numbers = np.unique(codes, return_index=True, return_inverse=True)
+        return firsts, numbers
+    # a table of all codes, which are small: nothing has to be sorted
+    first = np.full(size, -1)
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    present = np.flatnonzero(first >= 0)
+    number = np.empty(size, np.int64)
+    number[present] = np.arange(len(present))
+    return first[present], number[codes]
 
 
 def _kind_of(key: Any) -> Any:

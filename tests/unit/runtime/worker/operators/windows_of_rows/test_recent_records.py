@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from operator_samples import finished
 from test_records_together import END, Side, feed
 
@@ -137,3 +140,14 @@ def test_windows_in_rocksdb_end_from_what_waits(shape: str, tmp_path: Path) -> N
         found.append(side.take())
         side.operator.close()
     assert found[0] == found[1]
+
+
+@given(st.lists(st.integers(0, 50), min_size=1), st.sampled_from([1, 100, 2**30]))
+def test_codes_are_told_apart(codes: list[int], factor: int) -> None:
+    """By a table where they are small, and by their order where they are far apart."""
+    given_codes = np.array(codes) * factor
+    firsts, numbers = recent_records._alike(given_codes)
+    distinct = sorted(set(codes))
+    assert [codes[at] for at in firsts] == distinct
+    assert firsts.tolist() == [codes.index(code) for code in distinct]
+    assert [distinct[at] for at in numbers] == codes
