@@ -116,20 +116,16 @@ def j4(env: hg.Environment, order: Order) -> Stream:
 def j4_python(env: hg.Environment, order: Order) -> Stream:
     """The same, with a Python function that compares the counts of a window two by two."""
     windows = windows_of(env, order, hg.sliding("10s", "2s"))
-    counts = windows.aggregate(number=hg.count(), uid="windows")
+    counts = windows.aggregate(number=hg.count(), uid="windows").to_table()
+    flat = counts.select(F.col("window.start").alias("starttime"), "auction", "number").to_stream()
     # A count has the time of its window's end, so windows as long as the slide hold those of one window.
-    best = counts.key_by(start_of).window(hg.tumbling("2s")).reduce(greater, uid="greatest")
-    return best.map(lambda row: (row["window"]["start"], row["auction"], row["number"]))
-
-
-def start_of(count: Any) -> Any:
-    """When the window of a count begins."""
-    return count["window"]["start"]
+    best = flat.key_by("starttime").window(hg.tumbling("2s")).reduce(greater, uid="greatest")
+    return best.map(lambda count: (count.starttime, count.auction, count.number))
 
 
 def greater(one: Any, other: Any) -> Any:
     """The greater of two counts."""
-    return max(one, other, key=lambda count: (count["number"], count["auction"]))
+    return max(one, other, key=lambda count: (count.number, count.auction))
 
 
 _TIME: Final = BIDS.field("dateTime").type

@@ -39,8 +39,12 @@ def codes_of_keys(batch: Batch, selector: KeySelector, keys: Sequence[Hashable])
 
 
 def _differences(column: pa.Array) -> Int64s | None:
-    # whole numbers in a column are their own codes, without a look at the Python objects
-    if not pa.types.is_signed_integer(column.type) or column.null_count or not len(column):
+    # whole numbers and moments in a column are their own codes, without a look at the Python objects
+    if column.null_count or not len(column):
+        return None
+    if pa.types.is_timestamp(column.type):
+        column = column.view(pa.int64())
+    if not pa.types.is_signed_integer(column.type):
         return None
     values = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
     least = int(values.min())
