@@ -155,11 +155,12 @@ class _BroadcastRun:
         batch: Batch,
         out: KeyedOutput,
         origins: list[int],
-        times: list[int] | None,
-        marks: list[int] | None,
+        times: Iterable[int] | None,
+        marks: Iterable[int] | None,
     ) -> None:
         self._operator, self._out, self._origins = operator, out, origins
-        self._rows, self._times, self._marks = batch.rows(), times, marks
+        self._rows, self._times = batch.rows(), None if times is None else [*map(int, times)]
+        self._marks = None if marks is None else [*map(int, marks)]
 
     def __call__(self, start: int, stop: int) -> int:
         operator = self._operator

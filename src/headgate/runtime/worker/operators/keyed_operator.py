@@ -405,9 +405,9 @@ class KeyedRun:
         keys: Sequence[Hashable] | None = None,
     ) -> None:
         columnar = isinstance(batch, ArrowBatch)
-        keeps_changes = any(isinstance(handle, TrackedStore) for handle in operator._eager)
-        eager, bound = len(operator._eager), len(operator._bound)
-        shape = LoopShape(eager, bound, columnar, times is not None, keeps_changes)
+        eager, bound = operator._eager, operator._bound
+        keeps_changes = any(isinstance(handle, TrackedStore) for handle in eager)
+        shape = LoopShape(len(eager), len(bound), columnar, times is not None, keeps_changes)
         self._operator, self._out = operator, out
         self._rows = batch.views() if isinstance(batch, ArrowBatch) else batch.rows()
         self._loop = compile_keyed_loop(shape)
@@ -419,8 +419,7 @@ class KeyedRun:
         called = operator._ctx, operator._timers, operator._timers.event, operator._function.process
         self._arguments = (keys, self._rows, *at, *called)
         self._row_class = batch.row_class() if isinstance(batch, ArrowBatch) else None
-        handles = origins, operator._eager, operator._bound
-        self._rest = (*handles, self._row_class, sys.getrefcount, checked_kind, self._at)
+        self._rest = (origins, eager, bound, self._row_class, sys.getrefcount, checked_kind, self._at)
 
     def __call__(self, start: int, stop: int) -> int:
         """Process records `start` to `stop` - 1, fewer if one makes a timer due; return the next record's
