@@ -105,6 +105,8 @@ def _make_one_of(make: MakeColumn, indices: Sequence[int], lines: Lines, index: 
 
 def concat_late(pieces: Sequence[pa.RecordBatch | LateColumns]) -> pa.RecordBatch | LateColumns:
     """Return the rows of one or more batches of one schema and one maker; late ones stay so if all are."""
+    if len(pieces) == 1:
+        return pieces[0]
     late = [piece for piece in pieces if isinstance(piece, LateColumns)]
     if len(late) == len(pieces):
         return late[0].joined(late[1:])

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from headgate.common.errors import UsageError
 from headgate.common.keys import keygroups as kg
 from headgate.common.keys import keygroups_vectorised as vec
+from headgate.common.keys.key_hashes import key_hash
 
 small = settings(max_examples=60, derandomize=True, deadline=None, database=None)
 
@@ -206,7 +207,7 @@ def test_long_batches_hash_as_their_keys(distinct: int) -> None:
     chance = random.Random(5)
     batch = ["k" * chance.randrange(90) + str(chance.randrange(distinct)) for _ in range(40_000)]
     batch = chance.choices(batch[:distinct], k=40_000)
-    expected = [kg.key_hash(key) for key in batch]
+    expected = [key_hash(key) for key in batch]
     assert expected == vec.hashes_of_keys(batch).tolist()
     assert expected == vec.hashes_of_arrow(pa.array(batch)).tolist()
 
@@ -346,3 +347,10 @@ def test_sg4_equal_keys_go_to_the_same_channel(channels: int) -> None:
     batch = kg.operator_indexes_of_key_groups(kg.key_groups_of_keys(keys[::-1], 32768), 32768, channels)
     assert alone == batch.tolist()[::-1]
     assert set(alone) <= set(range(channels))
+
+
+def test_moments_of_a_zone_have_the_hash_of_their_keys() -> None:
+    """A column routes a record to where state has its key, also in the hour that is repeated."""
+    first = dt.datetime(2024, 10, 27, 0, 30, tzinfo=dt.UTC)
+    column = pa.array([first, first + dt.timedelta(hours=1)], pa.timestamp("ms", "Europe/Berlin"))
+    assert vec.hashes_of_arrow(column).tolist() == [kg.key_hash(key) for key in column.to_pylist()]

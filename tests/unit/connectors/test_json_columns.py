@@ -340,3 +340,10 @@ def test_columns_become_late_where_few_of_their_rows_are_asked_for(monkeypatch: 
     assert again == [b'{"a":5,"b":"x5"}\r\n{"a":25,"b":"x25"}\r']
     assert batches[1].complete().column(2).null_count == 180
     assert isinstance(parser.block(block), pa.RecordBatch)
+
+
+@pytest.mark.parametrize("line", [b'{"a":1,"f":0e999}', b'{"a":1,"f":2.5,"n":[0e309]}'])
+def test_a_zero_with_a_huge_exponent_is_what_it_is_for_arrow(line: bytes) -> None:
+    """Arrow refuses it, whatever the value is."""
+    schema = pa.schema([("a", pa.int64()), ("f", pa.float64())])
+    assert ArrowParser(schema).singly([line])[1] == parser_of(schema).singly([line])[1]

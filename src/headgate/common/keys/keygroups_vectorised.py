@@ -191,7 +191,9 @@ def _hashes_of_plain_arrow(column: pa.Array) -> Hashes:
     if types.is_floating(kind):
         return hashes_of_floats(column.to_numpy(zero_copy_only=False))
     if types.is_timestamp(kind):
-        return hashes_of_ints(_microseconds(column))
+        micros = hashes_of_ints(_microseconds(column))
+        odd = kind.tz not in (None, "UTC", "Etc/UTC")  # an hour may be repeated: its moments are one key
+        return hashes_of_keys(column.cast(pa.timestamp("us", kind.tz)).to_pylist()) if odd else micros
     if types.is_date32(kind):
         return hashes_of_ints(column.cast(pa.int32()).to_numpy(zero_copy_only=False))
     if types.is_date64(kind):
@@ -219,8 +221,7 @@ def _microseconds(column: pa.Array) -> NDArray[np.int64]:
             f"a key column of type {column.type} has values that no Python datetime holds; "
             "cast it to microseconds before key_by"
         ) from None
-    found: NDArray[np.int64] = cut.cast(pa.int64()).to_numpy(zero_copy_only=False)
-    return found
+    return cut.cast(pa.int64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 def _hashes_of_arrow_strings(column: pa.Array) -> Hashes:

@@ -23,7 +23,7 @@ _BRACKETS: Final = (b"{}", b"[]")
 _PLAIN_NAME: Final = re.compile(r"[\w.$@-]+")
 # Only from the last escape of a text on, or a text of many of them would be searched from each to its end.
 _ESCAPED_NAME: Final = re.compile(rb'\\u[^"\\]*"[ \t\r\n]*:')
-_MINUS_ZERO: Final = re.compile(rb"-0(?![0-9.eE])")
+_ODD_ZERO: Final = re.compile(rb"-0(?![0-9.eE])|0[eE]\+?[0-9]{3}")
 _BEFORE_A_NUMBER: Final = b":,[ \t\r\n"
 _NUMBER_MAX: Final = 400
 """Bytes of a number that are looked at, backwards from its exponent."""
@@ -107,6 +107,8 @@ def _digits(text: Bytes) -> NDArray[np.bool_]:
     return (text >= ord("0")) & (text <= ord("9"))
 
 
-def has_minus_zero(data: bytes) -> bool:
-    """Return whether there may be a number `-0`: msgspec reads 0, and Arrow -0.0 or, unsigned, nothing."""
-    return _MINUS_ZERO.search(data) is not None
+def has_odd_zero(data: bytes) -> bool:
+    """Return whether there may be a number `-0` or `0e999`: msgspec reads 0; Arrow reads -0.0 or, unsigned,
+    nothing, and refuses an exponent beyond a double's range.
+    """
+    return _ODD_ZERO.search(data) is not None

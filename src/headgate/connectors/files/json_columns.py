@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyarrow import json
 
 from headgate.connectors.files.json_certain import (
-    has_minus_zero,
+    has_odd_zero,
     line_feeds,
     lines_are_records,
     one_record_per_line,
@@ -147,7 +147,10 @@ class ColumnParser(ArrowParser):
 
 
 def parser_of(schema: pa.Schema, used: Sequence[str] | None = None) -> ArrowParser:
-    """Return a parser of lines to the columns `used` of a schema (None: all), each line checked for all."""
+    """Return a parser of lines to the columns `used` of a schema (None: all), each line checked for all.
+    Names that the schema lacks are left out: whoever asked for them refuses its records.
+    """
+    used = used and [name for name in used if name in schema.names]
     kinds = msgspec_kinds(schema)
     return ArrowParser(schema, used) if kinds is None else ColumnParser(schema, kinds, used)
 
@@ -199,7 +202,7 @@ def column_of(values: list[Any], kind: pa.DataType, data: bytes) -> pa.Array | N
     except (pa.ArrowException, ValueError, OverflowError):
         return None
     signless = pa.types.is_floating(kind) or pa.types.is_unsigned_integer(kind)
-    if signless and pc.any(pc.equal(column, pa.scalar(0, kind))).as_py() and has_minus_zero(data):
+    if signless and pc.any(pc.equal(column, pa.scalar(0, kind))).as_py() and has_odd_zero(data):
         return None
     return column
 

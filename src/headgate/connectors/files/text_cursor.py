@@ -267,9 +267,8 @@ class TextCursor(Generic[T]):
 
 
 def _joined(pieces: Sequence[list[T] | pa.RecordBatch]) -> list[T] | pa.RecordBatch:
-    """Return the records of one or more pieces in order; they are all lists, or batches of one schema."""
-    if len(pieces) == 1:
-        return pieces[0]
+    """Return the records of pieces in order: lists, or batches of one schema and lists that are empty."""
+    pieces = [piece for piece in pieces if len(piece)] or pieces[-1:]  # a header alone is an empty list
     if isinstance(pieces[0], list):
         return [record for piece in pieces for record in piece]
     from headgate.records.late_columns import concat_late

@@ -42,7 +42,8 @@ def _differences(column: pa.Array) -> Int64s | None:
     # whole numbers and moments in a column are their own codes, without a look at the Python objects
     if column.null_count or not len(column):
         return None
-    if pa.types.is_timestamp(column.type):
+    if pa.types.is_timestamp(column.type) and column.type.tz in (None, "UTC"):
+        # In other zones two moments may be one key: those of an hour that is repeated.
         column = column.view(pa.int64())
     if not pa.types.is_signed_integer(column.type):
         return None

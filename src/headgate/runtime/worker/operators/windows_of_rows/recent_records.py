@@ -34,6 +34,9 @@ WAIT_MS: Final = (60, 5_000)
 """A batch waits at most so long, by the monotonic clock: longer where windows end meanwhile, less where they
 do not, so that a snapshot of windows that stay open has little to store."""
 
+LEAST_IN_WINDOW: Final = 16
+"""Pairs for each window of a batch from which on they wait; windows of fewer end as fast out of state."""
+
 _TABLE_LEAST: Final = 4_096
 """Codes below this are looked up in a table, however few records there are."""
 
@@ -41,8 +44,8 @@ _TABLE_LEAST: Final = 4_096
 class Portion(NamedTuple):
     """Some pairs of a record and a window, in order of the records, which are of one batch.
 
-    `pairs` are indices of records in the batch, `ends` the ends of their windows (ms, exclusive); `codes`
-    tell the `keys` of all records of the batch apart.
+    `pairs` are indices of records in the batch, `ends` the ends of their windows (ms, exclusive), from
+    `least` to `most`; `codes` tell the `keys` of all records of the batch apart.
     """
 
     batch: ArrowBatch
@@ -51,10 +54,14 @@ class Portion(NamedTuple):
     pairs: Int64s
     ends: Int64s
     came_ms: int
+    least: int
+    most: int
 
     def where(self, which: Any) -> Portion:
         """Return the pairs that a mask says."""
-        return self._replace(pairs=self.pairs[which], ends=self.ends[which])
+        ends = self.ends[which]
+        least, most = (int(ends.min()), int(ends.max())) if len(ends) else (self.most, self.least)
+        return self._replace(pairs=self.pairs[which], ends=ends, least=least, most=most)
 
 
 class RecentRecords:
@@ -83,9 +90,8 @@ class RecentRecords:
         self._count += len(portion.pairs)
         self._bytes += portion.batch.nbytes()
         self._step = step
-        least = int(portion.ends.min())
-        if self._ending is None and (self.next_end is None or least < self.next_end):
-            self.next_end = least
+        if self._ending is None and (self.next_end is None or portion.least < self.next_end):
+            self.next_end = portion.least
 
     def ending(self) -> EndingRecords:
         """Return the records of the window that ends first. They wait until :meth:`EndingRecords.forget`."""
@@ -147,6 +153,9 @@ class RecentRecords:
     def _taken(self, end: int, *, until: bool) -> list[Portion]:
         found, left = [], []
         for portion in self._portions:
+            if end < portion.least or (end > portion.most and not until):
+                left.append(portion)
+                continue
             which = portion.ends <= end if until else portion.ends == end
             if which.any():
                 found.append(portion.where(which))
@@ -161,12 +170,17 @@ class RecentRecords:
         return found
 
     def _look(self) -> None:
-        self.next_end = min((int(portion.ends.min()) for portion in self._portions), default=None)
+        self.next_end = min((portion.least for portion in self._portions), default=None)
 
     def _store(self, portions: Iterable[Portion]) -> None:
-        for batch, keys, codes, pairs, ends, _ in portions:
+        timers, firing = self._operator._timers.event, self._operator._firing
+        before = len(timers)
+        for batch, keys, codes, pairs, ends, *_ in portions:
             ordered = OrderedRecords(batch, pairs, ends, codes, self._step)
             add_to_state(self._operator, self._function, ordered, keys)
+        if firing is not None and firing.allowed is not None:
+            # The program registers none of these at the end of the input: their records came before it.
+            firing.allowed += len(timers) - before
 
 
 class EndingRecords:
@@ -181,7 +195,7 @@ class EndingRecords:
         numbers: dict[Hashable, int] = {}
         number = numbers.setdefault
         self._numbered = []
-        for _, keys, codes, pairs, _, _ in portions:
+        for _, keys, codes, pairs, *_ in portions:
             firsts, inverse = _alike(codes[pairs])
             order = np.argsort(firsts)
             own = np.empty(len(firsts), np.int64)

@@ -23,7 +23,11 @@ from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperato
 from headgate.runtime.worker.operators.windows_of_rows.added_records import add_to_state
 from headgate.runtime.worker.operators.windows_of_rows.key_codes import codes_of_keys
 from headgate.runtime.worker.operators.windows_of_rows.ordered_records import Assigned, OrderedRecords
-from headgate.runtime.worker.operators.windows_of_rows.recent_records import Portion, RecentRecords
+from headgate.runtime.worker.operators.windows_of_rows.recent_records import (
+    LEAST_IN_WINDOW,
+    Portion,
+    RecentRecords,
+)
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
@@ -141,9 +145,12 @@ class RunOfWindows:
         assert self._codes is not None
         step = self._assigned.step
         if self._recent is not None:
-            if isinstance(self._batch, ArrowBatch):
+            least, most = int(ends.min()), int(ends.max())
+            many = len(pairs) >= LEAST_IN_WINDOW * ((most - least) // step + 1)
+            if many and isinstance(self._batch, ArrowBatch):
                 now = self._operator.context.clock.monotonic_ms()
-                self._recent.add(Portion(self._batch, self._keys, self._codes, pairs, ends, now), step)
+                some = Portion(self._batch, self._keys, self._codes, pairs, ends, now, least, most)
+                self._recent.add(some, step)
                 return True
             self._recent.flush()
         ordered = OrderedRecords(self._batch, pairs, ends, self._codes, step)

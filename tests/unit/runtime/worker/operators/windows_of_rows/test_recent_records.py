@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,20 @@ from hypothesis import strategies as st
 from operator_samples import finished
 from test_records_together import END, Side, feed
 
-from headgate.runtime.worker.operators.windows_of_rows import recent_records
+from headgate.runtime.worker.operators.windows_of_rows import recent_records, records_together
 from headgate.state.backends import RocksBackends
 from headgate.testing import ManualClock
 
 SOME = [(n % 3, n, n) for n in range(40)]
 """Records of three keys at the times 0 to 39 ms."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def all_wait() -> Iterator[None]:
+    """Records wait also where a window has few of them."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(records_together, "LEAST_IN_WINDOW", 1)
+        yield
 
 
 def one(*shape: str, records: Any = SOME, form: str = "columns", **changes: Any) -> Side:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import datetime as dt
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from headgate.graph.logical import WindowNode
 from headgate.records.packed_rows import times_of
 from headgate.records.row import Row
 from headgate.runtime.worker.operators.keyed_operator import KeyedRun
+from headgate.runtime.worker.operators.windows_of_rows import records_together
 from headgate.runtime.worker.operators.windows_of_rows.groups_of_rows_ahead import RescaledRowWindows
 from headgate.state.backends import RocksBackends
 from headgate.state.snapshots import Inline
@@ -50,6 +51,14 @@ RULES: dict[str, Callable[[Any], Any]] = {
     "early": lambda windows: windows.trigger(hg.every_count(2)),
     "evicting": lambda windows: windows.evict(hg.last_records(2)),
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def all_wait() -> Iterator[None]:
+    """Records wait also where a window has few of them."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(records_together, "LEAST_IN_WINDOW", 1)
+        yield
 
 
 class Longest(hg.Aggregate):
