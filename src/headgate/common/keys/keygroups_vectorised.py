@@ -191,9 +191,9 @@ def _hashes_of_plain_arrow(column: pa.Array) -> Hashes:
     if types.is_floating(kind):
         return hashes_of_floats(column.to_numpy(zero_copy_only=False))
     if types.is_timestamp(kind):
-        micros = hashes_of_ints(_microseconds(column))
+        hashes = hashes_of_ints(_microseconds(column))
         odd = kind.tz not in (None, "UTC", "Etc/UTC")  # an hour may be repeated: its moments are one key
-        return hashes_of_keys(column.cast(pa.timestamp("us", kind.tz)).to_pylist()) if odd else micros
+        return hashes_of_keys(column.cast(pa.timestamp("us", kind.tz)).to_pylist()) if odd else hashes
     if types.is_date32(kind):
         return hashes_of_ints(column.cast(pa.int32()).to_numpy(zero_copy_only=False))
     if types.is_date64(kind):
