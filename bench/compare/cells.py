@@ -54,7 +54,8 @@ class Cell:
         query: its name.
         system: its key.
         status: MEASURED, or why there is no number.
-        reason: in a sentence, unless measured.
+        reason: in a sentence, unless measured; also where only the first events were, for another cause than
+            its speed.
         events: records that it read.
         rates: events per second of each run, from the first record read to the last result received.
         starts_s: from the start of the program to the first record read.
@@ -192,21 +193,29 @@ class Measurement:
         if self.cell.status != MEASURED:
             return
         try:
-            if not self.cell.rates and self._events.count > self._plan.prefix and self._is_slow():
-                return
-            self._keep(self._run(None))
+            if not self.cell.rates and self._events.count > self._plan.prefix:
+                self._decide()
+            else:
+                self._keep(self._run(None))
         except CellFailure as failure:
             self._fail(failure.status, failure.reason)
 
-    def _is_slow(self) -> bool:
-        """Run on the prefix; if that is slow, it is the measurement."""
+    def _decide(self) -> None:
+        """Run on the prefix; it is the measurement if that is slow, or if the engine fails on the whole."""
         whole, self._events = self._events, self._events.first(self._plan.prefix)
-        done = self._run(None)
-        if rate_of(done, records_of(self._query, self._events)) < SLOW_PER_S:
-            self._keep(done)
-            return True
-        self._events = whole
-        return False
+        prefix = self._run(None)
+        if rate_of(prefix, records_of(self._query, self._events)) < SLOW_PER_S:
+            self._keep(prefix)
+            return
+        first, self._events = self._events, whole
+        try:
+            self._keep(self._run(None))
+        except CellFailure as failure:
+            if failure.status == WRONG:
+                raise
+            self._events = first
+            self._keep(prefix)
+            self.cell.reason = f"it failed on all events: {failure}"
 
     def check(self) -> None:
         """One more run, into files, whose rows are compared with the right answer."""

@@ -26,7 +26,7 @@ TABLES: Final = {"bid": "bids", "auction": "auctions", "person": "persons"}
 """Name in queries -> folder."""
 
 PARALLELISM: Final = 2
-APART_EVENTS: Final = 600_000
+APART_EVENTS: Final = 2_000_000
 """Events by which two readers of `parts` or `json` may be apart: twelve pieces of the files."""
 RATE_MOST: Final = 10_000
 SECONDS_LEAST: Final = 100

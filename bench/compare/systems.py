@@ -207,7 +207,7 @@ BYTEWAX: Final = System(
     lambda query: query.bytewax,
     (str(_PROGRAMS / "bytewax_query.py"),),
     "at least once into sinks, recovery snapshots every second, two processes; reads JSON lines (it has no "
-    "Parquet); its windows wait for 600,000 events' time, as its two readers do not wait for each other",
+    "Parquet); its windows wait for 2,000,000 events' time, as its two readers do not wait for each other",
     e.BYTEWAX,
 )
 PATHWAY: Final = System(

@@ -1,4 +1,4 @@
-"""The table of the comparison for people, with a footnote for each cell that has no number."""
+"""The table of the comparison, with a footnote where a cell has no number, or not of all events."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def values(cell: Cell, cells: Iterable[Cell], notes: Footnotes) -> list[str]:
     times = ratio(cell, cells)
     spread = f"{short(min(cell.rates))}-{short(max(cell.rates))}" if len(cell.rates) > 1 else ""
     return [
-        f"{cell.events:,}",
+        f"{cell.events:,}{' ' + notes.mark(cell.reason) if cell.reason else ''}",
         short(cell.rate),
         spread,
         "" if times is None else f"{times:.1f} x",

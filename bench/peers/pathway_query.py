@@ -45,7 +45,7 @@ class Bid(pw.Schema):
 class Person(pw.Schema):
     """The fields of a person that are asked for."""
 
-    person: int = pw.column_definition(name="id")
+    person: int  # `id` in the files
     name: str
     dateTime: str  # noqa: N815 - as the files have it
 
@@ -56,6 +56,9 @@ class Auction(pw.Schema):
     seller: int
     dateTime: str  # noqa: N815 - as the files have it
 
+
+PATHS = {"person": {"person": "/id"}}
+"""Where fields are that Pathway cannot have under their own names."""
 
 SCHEMAS = {"bid": Bid, "person": Person, "auction": Auction}
 
@@ -263,7 +266,12 @@ def main() -> None:
     """The program."""
     tables = [
         pw.io.jsonlines.read(
-            files.folder, schema=SCHEMAS[name], mode="streaming", autocommit_duration_ms=1000, name=name
+            files.folder,
+            schema=SCHEMAS[name],
+            mode="streaming",
+            json_field_paths=PATHS.get(name),
+            autocommit_duration_ms=1000,
+            name=name,
         )
         for name, files in ORDER.tables.items()
     ]

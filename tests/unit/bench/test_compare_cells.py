@@ -41,6 +41,8 @@ if how == "sleeping":
     time.sleep(60)
 bids = pq.read_table(order["tables"]["bid"]["folder"], columns=["auction", "price"])
 rows = [row for row in bids.to_pylist() if row["auction"] % 123 == 0]
+if how == "full" and bids.num_rows > 1000:
+    sys.exit("blob too big")
 if how == "losing":
     rows = rows[1:]
 for row in rows[:1] if how == "spoiling" else []:
@@ -110,6 +112,13 @@ def test_the_prefix_alone_decides(program: Path) -> None:
     assert cell_of(engine(program, "slow at first")).events == 920
     whole = replace(PLAN, prefix=EVENTS.count)
     assert cell_of(engine(program, "slow at first"), whole).events == 2_760
+
+
+def test_an_engine_that_fails_on_all_events_is_measured_on_the_first(program: Path) -> None:
+    """With the cause, so that nobody takes it for slow."""
+    cell = cell_of(engine(program, "full"))
+    assert (cell.status, cell.events, cell.checked) == (MEASURED, 920, "all rows")
+    assert cell.reason == "it failed on all events: exit code 1, no result: blob too big"
 
 
 @pytest.mark.parametrize(
