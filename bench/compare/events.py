@@ -27,7 +27,7 @@ TABLES: Final = {"bid": "bids", "auction": "auctions", "person": "persons"}
 
 PARALLELISM: Final = 2
 APART_EVENTS: Final = 2_000_000
-"""Events by which two readers of `parts` or `json` may be apart: twelve pieces of the files."""
+"""Events by which two readers of `parts` or `json` may be apart: forty pieces of the files."""
 RATE_MOST: Final = 10_000
 SECONDS_LEAST: Final = 100
 """Few events are spread over this much event time, so that windows end."""
