@@ -1,0 +1,87 @@
+"""When a mark leaves an input gate: once it has come on every channel, with nothing read beyond it.
+
+    event                  guard                       action
+    mark(channel, e)       e <= passed                 drop it
+    mark(channel, e)       barriers are being aligned  drop it; passed = e
+    mark(channel, e)       e < epoch                   drop it; passed = e
+    mark(channel, e)       e > epoch                   drop the one that is gathered; gather e, as below
+    mark(channel, e)       e == epoch                  the channel waits; decide
+    end(channel, last)     any                         close it; passed = max(passed, last); decide
+    drop()                 any                         drop the one that is gathered
+
+Decide: when all open channels wait, and there is one, the mark comes out, and nothing waits. A mark is
+dropped whenever in doubt: what came before it counts for the next one. `docs/machines/marks.md` has the
+invariant that this keeps, and why barriers go first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from typing import Final, TypeAlias
+
+Rows: TypeAlias = Mapping[tuple[str, str], int]
+"""(uid of a source, id of its split) -> rows read of it since the job's first start."""
+
+NO_EPOCH: Final = -1
+"""Before the first epoch."""
+
+
+class MarkGate:
+    """Gathers the marks of one input gate with `channels` channels (from 0), one epoch at a time.
+
+    `waiting` are the channels that must not be read now, because their mark of the epoch was read and
+    others' are missing; `last` is the greatest epoch that sources of ended channels had emitted.
+    """
+
+    __slots__ = ("_epoch", "_open", "_passed", "_rows", "last", "waiting")
+
+    def __init__(self, channels: int) -> None:
+        self.waiting: Set[int] = frozenset()
+        self.last = NO_EPOCH
+        self._open = set(range(channels))
+        self._epoch = self._passed = NO_EPOCH
+        self._rows: dict[tuple[str, str], int] = {}
+
+    def mark(self, channel: int, epoch: int, rows: Rows, *, aligning: bool) -> int | None:
+        """Process a mark that was read from `channel`; return the epoch if it comes out now, else None.
+        `aligning`: whether the gate waits for barriers, which go first.
+        """
+        self._rows.update(rows)
+        if epoch <= self._passed:
+            return None
+        if aligning or epoch < self._epoch:
+            self._passed = epoch
+            return None
+        if epoch > self._epoch:
+            self.drop()
+            self._epoch = epoch
+        self.waiting |= {channel}
+        return self._decided()
+
+    def end(self, channel: int, last: int) -> int | None:
+        """Close a channel whose data has ended; `last` is the greatest epoch that a source above it emitted.
+        Return the epoch that comes out now, else None.
+        """
+        self._open.discard(channel)
+        self.waiting -= {channel}
+        self.last = max(self.last, last)
+        self._passed = max(self._passed, last)
+        if self._epoch <= self._passed:
+            self.drop()
+        return self._decided()
+
+    def drop(self) -> None:
+        """Give up the mark that is gathered, because a barrier begins to be aligned: nothing waits for it."""
+        self._passed = max(self._passed, self._epoch)
+        self.waiting = frozenset()
+
+    def rows(self) -> Rows:
+        """Remove and return the counts that came since the last call, those of dropped marks included."""
+        rows, self._rows = self._rows, {}
+        return rows
+
+    def _decided(self) -> int | None:
+        if not self.waiting or self.waiting != self._open:
+            return None
+        self.drop()
+        return self._epoch
