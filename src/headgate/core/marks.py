@@ -17,13 +17,54 @@ invariant that this keeps, and why barriers go first.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 Rows: TypeAlias = Mapping[tuple[str, str], int]
 """(uid of a source, id of its split) -> rows read of it since the job's first start."""
 
 NO_EPOCH: Final = -1
-"""Before the first epoch."""
+"""Before the first epoch. A mark of it goes ahead of a barrier that is a mark itself, and brings its counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Of each source, what belongs to epoch `epoch` has been sent, and nothing beyond it.
+
+    `rows` has the splits that have moved since the sender's last mark, with how many of their rows were read.
+    """
+
+    epoch: int
+    rows: Rows = field(default_factory=dict)
+
+
+class EpochClock:
+    """The job-wide clock of epochs, as one source subtask sees it: each has `interval_ms` of wall clock.
+
+    Example:
+        >>> clock = EpochClock(100)
+        >>> clock.begun(1_234), clock.begun(1_299), clock.begun(1_500), clock.last
+        (12, None, 15, 15)
+    """
+
+    __slots__ = ("_interval_ms", "last")
+
+    def __init__(self, interval_ms: int) -> None:
+        self._interval_ms, self.last = interval_ms, NO_EPOCH
+
+    def begun(self, now_ms: int) -> int | None:
+        """Return the newest epoch if one has begun since the last call, else None; a clock that goes back
+        begins none.
+        """
+        epoch = now_ms // self._interval_ms
+        if epoch <= self.last:
+            return None
+        self.last = epoch
+        return epoch
+
+    def next_ms(self) -> int:
+        """Return when the next epoch begins (wall clock)."""
+        return (self.last + 1) * self._interval_ms
 
 
 class MarkGate:

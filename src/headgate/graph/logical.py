@@ -45,10 +45,13 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class SourceNode(Node):
-    """A source, where records enter. `source` is an `api.source.Source`, which got `filters` from a table."""
+    """A source, where records enter. `source` is an `api.source.Source`, which got `filters` from a table.
+    It begins marks if it is `marked`.
+    """
 
     source: Any = None
     filters: tuple[ColumnTest, ...] = ()
+    marked: bool = False
 
 
 @dataclass(frozen=True, eq=False)

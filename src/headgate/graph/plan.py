@@ -11,6 +11,7 @@ from headgate.common.keys.keygroups import default_max_parallelism
 from headgate.common.settings.options import MAX_PARALLELISM, PARALLELISM_MAX
 from headgate.graph.aligned_sources import check_aligned_sources
 from headgate.graph.logical import Node, SideOutputNode
+from headgate.graph.marked_sources import mark_sources
 from headgate.graph.narrowing import narrow_sources
 from headgate.graph.physical import PhysicalPlan
 from headgate.graph.rewrites import (
@@ -49,6 +50,7 @@ def passes(default_parallelism: int) -> tuple[Pass, ...]:
         choose_partitioners,
         chain_operators,
         check_aligned_sources,
+        mark_sources,
     )
 
 

@@ -65,6 +65,10 @@ TABLES = (ColumnsNode, TableFunctionNode, AccumulateNode, WindowAggregateNode, W
 """All of these nodes: they compute with columns, and rows that come in become columns."""
 
 
+AT_MARKS: tuple[type[Node], ...] = ()
+"""Nodes whose operators gather corrections of their results, and send them at marks."""
+
+
 def table_details(node: Node) -> dict[str, Json]:
     """Return what `explain()` says of a table's node: its steps or aggregates as text; {} for other nodes."""
     if isinstance(node, ColumnsNode):

@@ -16,6 +16,7 @@ from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunct
 from headgate.common.decoders import UNDECODABLE, msgpack_decoder
 from headgate.common.errors import UsageError
 from headgate.common.time import WATERMARK_MIN
+from headgate.core.marks import Mark
 from headgate.graph.logical import Side
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
@@ -333,6 +334,9 @@ class _Collector:
         pass
 
     def idle(self) -> None:
+        pass
+
+    def mark(self, mark: Mark) -> None:
         pass
 
     def end_of_data(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headgate.core.marks import Mark
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
@@ -66,6 +67,9 @@ class Recorder:
 
     def idle(self) -> None:
         self.log.append("idle")
+
+    def mark(self, mark: Mark) -> None:
+        self.log.append(mark)
 
     def end_of_data(self) -> None:
         self.log.append("end")

@@ -179,6 +179,7 @@ class Rig:
         forced: frozenset[int] = frozenset(),
         withheld: bool = False,
         recovered: Any = None,
+        kind: type[GateTask] = GateTask,
     ) -> None:
         self.clock = ManualClock(1_000)
         self.reports, self.taken, self.lane = Reports(), Taken(), Lane()
@@ -194,7 +195,7 @@ class Rig:
         ]
         handler = make_handler(channels, exactly_once=exactly_once, unaligned=unaligned, forced=forced)
         parts = TaskParts(TASK, [self.operator], self.outputs, self.services, 10, recovered)
-        self.task = GateTask(parts, inputs, handler)
+        self.task = kind(parts, inputs, handler)
         self.task.open()
 
     def _granting(self, channel: int) -> Any:

@@ -174,6 +174,13 @@ STEP_TARGET: Final = ConfigOption(
     "Time a worker's loop spends on one operator before it looks at barriers, timers and messages again.",
 )
 
+MARK_INTERVAL: Final = ConfigOption(
+    "execution.mark-interval",
+    Duration(low_ms=1),
+    100,
+    "How often tables that correct earlier results send corrections; each time the answer is exact.",
+)
+
 # --- network
 
 CREDIT_INITIAL: Final = ConfigOption(

@@ -47,6 +47,12 @@ class Barrier:
         return self.alignment is Alignment.UNALIGNED
 
     @property
+    def marks(self) -> bool:
+        """Whether it blocks at every gate, so that what is before it is an exact answer, as with a mark."""
+        waits = self.alignment is Alignment.ALIGNED and self.timeout_ms is None
+        return waits or (self.savepoint is not None and self.alignment is not Alignment.AT_LEAST_ONCE)
+
+    @property
     def stops(self) -> bool:
         """Whether sources emit nothing after this barrier, because the job stops with a savepoint."""
         return self.savepoint is not None and self.savepoint.stop

@@ -174,6 +174,10 @@ class CheckpointedInputGate(Generic[E]):
     def next_timeout(self) -> float | None:
         return self.handler.next_timeout()
 
+    def block(self) -> None:
+        """Block the channels that the handler blocks now, after something else than a barrier changed it."""
+        self._queues.set_blocked(self.handler.blocked)
+
     def abort(self, checkpoint: int) -> None:
         """Abort `checkpoint` in this gate, as the job master says: unblock its channels, ignore its late
         barriers, and end its capture and drop what it captured, if it is the one captured.

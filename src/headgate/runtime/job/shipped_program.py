@@ -25,6 +25,7 @@ class WorkerSettings:
     """The settings of a job that its workers need; sizes are in bytes, other units end the names."""
 
     step_target_ms: int = 10  # desired duration of a step of the worker's loop
+    mark_interval_ms: int = 100  # how long an epoch of marks lasts
     buffer_timeout_ms: int = 10  # how long output may be buffered before it is sent
     credit_initial: int = 4  # frames in flight per channel
     frame_size_max: int = 64 * 1024 * 1024  # bytes of the largest frame accepted from a peer

@@ -34,8 +34,9 @@ from headgate.core.alignment.barriers import Alignment, SavepointOrder
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.protocol.elements import Barrier, CancelMarker, EndOfData, Event, Idle, Watermark
+from headgate.runtime.protocol.elements import Barrier, CancelMarker, EndOfData, Event, Idle, Mark, Watermark
 from headgate.runtime.protocol.frames import FrameKind, Part
+from headgate.runtime.protocol.mark_codec import decode_mark, encode_mark
 from headgate.runtime.protocol.undeclared_rows import UndeclaredRows
 from headgate.serde.codecs.dynamic import DynamicSerializer, NotPlainError
 from headgate.serde.codecs.field_rows import field_rows
@@ -180,7 +181,9 @@ def _encode_event(event: Batch | Event) -> tuple[FrameKind, Sequence[Part]]:
         return FrameKind.BARRIER, [_pack_barrier(event)]
     if isinstance(event, CancelMarker):
         return FrameKind.CANCEL, [_NUMBER.pack(event.checkpoint)]
-    return (FrameKind.IDLE if isinstance(event, Idle) else FrameKind.END_OF_DATA), []
+    if isinstance(event, Mark):
+        return FrameKind.MARK, [encode_mark(event)]
+    return (FrameKind.IDLE, []) if isinstance(event, Idle) else (FrameKind.END_OF_DATA, [_NUMBER.pack(event.last)])
 
 
 def _pack_barrier(barrier: Barrier) -> bytes:
@@ -216,5 +219,7 @@ def _decode_event(kind: FrameKind, payload: memoryview) -> Event:
     if kind is FrameKind.IDLE:
         return Idle()
     if kind is FrameKind.END_OF_DATA:
-        return EndOfData()
+        return EndOfData(*_NUMBER.unpack(payload))
+    if kind is FrameKind.MARK:
+        return decode_mark(payload)
     raise ProtocolError(f"a {kind.name} frame came in where records or events were expected")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headgate.core.alignment.barriers import Barrier
+from headgate.core.marks import NO_EPOCH, Mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +29,13 @@ class CancelMarker:
 
 @dataclass(frozen=True, slots=True)
 class EndOfData:
-    """No more records follow on this channel; barriers still do, until the final checkpoint is complete."""
+    """No more records follow on this channel; barriers still do, until the final checkpoint is complete.
+    `last` is the greatest epoch that a source above has emitted a mark of.
+    """
+
+    last: int = NO_EPOCH
 
 
-Event = Watermark | Idle | Barrier | CancelMarker | EndOfData
+Event = Watermark | Idle | Barrier | CancelMarker | EndOfData | Mark
 
-__all__ = ["Barrier", "CancelMarker", "EndOfData", "Event", "Idle", "Watermark"]
+__all__ = ["Barrier", "CancelMarker", "EndOfData", "Event", "Idle", "Mark", "Watermark"]

@@ -50,6 +50,7 @@ class FrameKind(IntEnum):
     END_OF_DATA = 8
     CREDIT = 9  # frames that the receiver consumed; travels against the stream
     CONTROL = 10  # a message between job master and worker
+    MARK = 11
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from headgate.common.ports import Disk
 from headgate.core.alignment.factory import make_handler
 from headgate.graph.guarantees import always_aligned, late_vertices
 from headgate.graph.logical import Node
+from headgate.graph.marked_sources import has_marks
 from headgate.graph.partitioners import Forward
 from headgate.graph.physical import Edge, PhysicalPlan, Vertex
 from headgate.records.batch import Batch
@@ -34,9 +35,9 @@ from headgate.runtime.worker.operator_chain import build_chain
 from headgate.runtime.worker.operators.operator_contract import Receiver
 from headgate.runtime.worker.operators.source_alignment import SourceAlignment
 from headgate.runtime.worker.snapshot.finishing import AttemptServices
-from headgate.runtime.worker.task.aligned_source import source_task
 from headgate.runtime.worker.task.chain_runner import ChainRunner, CollectedOutput, OnThread
 from headgate.runtime.worker.task.gate_task import GateTask, InputChannel
+from headgate.runtime.worker.task.marked_tasks import MarkedGateTask, source_task
 from headgate.runtime.worker.task.measuring import Wanted
 from headgate.runtime.worker.task.step_budget import StepBudget
 from headgate.runtime.worker.task.task import Task, TaskParts
@@ -116,7 +117,7 @@ class Assembler:
         self._restored = {(v, s): states for v, s, states in deploy.restored}
         self._in_flight = {(v, s): shares for v, s, shares in deploy.in_flight}
         self._catalog = StreamCatalog(program)
-        self._late = late_vertices(self._plan)
+        self._late, self._marks = late_vertices(self._plan), has_marks(self._plan)
         settings = program.settings
         backends = backends_for(
             settings.state_backend,
@@ -179,7 +180,8 @@ class Assembler:
         parts = TaskParts(*made, self._wanted)
         senders = self._senders(vertex)
         if not senders:
-            return source_task(parts, finished=(vertex.id, self._slot) in self._deploy.finished)
+            finished = (vertex.id, self._slot) in self._deploy.finished
+            return source_task(parts, settings.mark_interval_ms, finished=finished)
         channels = [self._input_channel(edge, sender) for edge, sender in senders]
         handler = make_handler(
             len(channels),
@@ -188,7 +190,7 @@ class Assembler:
             forced=frozenset(i for i, (edge, _) in enumerate(senders) if always_aligned(edge)),
             awaited=frozenset(i for i, (edge, _) in enumerate(senders) if edge.source in self._late),
         )
-        return GateTask(parts, channels, handler)
+        return (MarkedGateTask if self._marks else GateTask)(parts, channels, handler)
 
     def _on_thread(self, vertex: Vertex, collected: CollectedOutput) -> Callable[[StepBudget], ChainRunner]:
         ports, name = self._ports, f"headgate-blocking-{uid_of(vertex.chain[0])}-{self._slot}"

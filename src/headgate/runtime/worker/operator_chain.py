@@ -39,6 +39,7 @@ from headgate.runtime.worker.operators.broadcast_operators import (
     BroadcastProcessOperator,
     KeyedBroadcastProcessOperator,
 )
+from headgate.runtime.worker.operators.counting_source import CountingSource
 from headgate.runtime.worker.operators.fused import FusedNode, FusedOperator
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
 from headgate.runtime.worker.operators.operator_contract import Operator, R, Receiver
@@ -59,6 +60,7 @@ class _Border(Generic[R]):
     def __init__(self, receiver: Receiver, refuse: Refuse[R]) -> None:
         self._receiver, self._refuse = receiver, refuse
         self.watermark, self.idle, self.end_of_data = receiver.watermark, receiver.idle, receiver.end_of_data
+        self.mark = receiver.mark
 
     def process(self, batch: Batch) -> None:
         if isinstance(batch, RowBatch):  # columns are Arrow's, which every copy of pyarrow reads
@@ -128,7 +130,7 @@ def _make(node: Node, context_of: Callable[[Node], OperatorContext]) -> Operator
     # A function instance belongs to one subtask; the mini-cluster's subtasks share a process.
     match node:
         case SourceNode():
-            return SourceOperator(context, node.source)
+            return (CountingSource if node.marked else SourceOperator)(context, node.source)
         case SelectNode():
             return SelectOperator(context, node.columns)
         case (

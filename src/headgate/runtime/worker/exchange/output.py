@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from headgate.common.ids import EdgeId
 from headgate.common.time import WATERMARK_MIN
 from headgate.core.credit import SenderCredit
+from headgate.core.marks import NO_EPOCH
 from headgate.graph.partitioners import Broadcast, ByKeyGroup, Forward, Partitioner, Rebalance
 from headgate.records.arrow_batch import ArrowBatch, concat_columns
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch, concat_rows
 from headgate.records.selectors import KeySelector
 from headgate.runtime.job.operator_context import OperatorContext
-from headgate.runtime.protocol.elements import Barrier, CancelMarker, EndOfData, Event, Idle, Watermark
+from headgate.runtime.protocol.elements import Barrier, CancelMarker, EndOfData, Event, Idle, Mark, Watermark
 from headgate.runtime.worker.operators.wrong_use import keys_blamed
 
 FRAME_ROWS = 8_192
@@ -142,7 +143,7 @@ class OutputChannel:
 
 
 def _storable(elements: Iterable[Batch | Event]) -> list[Batch | Event]:
-    return [e for e in elements if not isinstance(e, (Barrier, CancelMarker, EndOfData))]
+    return [e for e in elements if not isinstance(e, (Barrier, CancelMarker, EndOfData, Mark))]
 
 
 def merge(fragments: Sequence[Batch]) -> list[Batch]:
@@ -275,6 +276,7 @@ class Outputs:
     def __init__(self, buffer_timeout_ms: int) -> None:
         self.edges: list[OutputEdge] = []
         self.records_out = 0  # records emitted since the start
+        self.last_epoch = NO_EPOCH  # the greatest that a source above has emitted a mark of
         self._timeout_ms = buffer_timeout_ms
         self._watermark = self._sent = WATERMARK_MIN
         self._silent = True
@@ -317,7 +319,11 @@ class Outputs:
     def end_of_data(self) -> None:
         """Flush, then send to all receivers that no record follows."""
         self._flush_all()
-        self._broadcast(EndOfData())
+        self._broadcast(EndOfData(self.last_epoch))
+
+    def mark(self, mark: Mark) -> None:
+        self._flush_all()
+        self._broadcast(mark)
 
     def barrier(self, barrier: Barrier) -> list[Overtaken]:
         """Send a barrier on all channels: behind the waiting records or, if unaligned, before them.
@@ -415,6 +421,10 @@ class EdgeReceiver:
     def idle(self) -> None:
         if self._main:
             self._outputs.idle()
+
+    def mark(self, mark: Mark) -> None:
+        if self._main:
+            self._outputs.mark(mark)
 
     def end_of_data(self) -> None:
         if self._main:

@@ -15,6 +15,7 @@ from typing_extensions import TypeVar
 from headgate.api.functions import RichFunction
 from headgate.common.errors import InternalError
 from headgate.common.plain_data import Description
+from headgate.core.marks import Mark
 from headgate.graph.logical import Side
 from headgate.records.batch import Batch
 from headgate.runtime.job.operator_context import OperatorContext
@@ -43,6 +44,9 @@ class Receiver(Protocol):
 
     def idle(self) -> None:
         """Note that no record comes for now, so that event time must not wait for this input."""
+
+    def mark(self, mark: Mark) -> None:
+        """Pass on the answer for what came before `mark`, if it is gathered for marks, and then the mark."""
 
     def end_of_data(self) -> None:
         """Note that no record follows; called once, after the last watermark."""
@@ -134,6 +138,9 @@ class Operator:
 
     def idle(self) -> None:
         self.next.idle()
+
+    def mark(self, mark: Mark) -> None:
+        self.next.mark(mark)
 
     def end_of_data(self) -> None:
         self.next.end_of_data()

@@ -52,7 +52,7 @@ class SourceOperator(Operator):
             self.reader.bad_records = []
         self._opened = True
         entries = [entry for state in where.restored for entry in state.list_state.get("splits", [])]
-        splits = [Split(name, position) for name, position in entries]
+        splits = [Split(name, position) for name, position, *_ in entries]
         self.restored = RestoredSplits(splits)
         if splits:
             self.reader.add_splits(splits)

@@ -8,16 +8,6 @@ from headgate.runtime.worker.task.source_task import SourceTask
 from headgate.runtime.worker.task.task import Task, TaskParts
 
 
-def source_task(parts: TaskParts, *, finished: bool) -> SourceTask:
-    """Return the subtask of a source; it aligns event time if a timestamps operator of the chain does.
-    `finished`: its reader had read everything before the restore.
-    """
-    for operator in parts.operators:
-        if isinstance(operator, AlignedTimestamps):
-            return AlignedSourceTask(parts, operator, finished=finished)
-    return SourceTask(parts, finished=finished)
-
-
 class AlignedSourceTask(SourceTask):
     """A source subtask that reads nothing while it is too far ahead of slower sources in event time."""
 

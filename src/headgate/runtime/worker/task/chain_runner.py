@@ -19,6 +19,7 @@ from typing import Protocol, TypeVar
 from headgate.common.errors import HeadgateError
 from headgate.common.ports import Background, Clock
 from headgate.common.process.system import BackgroundThread
+from headgate.core.marks import Mark
 from headgate.records.batch import Batch
 from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, Receiver, StateTypes
 from headgate.runtime.worker.task.step_budget import StepBudget
@@ -146,6 +147,9 @@ class _Collecting:
 
     def idle(self) -> None:
         self._calls.append(self._receiver.idle)
+
+    def mark(self, mark: Mark) -> None:
+        self._calls.append(partial(self._receiver.mark, mark))
 
     def end_of_data(self) -> None:
         self._calls.append(self._receiver.end_of_data)

@@ -18,7 +18,7 @@ from headgate.graph.logical import Side
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.protocol.elements import CancelMarker, EndOfData, Event, Idle, Watermark
+from headgate.runtime.protocol.elements import CancelMarker, EndOfData, Event, Idle, Mark, Watermark
 from headgate.runtime.worker.exchange.output import EdgeEnds
 from headgate.runtime.worker.in_flight.gathering import InFlightCapture, StreamKey
 from headgate.runtime.worker.in_flight.recovered import RecoveredInput, in_step
@@ -192,7 +192,7 @@ class GateTask(Task):
     def _pass_captured(self) -> None:
         for channel, element in self._gate.take_captured():
             capture = self.snapshots.capture
-            if capture is not None and not isinstance(element, EndOfData):
+            if capture is not None and not isinstance(element, EndOfData | Mark):
                 capture.add(self._key(channel), element)
 
     def _key(self, channel: int) -> StreamKey:

@@ -151,6 +151,7 @@ class SourceTask(Task):
     def _take_snapshot(self, barrier: Barrier) -> None:
         if barrier.drains and not self.ended:
             self._invoke(lambda: self.head.watermark(WATERMARK_MAX))
+        self._before_barrier(barrier)
         delay = max(0.0, float(self.clock.now_ms() - barrier.trigger_ms))
         metrics = BarrierMetrics(delay, 0.0, barrier.overtakes)
         # A restored end of input counts, although this attempt may not have taken the steps to it yet.
@@ -159,6 +160,9 @@ class SourceTask(Task):
         self.snapshots.take(barrier, metrics, self.records, finished, take_inputs)
         self.snapshots.inputs_complete(barrier.checkpoint)
         self._stopped = barrier.stops
+
+    def _before_barrier(self, barrier: Barrier) -> None:
+        """Emit what belongs before a barrier: nothing here."""
 
     def _no_records(self, status: PollStatus) -> bool:
         if status is PollStatus.END_OF_INPUT:

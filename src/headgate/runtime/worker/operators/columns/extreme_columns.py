@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from headgate.core.marks import Mark
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch, take_times
 from headgate.relational.passes.extremes import Extremes
@@ -120,6 +121,9 @@ class _Inputs:
 
     def idle(self) -> None:
         """Do nothing: nobody is idle here."""
+
+    def mark(self, mark: Mark) -> None:
+        """Do nothing: no mark comes here."""
 
     def end_of_data(self) -> None:
         """Do nothing: there is no end here."""

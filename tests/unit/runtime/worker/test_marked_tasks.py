@@ -1,0 +1,181 @@
+"""Subtasks of a job with marks: a gate's corrections at marks and barriers, and sources that begin marks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from operator_samples import context, finished, rows
+from task_samples import TASK, CountingReader, Rig, SourceRig
+
+from headgate.api.source import NOTHING_AVAILABLE, Split
+from headgate.common.time import WATERMARK_MIN
+from headgate.core.alignment.barriers import Alignment, Barrier, SavepointOrder
+from headgate.core.marks import NO_EPOCH
+from headgate.runtime.protocol.elements import EndOfData, Idle, Mark, Watermark
+from headgate.runtime.worker.exchange.output import EdgeReceiver
+from headgate.runtime.worker.operators.counting_source import CountingSource
+from headgate.runtime.worker.operators.operator_contract import Operator
+from headgate.runtime.worker.task.marked_tasks import MarkedGateTask, MarkedSourceTask, source_task
+from headgate.runtime.worker.task.task import TaskParts
+from headgate.state.snapshots import OperatorSubtaskState
+
+SIGN = Watermark(WATERMARK_MIN)
+
+
+class Total(Operator):
+    """Adds numbers up, and sends the total at marks."""
+
+    total = 0
+
+    def process(self, batch: Any) -> None:
+        self.total += sum(batch.rows())
+
+    def mark(self, mark: Mark) -> None:
+        self.next.process(rows([self.total]))
+        self.next.mark(mark)
+
+
+class TotalRig(Rig):
+    """A gate of `channels` channels before a running total."""
+
+    def __init__(self, channels: int, **more: Any) -> None:
+        super().__init__(channels, kind=MarkedGateTask, **more)
+        total = Total(context(clock=self.clock))
+        total.next = self.operator.next
+        self.operator.next = total
+        self.deliver(*[(channel, SIGN) for channel in range(channels)])
+
+    @property
+    def story(self) -> list[Any]:
+        """What went out, with totals as numbers, without watermarks."""
+        found = [e.rows()[0] if hasattr(e, "rows") and not isinstance(e, Mark) else e for e in self.lane.elements]
+        return [each for each in found if not isinstance(each, Watermark | Idle)]
+
+
+def test_a_gate_answers_at_a_mark_for_what_came_before_it_on_all_channels() -> None:
+    rig = TotalRig(2)
+    first, second = Mark(7, {("s", "a"): 1}), Mark(7, {("s", "b"): 2})
+    rig.deliver((0, rows([1])), (0, first), (0, rows([10])), (1, rows([2])), (1, rows([3])))
+    assert rig.story == []
+    rig.deliver((1, second), (1, Mark(8)), (0, Mark(8)))
+    assert rig.story == [6, Mark(7, {("s", "a"): 1, ("s", "b"): 2}), 16, Mark(8)]
+
+
+def test_a_barrier_goes_before_a_mark_that_waits_and_is_one_itself() -> None:
+    """Each channel has what the other one waits for."""
+    rig = TotalRig(2)
+    counts = Mark(NO_EPOCH, {("s", "a"): 2})
+    rig.deliver((0, rows([1])), (0, Mark(7)), (0, rows([2])), (0, counts), (0, Barrier(1, 0)))
+    rig.deliver((1, Barrier(1, 0)), (1, rows([5])), (1, Mark(7)), (1, Mark(8)), (0, Mark(8)))
+    assert rig.story == [3, counts, Barrier(1, 0), 8, Mark(8)]
+    assert finished(rig.taken.drawn[0].pending[0]).list_state["seen"] == [1, 2]
+
+
+def test_barriers_that_may_overtake_are_no_marks() -> None:
+    for barrier in (Barrier(1, 0, Alignment.UNALIGNED), Barrier(1, 0, timeout_ms=50)):
+        rig = TotalRig(1, unaligned=True)
+        rig.deliver((0, rows([1])), (0, barrier), (0, Mark(3)))
+        assert rig.story == [barrier.as_unaligned(), 1, Mark(3)]
+
+
+def test_a_savepoint_is_a_mark_even_where_checkpoints_overtake() -> None:
+    rig = TotalRig(1, unaligned=True)
+    order = Barrier(1, 0, timeout_ms=50, savepoint=SavepointOrder("file:///s"))
+    rig.deliver((0, rows([1])), (0, order))
+    assert rig.story == [1, Mark(NO_EPOCH), order]
+
+
+def test_marks_are_not_in_flight() -> None:
+    """They are dropped with the attempt: a restored gate begins anew."""
+    rig = TotalRig(2, unaligned=True)
+    over = Barrier(1, 1_000, Alignment.UNALIGNED)
+    for channel in (0, 1):
+        rig.task.deliver(channel, rows([1]))
+        rig.task.deliver(channel, Mark(3))
+    rig.task.deliver(0, over)
+    rig.deliver((1, over))
+    taken = [element for c in (0, 1) for element in rig.taken.captures[1].of(c)]
+    assert taken
+    assert not any(isinstance(element, Mark) for element in taken)
+
+
+def test_the_end_says_which_epochs_it_does_not_count_for() -> None:
+    rig = TotalRig(2)
+    rig.deliver((0, rows([1])), (0, EndOfData(4)), (1, Mark(4)), (1, rows([2])), (1, Mark(5)))
+    assert rig.story == [3, Mark(5)]
+    rig.deliver((1, EndOfData(6)))
+    assert rig.story[-1] == EndOfData(6)
+
+
+class SourcesRig(SourceRig):
+    """A source task that begins marks, an epoch lasting 100 ms."""
+
+    def __init__(self, reader: Any, restored: Any = (), credit: int = 100) -> None:
+        super().__init__(reader, credit)
+        where = context(clock=self.clock, restored=list(restored))
+        operator = CountingSource(where, self)  # type: ignore[arg-type]
+        operator.next = EdgeReceiver(self.outputs, [self.edge], True)
+        parts = TaskParts(TASK, [operator], self.outputs, self.services, 10)
+        task = source_task(parts, 100, finished=False)
+        assert isinstance(task, MarkedSourceTask)
+        self.task: MarkedSourceTask = task
+        self.task.open()
+
+    def create_reader(self, context: Any) -> Any:
+        return self.reader
+
+    def run(self) -> list[Any]:
+        """Step until nothing happens; what went out since the last call, without watermarks."""
+        while self.task.step():
+            pass
+        self.outputs.flush_due(self.clock.now + 10)
+        sent, self.lane.elements = self.lane.elements, []
+        return [
+            each if isinstance(each, Mark | Barrier | EndOfData) else each.rows()
+            for each in sent
+            if not isinstance(each, Watermark | Idle)
+        ]
+
+
+def test_a_source_begins_a_mark_for_the_newest_epoch_and_says_how_far_it_is() -> None:
+    rig = SourcesRig(CountingReader())
+    assert rig.run() == []
+    rig.task.splits_assigned([Split("0-3"), Split("7-9")])
+    story = rig.run()
+    assert story[0] == Mark(10)
+    assert [row for each in story[1:] for row in each] == [0, 1, 2, 7, 8]
+    rig.clock.now = 1_350
+    assert rig.run() == [Mark(13, {("op", "0-3"): 2, ("op", "2-3"): 1, ("op", "7-9"): 2})]
+    assert rig.task.next_wakeup() is not None
+    rig.clock.now = 1_399
+    assert rig.run() == []
+    rig.clock.now = 1_400
+    assert rig.run() == [Mark(14)]
+
+
+def test_before_a_barrier_and_before_the_end_a_source_tells_its_counts() -> None:
+    rig = SourcesRig(CountingReader())
+    rig.task.splits_assigned([Split("0-2")])
+    rig.run()
+    rig.task.trigger(Barrier(1, 1_000))
+    assert rig.run() == [Mark(NO_EPOCH, {("op", "0-2"): 2}), Barrier(1, 1_000)]
+    rig.task.splits_assigned(None)
+    rig.clock.now += 200
+    assert rig.run() == [Mark(12), Mark(NO_EPOCH), EndOfData(12)]
+
+
+def test_counts_go_on_after_a_restore() -> None:
+    state = OperatorSubtaskState("op", None, {"splits": [["0-3", None, 5], ["4-5", None]]})
+    rig = SourcesRig(CountingReader(), [state])
+    rig.clock.now = 2_000
+    assert rig.run()[0] == Mark(20, {("op", "0-3"): 5})
+
+
+def test_without_credit_and_before_it_knows_its_input_a_source_begins_no_mark() -> None:
+    rig = SourcesRig(CountingReader(), credit=1)
+    rig.clock.now = 5_000
+    assert rig.run() == []
+    assert NOTHING_AVAILABLE == rig.reader.poll(1)
+    rig.task.splits_assigned([Split("0-9")])
+    story = rig.run()
+    assert story[0] == Mark(50)
