@@ -42,6 +42,11 @@ class WindowAggregateNode(KeyedProcessNode):
 
 
 @dataclass(frozen=True, eq=False)
+class RunningAggregateNode(WindowAggregateNode):
+    """A table's aggregation without windows, after the exchange: it corrects its rows at marks."""
+
+
+@dataclass(frozen=True, eq=False)
 class WindowJoinNode(KeyedProcessNode):
     """A join of two tables in windows, whose input has the rows of both; its `function` declares state."""
 
@@ -65,7 +70,7 @@ TABLES = (ColumnsNode, TableFunctionNode, AccumulateNode, WindowAggregateNode, W
 """All of these nodes: they compute with columns, and rows that come in become columns."""
 
 
-AT_MARKS: tuple[type[Node], ...] = ()
+AT_MARKS = (RunningAggregateNode,)
 """Nodes whose operators gather corrections of their results, and send them at marks."""
 
 

@@ -201,7 +201,7 @@ def _setting_text(setting: Setting) -> str:
     return "NULL" if setting is None else str(setting)
 
 
-WindowKind: TypeAlias = OneOf["sliding", "cumulative", "session", "same"]
+WindowKind: TypeAlias = OneOf["sliding", "cumulative", "session", "same", "running"]
 Clock: TypeAlias = OneOf["event", "processing"]
 
 

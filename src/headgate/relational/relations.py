@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal, TypeAlias
 
+import pyarrow as pa
+
 from headgate.relational.aggregates import Aggregate
+from headgate.relational.changes import CHANGE
 from headgate.relational.expressions import Clock, TimeWindow, WindowKind
 from headgate.relational.firing import AT_END, Firing
 from headgate.relational.resolved import Typed
@@ -45,6 +48,10 @@ HIDDEN: Final = (ALL_ROWS, WINDOW_START)
 
 LATE_PREFIX: Final = "late/"
 """What the names of columns begin with that an aggregation reads only to send late rows to a side output."""
+
+
+RUNNING: Final = "running"
+"""Kind of the windows of an aggregation that has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +143,7 @@ class Windowed:
         slide_ms: ms from the beginning of a window to the next; by how much each cumulative one is longer.
         offset_ms: by how many ms sliding and cumulative windows are moved.
         kind: "sliding", "cumulative", "session", or "same": those in the input's column of event time.
+            "running": no windows; a group's row is corrected as long as rows come.
     """
 
     size_ms: int
@@ -156,6 +164,8 @@ class Windowed:
                 return f"Sessions_of_{self.size_ms}ms"
             case "same":
                 return "Windows_of_input"
+            case "running":
+                return "Groups"
             case "cumulative":
                 times = f"up_to_{self.size_ms}ms_by_{self.slide_ms}ms_from_{self.offset_ms % self.size_ms}ms"
                 return f"Windows_{times}"
@@ -224,8 +234,16 @@ def inputs_of(relation: Relation) -> tuple[Relation, ...]:
     return ()
 
 
+def running_schema(child: Schema, keys: tuple[int, ...], aggregates: tuple[Aggregate, ...]) -> Schema:
+    """Return the columns of an aggregation without windows: its keys without hidden ones, results, `CHANGE`."""
+    kept = [child.fields[place] for place in keys if child.names[place] not in HIDDEN]
+    results = [Field(each.name, each.result, each.nullable) for each in aggregates]
+    return Schema((*kept, *results, Field(CHANGE, pa.int8(), False)))
+
+
 def windowed(window: TimeWindow) -> Windowed:
-    return Windowed(window.size_ms, window.slide_ms, window.offset_ms, window.kind, window.clock)
+    clock = "event" if window.kind == RUNNING else window.clock
+    return Windowed(window.size_ms, window.slide_ms, window.offset_ms, window.kind, clock)
 
 
 def aggregation_schema(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from headgate.common.errors import PlanError
+from headgate.relational.changes import CHANGE
 from headgate.relational.spark_types import normal_type, text_of
 
 
@@ -42,6 +43,16 @@ class Schema:
         """The names of the columns, in order."""
         return [field.name for field in self.fields]
 
+    @property
+    def updating(self) -> bool:
+        """Whether rows are changes of a table, as the last column says."""
+        return bool(self.fields) and self.fields[-1].name == CHANGE
+
+    @property
+    def shown(self) -> tuple[Field, ...]:
+        """The columns that a program sees."""
+        return self.fields[:-1] if self.updating else self.fields
+
     def find(self, name: str) -> int | None:
         """Return the index of the column `name`, written exactly so, else of one that differs in case only.
         None if there is none; PlanError if several would do and not exactly one of them is written so.
@@ -70,8 +81,8 @@ class Schema:
     def tree(self) -> str:
         """Return the columns as text, a line each, as Spark's `printSchema`."""
         mark = " (event time)"
-        lines = [f" |-- {field}{mark if field.name == self.event_time else ''}" for field in self.fields]
-        return "\n".join(["root", *lines])
+        lines = [f" |-- {field}{mark if field.name == self.event_time else ''}" for field in self.shown]
+        return "\n".join(["root (rows are corrected)" if self.updating else "root", *lines])
 
 
 def schema_of(arrow: pa.Schema, event_time: str | None = None) -> Schema:

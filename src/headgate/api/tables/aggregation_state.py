@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from headgate.api.declared.keyed_states import MapState, map_state
 from headgate.api.declared.operator_state import OperatorListState, operator_list_state
@@ -11,7 +11,13 @@ from headgate.api.site import user_site
 from headgate.common.errors import PlanError
 from headgate.common.hints import Hint
 from headgate.relational.python_types import hint_of
-from headgate.relational.relations import Aggregation
+from headgate.relational.relations import RUNNING, Aggregation
+
+
+GROUPS: Final = "groups"
+"""Name of the keyed state of an aggregation without windows: a map from 0 to what the last mark's answer was
+made of, and from 1 to what came since.
+"""
 
 
 def state_declaration(plan: Aggregation) -> KeyedProcessFunction[Any, Any, Any]:
@@ -22,12 +28,16 @@ def state_declaration(plan: Aggregation) -> KeyedProcessFunction[Any, Any, Any]:
     groups windows whose last ms is at most that one were removed. PlanError: two accumulators get one name.
     """
     record = accumulators_record(plan)
+    if plan.window.kind == RUNNING:
+        return windows_function("RunningAggregation", MapState[int, record], GROUPS)  # type: ignore[valid-type]
     windows = MapState[int, record]  # type: ignore[valid-type]
     return windows_function("WindowAggregation", windows, forgotten=OperatorListState[tuple[int, int, int]])
 
 
-def windows_function(name: str, windows: Hint, **more: Hint) -> KeyedProcessFunction[Any, Any, Any]:
-    """Return a function, never run, of class `name`, with a map state `windows` of the type `windows`.
+def windows_function(
+    name: str, windows: Hint, state: str = "windows", **more: Hint
+) -> KeyedProcessFunction[Any, Any, Any]:
+    """Return a function, never run, of class `name`, with a map state called `state` of the type `windows`.
 
     It also declares operator states, as union lists: `more`, name -> type, and `ahead`, which holds the key
     groups that are further in event time than their subtask, each with its watermark.
@@ -35,8 +45,8 @@ def windows_function(name: str, windows: Hint, **more: Hint) -> KeyedProcessFunc
     ahead = OperatorListState[tuple[int, int]]
     of_operator = {"ahead": ahead, **more}
     unions = {each: operator_list_state(redistribution="union") for each in of_operator}
-    states = {"windows": map_state(), **unions}
-    hints = {"__annotations__": {"windows": windows, **of_operator}}
+    states = {state: map_state(), **unions}
+    hints = {"__annotations__": {state: windows, **of_operator}}
     body = {**hints, **states, "process": _refuse, "__module__": __name__}
     function: KeyedProcessFunction[Any, Any, Any] = type(name, (KeyedProcessFunction,), body)()
     return function

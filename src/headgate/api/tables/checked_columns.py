@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from headgate.api.site import user_site
 from headgate.common.errors import PlanError
+from headgate.relational.changes import CHANGE
 from headgate.relational.expressions import Expression
 from headgate.relational.relations import Project, Relation
 from headgate.relational.resolved import Column, Typed
@@ -20,7 +21,7 @@ T = TypeVar("T")
 def all_columns(relation: Relation) -> list[tuple[str, Typed]]:
     return [
         (each.name, Column(each.type, each.nullable, place, each.name))
-        for place, each in enumerate(relation.schema)
+        for place, each in enumerate(relation.schema.shown)
     ]
 
 
@@ -46,6 +47,9 @@ def projected(verb: str, child: Relation, chosen: list[tuple[str, Typed]]) -> Pr
     """Return a plan of the columns `chosen` (name, resolved column) of plan `child`, for call `verb`. It
     keeps event time if the column that carries it is chosen. PlanError: no column, or a name twice.
     """
+    if child.schema.updating:  # whatever a program selects of changes, they stay changes
+        change = child.schema.fields[-1]
+        chosen = [*chosen, (CHANGE, Column(change.type, False, len(child.schema) - 1, CHANGE))]
     names = [name for name, _ in chosen]
     twice = {name for name in names if names.count(name) > 1}
     if twice or not names:

@@ -23,6 +23,7 @@ from headgate.api.tables.program_functions import Columns, form_of, table_functi
 from headgate.api.tables.selecting import selected
 from headgate.api.tables.side_outputs import SideOutputs
 from headgate.api.tables.table_explained import explained
+from headgate.api.tables.updating import folded, refuse_updates
 from headgate.api.tables.window_joins import window_join
 from headgate.common.errors import PlanError
 from headgate.graph.logical import NEW, TimestampsNode
@@ -79,12 +80,12 @@ class Table(ByName, SideOutputs, Generic[S]):
     @property
     def columns(self) -> list[str]:
         """The names of the columns, in order."""
-        return self._relation.schema.names
+        return [field.name for field in self._relation.schema.shown]
 
     @property
     def dtypes(self) -> list[tuple[str, str]]:
         """The names of the columns, each with its type as Spark calls it."""
-        return [(field.name, text_of(field.type)) for field in self._relation.schema]
+        return [(field.name, text_of(field.type)) for field in self._relation.schema.shown]
 
     def printSchema(self) -> None:  # noqa: N802  # PySpark's name
         """Print the columns with their types."""
@@ -394,12 +395,30 @@ class Table(ByName, SideOutputs, Generic[S]):
 
     def to_stream(self, uid: str | None = None) -> S:
         """Return the rows as a stream, columnar until a function of rows reads it; `uid`: the operator's."""
+        refuse_updates("to_stream", self._relation)
+        return self._changes(uid)
+
+    def _changes(self, uid: str | None = None) -> S:
         return self._stream(self._environment, lowered(self._environment, self._relation, uid))
+
+    def to_changes(self, uid: str | None = None) -> S:
+        """Return the changes of a table whose rows are corrected as a stream of rows, which have the column
+        ``__change`` last: 0 a row comes, 1 it leaves as 2 it comes back corrected, 3 it goes. Changes of a
+        mark follow each other, and together they lead to an exact answer. `uid`: the operator's.
+
+        Raises:
+            PlanError: rows of this table are never corrected; call :meth:`to_stream`.
+        """
+        if not self._relation.schema.updating:
+            raise PlanError(f"to_changes() ({user_site()}): no row of the table changes; write to_stream()")
+        return self._changes(uid)
 
     def collect(self, job_name: str = "collect") -> list[dict[str, Any]]:
         """Return all rows of this bounded table as dicts, by a job of only what feeds it. UsageError: nothing
         was started; UserFunctionError: the program's code failed; JobFailedError: anything else failed.
         """
+        if self._relation.schema.updating:
+            return folded(self._changes().collect(job_name))
         return self.to_stream().collect(job_name)
 
     def take(self, n: int, timeout_s: float | None = None) -> list[dict[str, Any]]:

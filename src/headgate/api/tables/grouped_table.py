@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 from headgate.api.functions import OutputTag
 from headgate.api.site import user_site
@@ -15,6 +15,7 @@ from headgate.api.tables.checked_columns import all_columns, projected, resolved
 from headgate.api.tables.column import Column, shown_name
 from headgate.api.tables.firing_rules import early_interval, lateness_of, refuse_repeated, tag_name
 from headgate.api.tables.lowering import lowered_aggregation
+from headgate.api.tables.updating import refuse_updates
 from headgate.api.windows.trigger import Trigger
 from headgate.common.errors import PlanError
 from headgate.relational.aggregates import Aggregate, resolve_aggregate
@@ -23,11 +24,13 @@ from headgate.relational.firing import AT_END
 from headgate.relational.python_types import can_be_key
 from headgate.relational.relations import (
     LATE_PREFIX,
+    RUNNING,
     WINDOW_START,
     Aggregation,
     Relation,
     Scan,
     aggregation_schema,
+    running_schema,
     windowed,
 )
 from headgate.relational.resolved import Column as ResolvedColumn
@@ -36,6 +39,9 @@ from headgate.relational.spark_types import WINDOW, is_numeric, text_of
 
 T = TypeVar("T")
 """The class of the tables of results."""
+
+NO_WINDOW: Final = TimeWindow(ProcessingTime(), 0, 0, kind=RUNNING)
+"""Stands for the window of groups that have none."""
 
 
 class GroupedTable(Generic[T]):
@@ -49,15 +55,14 @@ class GroupedTable(Generic[T]):
     ) -> None:
         self._environment, self._child, self._table = environment, child, table
         windows = [found for key in keys if (found := _window(key, child)) is not None]
-        if len(windows) != 1:
-            raise PlanError(
-                f"group_by() ({user_site()}) got {len(windows)} windows; expected one, such as "
-                'F.window("at", "10s"), as the state of groups without a window has no bound'
-            )
-        self._window: TimeWindow = windows[0]
+        if len(windows) > 1:
+            raise PlanError(f"group_by() ({user_site()}) got {len(windows)} windows; expected one at most")
+        refuse_updates("group_by", child)
+        self._window: TimeWindow = windows[0] if windows else NO_WINDOW
         self._keys = [key for key in keys if _window(key, child) is None]
         self._firing = AT_END
-        self._check_time()
+        if windows:
+            self._check_time()
         refuse_repeated("group_by", child)
         for key in self._keys:
             self._key(key)  # a wrong one is refused on its line
@@ -282,7 +287,10 @@ class GroupedTable(Generic[T]):
             chosen += [(f"{LATE_PREFIX}{name}", column) for name, column in all_columns(child)]
         narrow = projected("group_by", child, chosen)
         places = tuple(range(len(keys)))
-        schema = aggregation_schema(narrow.schema, places, tuple(moved), self._window)
+        if self._window is NO_WINDOW:
+            schema = running_schema(narrow.schema, places, tuple(moved))
+        else:
+            schema = aggregation_schema(narrow.schema, places, tuple(moved), self._window)
         if len(set(schema.names)) != len(schema.names):
             raise PlanError(f"{where}: two columns of the result have one name; use alias()")
         window, late = windowed(self._window), None if self._firing.late_tag is None else child.schema

@@ -18,6 +18,7 @@ from headgate.graph.table_nodes import (
     AccumulateNode,
     ColumnsNode,
     TableFunctionNode,
+    RunningAggregateNode,
     WindowAggregateNode,
     WindowJoinNode,
 )
@@ -26,6 +27,7 @@ from headgate.relational.passes.fused_steps import AnyStep, Step, pruned, steps_
 from headgate.relational.python_types import plain_type
 from headgate.relational.relations import (
     ALL_ROWS,
+    RUNNING,
     Aggregation,
     Form,
     Project,
@@ -115,9 +117,10 @@ def lowered_aggregation(environment: ProgramContext, plan: Aggregation) -> int:
     exchange = logical.PartitionNode(NEW, "group_by", partitioner=ByKeyGroup(selector))
     number = program.add(exchange, (number,))
     function = state_declaration(plan)
-    node = WindowAggregateNode(
+    running = plan.window.kind == RUNNING
+    node = (RunningAggregateNode if running else WindowAggregateNode)(
         NEW,
-        "windows",
+        "groups" if running else "windows",
         uid=plan.uid,
         function=function,
         key=selector,

@@ -12,6 +12,7 @@ from headgate.graph.table_nodes import (
     WindowJoinNode,
 )
 from headgate.relational.firing import AT_END
+from headgate.relational.relations import RUNNING
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.accumulating import AccumulatingOperator
 from headgate.runtime.worker.operators.columns.column_steps import ColumnsOperator
@@ -23,6 +24,7 @@ from headgate.runtime.worker.operators.columns.processing_time import (
     ProcessingAccumulatingOperator,
     ProcessingWindowsOperator,
 )
+from headgate.runtime.worker.operators.columns.updating.running_aggregate import RunningAggregateOperator
 from headgate.runtime.worker.operators.columns.window_aggregate import WindowAggregateOperator
 from headgate.runtime.worker.operators.columns.window_join import WindowJoinOperator
 from headgate.runtime.worker.operators.operator_contract import Operator
@@ -42,13 +44,16 @@ def table_operator(
     if isinstance(node, TableFunctionNode):
         return TableFunctionOperator(context, node)
     plan = node.aggregation
+    running = plan.window.kind == RUNNING
     by_clock, patient = plan.window.clock == "processing", plan.firing != AT_END
     if isinstance(node, AccumulateNode):
-        if by_clock:
+        if by_clock or running:
             return ProcessingAccumulatingOperator(context, plan)
         return LateAccumulatingOperator(context, plan) if patient else AccumulatingOperator(context, plan)
     # A function instance belongs to one subtask; the mini-cluster's subtasks share a process.
     function = copy.copy(node.function)
+    if running:
+        return RunningAggregateOperator(context, plan, function)
     if by_clock:
         return ProcessingWindowsOperator(context, plan, function)
     return (PatientAggregateOperator if patient else WindowAggregateOperator)(context, plan, function)

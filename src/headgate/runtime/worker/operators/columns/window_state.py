@@ -61,6 +61,7 @@ class PendingWindows:
     target: Target
     groups: tuple[int, int]
     max_parallelism: int
+    name: str = WINDOWS
     keep: EntryFilter | None = field(default=None)
 
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
@@ -78,7 +79,7 @@ class PendingWindows:
             view.release()
 
     def _write(self, writer: StateWriter) -> None:
-        section = NewSection(WINDOWS, self.target.schema, self._serializer.encode_plain)
+        section = NewSection(self.name, self.target.schema, self._serializer.encode_plain)
         table, groups = self._by_group()
         if isinstance(writer, BlobWriter) and len(table) >= COLUMNS_FROM:
             writer.add_columns(section, self._layout(table), self._chunks(table, groups))

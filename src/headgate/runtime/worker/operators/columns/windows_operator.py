@@ -56,6 +56,7 @@ class WindowsOperator(Operator):
     """
 
     _in_memory: ClassVar = False  # whatever the state backend
+    _name: ClassVar = WINDOWS  # of the keyed state
 
     def __init__(
         self,
@@ -97,7 +98,7 @@ class WindowsOperator(Operator):
         """Return the result rows of windows that have ended, and the event time (ms) of each row."""
 
     def open(self) -> None:
-        where, target = self.context, target_of(self._state[WINDOWS])
+        where, target = self.context, target_of(self._state[self._name])
         self._target: Target = target
         self._groups = key_group_range(where.max_parallelism, where.parallelism, where.subtask)
         marks = [state.watermark for state in where.restored if state.watermark is not None]
@@ -110,7 +111,7 @@ class WindowsOperator(Operator):
         where, chunks = self.context, None
         if not self._in_memory:
             groups = self._groups
-            chunks = chunk_store_of(where.backends, WINDOWS, self._target, groups, where.max_parallelism)
+            chunks = chunk_store_of(where.backends, self._name, self._target, groups, where.max_parallelism)
         if chunks is None:
             return self._windows_from(self._mark)
         self._disk = self._windows_on_disk(chunks, self._mark)
@@ -126,7 +127,7 @@ class WindowsOperator(Operator):
             return
         ahead = dict(self._own.handles[AHEAD].get())
         with open_restore(
-            stored, {WINDOWS: self._target}, self._groups, where.max_parallelism, takes_native=True
+            stored, {self._name: self._target}, self._groups, where.max_parallelism, takes_native=True
         ) as restore:
             each_into = [self._kept_of(state, restore.groups, ahead) for state in states]
             if restore.native:
@@ -232,20 +233,21 @@ class WindowsOperator(Operator):
         if views is None:
             with failing_clearly(self.context, "a window"):
                 views = self._kept.at_snapshot()
-        return PendingWindows(views, self._keys, self._grouping, self._target, self._groups, groups)
+        columns = self._keys, self._grouping, self._target
+        return PendingWindows(views, *columns, self._groups, groups, self._name)
 
     def _key_shapes(self) -> list[Plain]:
         kinds = tuple(plain_type(field.type) for field in self._key_fields)
         return stored_shapes({kinds if len(kinds) > 1 else kinds[0]})
 
     def state_types(self) -> StateTypes:
-        return {WINDOWS: self._target.schema} | self._own.state_types()
+        return {self._name: self._target.schema} | self._own.state_types()
 
     def peek(self, state: str, key: Hashable) -> StoredValue | None:
         # The value is the accumulators of all windows of the key.
         views = None if self._disk is None else self._disk.views_of(key)
         found = self._pending(views).of_key(key)
-        return stored_value(WINDOWS, self._target, found) if found else None
+        return stored_value(self._name, self._target, found) if found else None
 
 
 def _times(batch: ArrowBatch) -> tuple[Int64s, Int64s]:

@@ -1,0 +1,67 @@
+"""Rows in tables that never change, found by place: the newer tables are merged as they grow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from headgate.records.batch import Int64s
+
+
+class Piece:
+    """A table of rows; row i has the place `first` + i."""
+
+    __slots__ = ("first", "table")
+
+    def __init__(self, first: int, table: pa.Table) -> None:
+        self.first, self.table = first, table
+
+    @property
+    def places(self) -> Int64s:
+        return np.arange(self.first, self.first + self.table.num_rows)
+
+
+def taken(pieces: list[Piece], places: Int64s, schema: pa.Schema) -> pa.Table:
+    """Return the rows at `places`, in order, in columns of one chunk."""
+    firsts = np.array([piece.first for piece in pieces])
+    owners = np.searchsorted(firsts, places, "right") - 1
+    found, orders = [schema.empty_table()], [np.zeros(0, np.int64)]
+    for number in np.unique(owners).tolist():
+        rows = np.flatnonzero(owners == number)
+        piece = pieces[number]
+        found.append(piece.table.take(pa.array(places[rows] - piece.first)))
+        orders.append(rows)
+    whole = pa.concat_tables(found).combine_chunks()
+    if len(found) <= 2:
+        return whole
+    back = np.empty(len(places), np.int64)
+    back[np.concatenate(orders)] = np.arange(len(places))
+    return whole.take(pa.array(back))
+
+
+class AppendedRows:
+    """Rows of which none changes or goes; each keeps its place, from 0."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._pieces: list[Piece] = []
+        self.count = 0
+
+    def append(self, table: pa.Table) -> None:
+        self._pieces.append(Piece(self.count, table.combine_chunks()))
+        self.count += table.num_rows
+        pieces = self._pieces
+        while len(pieces) > 1 and pieces[-1].table.num_rows * 2 > pieces[-2].table.num_rows:
+            newer, older = pieces.pop(), pieces.pop()
+            pieces.append(Piece(older.first, pa.concat_tables([older.table, newer.table]).combine_chunks()))
+
+    def take(self, places: Int64s) -> pa.Table:
+        """Return the rows at `places`, in order."""
+        return taken(self._pieces, places, self._schema)
+
+    def view(self) -> list[Piece]:
+        """Return the tables as they are now."""
+        return list(self._pieces)

@@ -1,0 +1,114 @@
+"""One row for each key, found and replaced a whole batch at a time.
+
+Rows are only appended, to tables that never change. An array says where the present row of each key is. A
+replaced row is garbage until its table is merged; a snapshot is the list of tables with a copy of that array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate.runtime.worker.operators.columns.panes import hashes_of_rows
+from headgate.runtime.worker.operators.columns.updating.appended_rows import AppendedRows, Piece, taken
+from headgate.runtime.worker.operators.columns.updating.key_index import ABSENT, KeyIndex
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from headgate.records.batch import Int64s
+
+_GONE: Final = -1
+"""The place of the row of a key that has none."""
+
+
+class KeyedRows:
+    """The present row of each key: columns `values`, for keys in the columns `keys`."""
+
+    def __init__(self, keys: pa.Schema, values: pa.Schema) -> None:
+        self._names, self._values = keys.names, values
+        self._index, self._keys = KeyIndex(), AppendedRows(keys)
+        self._pieces: list[Piece] = []
+        self._numbers: list[Int64s] = []  # of each piece's rows: the numbers of their keys
+        self._where = np.zeros(0, np.int64)
+
+    def numbers(self, keys: pa.Table) -> Int64s:
+        """Return the numbers of different keys, which the others are then called with; new ones get one."""
+        keys = keys.select(self._names)
+        hashes = hashes_of_rows(keys, self._names)
+
+        def same(rows: Int64s, numbers: Int64s) -> NDArray[np.bool_]:
+            return _equal(keys.take(pa.array(rows)), self._keys.take(numbers))
+
+        numbers = self._index.find(hashes, same)
+        new = numbers == ABSENT
+        if new.any():
+            numbers[new] = self._index.add(hashes[new])
+            self._keys.append(keys.filter(pa.array(new)))
+            self._where = np.concatenate([self._where, np.full(int(new.sum()), _GONE, np.int64)])
+        return numbers
+
+    def there(self, numbers: Int64s) -> NDArray[np.bool_]:
+        """Return for each key whether it has a row."""
+        found: NDArray[np.bool_] = self._where[numbers] != _GONE
+        return found
+
+    def rows(self, numbers: Int64s) -> pa.Table:
+        """Return the present rows of keys, all of which have one."""
+        return taken(self._pieces, self._where[numbers], self._values)
+
+    def put(self, numbers: Int64s, rows: pa.Table) -> None:
+        """Make `rows`, one for each key, the present ones."""
+        first = self._pieces[-1].first + self._pieces[-1].table.num_rows if self._pieces else 0
+        self._where[numbers] = np.arange(first, first + len(numbers))
+        self._pieces.append(Piece(first, rows.select(self._values.names).combine_chunks()))
+        self._numbers.append(numbers)
+        while len(self._pieces) > 1 and self._pieces[-1].table.num_rows * 2 > self._pieces[-2].table.num_rows:
+            self._merge_last()
+
+    def remove(self, numbers: Int64s) -> None:
+        """Remove the rows of keys."""
+        self._where[numbers] = _GONE
+
+    def _merge_last(self) -> None:
+        kept = []
+        first = self._pieces[-2].first
+        for piece, numbers in zip(self._pieces[-2:], self._numbers[-2:], strict=True):
+            present = self._where[numbers] == piece.places
+            kept.append((piece.table.filter(pa.array(present)), numbers[present]))
+        tables, numbers = zip(*kept, strict=True)
+        merged, of_merged = pa.concat_tables(tables).combine_chunks(), np.concatenate(numbers)
+        self._where[of_merged] = np.arange(first, first + len(of_merged))
+        self._pieces[-2:], self._numbers[-2:] = [Piece(first, merged)], [of_merged]
+
+    def view(self) -> RowsView:
+        """Return the rows as they are now, for a snapshot; later changes do not reach the view."""
+        return RowsView(self._keys.view(), list(self._pieces), list(self._numbers), self._where.copy())
+
+
+class RowsView:
+    """The rows as they were at a snapshot, for the thread that writes it."""
+
+    def __init__(
+        self, keys: list[Piece], pieces: list[Piece], numbers: Sequence[Int64s], where: Int64s
+    ) -> None:
+        self._keys, self._pieces, self._numbers, self._where = keys, pieces, numbers, where
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Yield the rows with their keys, keys first."""
+        for piece, numbers in zip(self._pieces, self._numbers, strict=True):
+            present = self._where[numbers] == piece.places
+            keys = taken(self._keys, numbers[present], self._keys[0].table.schema)
+            rows = piece.table.filter(pa.array(present))
+            yield pa.table([*keys.columns, *rows.columns], [*keys.column_names, *rows.column_names])
+
+
+def _equal(one: pa.Table, other: pa.Table) -> NDArray[np.bool_]:
+    columns = zip(one.columns, other.columns, strict=True)
+    found: NDArray[np.bool_] = reduce(pc.and_, (pc.equal(a, b) for a, b in columns)).to_numpy()
+    return found

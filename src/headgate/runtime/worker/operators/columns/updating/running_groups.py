@@ -1,0 +1,140 @@
+"""The groups of an aggregation without windows: what the last mark's answer was made of, and what came since.
+
+Accumulators that come are only gathered. At a mark those of one key become one, are merged with what the key
+had, and old and new results give the changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.relational.aggregating.grouping import Grouping
+from headgate.runtime.worker.operators.columns.kept_windows import (
+    PANE,
+    Ended,
+    Restoring,
+    RestoringBy,
+    WindowsView,
+)
+from headgate.runtime.worker.operators.columns.panes import with_pane
+from headgate.runtime.worker.operators.columns.updating.keyed_rows import KeyedRows, RowsView
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from headgate.records.batch import Int64s
+
+SETTLED: Final = 0
+"""In the stored map, what the answer of the last mark was made of."""
+SINCE: Final = 1
+"""In the stored map, what came since."""
+
+_WAITING_MAX: Final = 1 << 17
+"""Rows that wait before those of one key become one."""
+
+
+class Changed(NamedTuple):
+    """Groups that got rows since the last mark: `before` has the accumulators of those that were there, for
+    which `known` is true; `after` those of all, with their keys.
+    """
+
+    before: pa.Table
+    after: pa.Table
+    known: NDArray[np.bool_]
+
+
+class RunningGroups:
+    """The accumulators of each key of one subtask, in memory; `grouping` merges them."""
+
+    def __init__(self, grouping: Grouping, keys: pa.Schema) -> None:
+        self._grouping = grouping
+        values = pa.schema([pa.field(name, kind) for name, kind in grouping.fields])
+        self._settled, self._columns = KeyedRows(keys, values), [*keys.names, *values.names]
+        self._waiting: list[pa.Table] = []
+        self._one_each = True  # whether no key has two rows that wait
+        self.ahead: list[tuple[int, int]] = []
+
+    def of_group(self, group: int, mark: int) -> Restoring:
+        return RestoringBy(self._restore)
+
+    def _restore(self, table: pa.Table) -> None:
+        panes = table.column(PANE).to_numpy()
+        settled = table.filter(pa.array(panes == SETTLED)).select(self._columns)
+        self._settled.put(self._settled.numbers(settled), settled)
+        self._gather(table.filter(pa.array(panes == SINCE)))
+
+    def add(self, rows: pa.Table, marks: Int64s) -> int:
+        self._gather(rows)
+        return 0
+
+    def _gather(self, rows: pa.Table) -> None:
+        if rows.num_rows:
+            self._waiting.append(rows.select(self._columns))
+            self._one_each = False
+        if sum(each.num_rows for each in self._waiting) >= _WAITING_MAX:
+            self._since()
+
+    def _since(self) -> pa.Table | None:
+        if not self._waiting:
+            return None
+        if not self._one_each:
+            self._waiting, self._one_each = [self._merged(self._waiting)], True
+        return self._waiting[0]
+
+    def _merged(self, tables: list[pa.Table]) -> pa.Table:
+        whole = self._grouping.merged(pa.concat_tables(tables)).combine_chunks()
+        return whole.select(self._columns)
+
+    def at_mark(self) -> Changed | None:
+        """Settle what came since the last mark, and return the groups that got rows; None: there are none."""
+        since = self._since()
+        if since is None:
+            return None
+        self._waiting = []
+        after, known = since, self._settled.there(self._settled.numbers(since))
+        if known.any():
+            after = self._merged([self._settled_of(since.filter(pa.array(known))), since])
+        numbers = self._settled.numbers(after)
+        known = self._settled.there(numbers)
+        before = self._settled.rows(numbers[known])
+        self._settled.put(numbers, after)
+        return Changed(before, after, known)
+
+    def _settled_of(self, found: pa.Table) -> pa.Table:
+        keys = found.select(self._grouping.keys)
+        rows = self._settled.rows(self._settled.numbers(keys))
+        return pa.table([*keys.columns, *rows.columns], self._columns)
+
+    def reached(self, mark: int) -> Iterable[Ended]:
+        return ()
+
+    def at_snapshot(self) -> list[WindowsView]:
+        since = self._since()
+        return [_View(self._settled.view(), since)]
+
+
+class _View:
+    """The groups as they were at a snapshot."""
+
+    def __init__(self, settled: RowsView, since: pa.Table | None, keep: Keep | None = None) -> None:
+        self._settled, self._since, self._keep = settled, since, keep
+
+    def tables(self) -> Iterator[pa.Table]:
+        found = [with_pane(table, SETTLED) for table in self._settled.tables()]
+        found += [] if self._since is None else [with_pane(self._since, SINCE)]
+        for table in found:
+            yield table if self._keep is None else table.filter(pa.array(self._keep(table)))
+
+    def where(self, keep: Keep) -> WindowsView:
+        return _View(self._settled, self._since, keep)
+
+    def release(self) -> None:
+        """Do nothing: the tables are shared with the operator."""
+
+
+Keep = Callable[[pa.Table], "NDArray[np.bool_]"]
+"""Says of each row of a table whether it is wanted."""
