@@ -64,6 +64,8 @@ class KeyedRows:
 
     def put(self, numbers: Int64s, rows: pa.Table) -> None:
         """Make `rows`, one for each key, the present ones."""
+        if not len(numbers):
+            return
         first = self._pieces[-1].first + self._pieces[-1].table.num_rows if self._pieces else 0
         self._where[numbers] = np.arange(first, first + len(numbers))
         self._pieces.append(Piece(first, rows.select(self._values.names).combine_chunks()))
