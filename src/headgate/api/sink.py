@@ -10,7 +10,7 @@ rules for a snapshot that is restored after more was committed than it knows of 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
@@ -147,6 +147,17 @@ class SinkWriter(ABC, Generic[T, C, W]):
         The committables may be committed with a later one, if this one fails or is a savepoint.
         """
         return self.prepare_commit()
+
+    def mark(self, rows: Mapping[tuple[str, str], int]) -> None:
+        """Note that what was written so far are whole corrections, which lead to an exact answer.
+
+        Called in jobs with tables whose rows are corrected, as often as ``execution.mark-interval`` says and
+        before each checkpoint that waits for all records ahead of it. Corrections in between are not written.
+
+        Args:
+            rows: (uid of a source, id of its split) -> how many of its rows the answer is of, for the splits
+                that have moved since the last call; the counts of others stay.
+        """
 
     def snapshot(self) -> list[W]:
         """Return the writer's state besides committables; a restore deals its elements out to all writers."""

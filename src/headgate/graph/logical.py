@@ -141,6 +141,7 @@ class SideOutputNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class SinkNode(Node):
-    """A sink, where records leave. `sink` is an `api.sink.Sink`."""
+    """A sink, where records leave. `sink` is an `api.sink.Sink`, which gets whole marks if it is `marked`."""
 
     sink: Any = None
+    marked: bool = False

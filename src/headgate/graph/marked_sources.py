@@ -1,27 +1,31 @@
-"""The pass that has sources begin marks, where an operator of the job answers at marks."""
+"""The pass that has sources begin marks, and sinks wait for them, where an operator answers at marks."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from headgate.graph.logical import Node, SourceNode
+from headgate.graph.logical import SinkNode, SourceNode
 from headgate.graph.physical import PhysicalPlan
 from headgate.graph.rewrites import Flow
 from headgate.graph.table_nodes import AT_MARKS
 
 
 def mark_sources(flow: Flow) -> Flow:
-    """Return the flow with all its sources marked if it has an operator that answers at marks.
+    """Return the flow with marked sources and sinks if it has an operator that answers at marks.
 
-    All of them: a gate passes a mark on once it has come on every channel.
+    All sources, since a gate passes a mark on once it has come on every channel; and the sinks that get
+    corrections.
     """
-    if not any(isinstance(node, AT_MARKS) for node in flow.nodes.values()):
+    corrected = {key for key, node in flow.nodes.items() if isinstance(node, AT_MARKS)}
+    if not corrected:
         return flow
-    return replace(flow, nodes={key: _marked(node) for key, node in flow.nodes.items()})
-
-
-def _marked(node: Node) -> Node:
-    return replace(node, marked=True) if isinstance(node, SourceNode) else node
+    nodes = dict(flow.nodes)
+    for key, node in flow.nodes.items():  # in the order of the flow
+        if any(link.source in corrected for link in flow.into(key)):
+            corrected.add(key)
+        if isinstance(node, SourceNode) or (isinstance(node, SinkNode) and key in corrected):
+            nodes[key] = replace(node, marked=True)
+    return replace(flow, nodes=nodes)
 
 
 def has_marks(plan: PhysicalPlan) -> bool:

@@ -42,6 +42,7 @@ from headgate.runtime.worker.operators.broadcast_operators import (
 from headgate.runtime.worker.operators.counting_source import CountingSource
 from headgate.runtime.worker.operators.fused import FusedNode, FusedOperator
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
+from headgate.runtime.worker.operators.marked_sink import MarkedSinkOperator
 from headgate.runtime.worker.operators.operator_contract import Operator, R, Receiver
 from headgate.runtime.worker.operators.reading_source import SourceOperator
 from headgate.runtime.worker.operators.source_alignment import AlignedTimestamps
@@ -155,5 +156,5 @@ def _make(node: Node, context_of: Callable[[Node], OperatorContext]) -> Operator
         case KeyedProcessNode():
             return KeyedProcessOperator(context, copy.copy(node.function), node.key, node.keys)
         case SinkNode():
-            return SinkOperator(context, node.sink)
+            return (MarkedSinkOperator if node.marked else SinkOperator)(context, node.sink)
     raise InternalError(f"a chain holds a {type(node).__name__}, for which there is no operator")

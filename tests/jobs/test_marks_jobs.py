@@ -1,0 +1,111 @@
+"""Whole jobs with tables whose rows are corrected: what a sink has at each mark is an exact answer."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import headgate as hg
+import headgate.functions as F  # noqa: N812  # as PySpark's users write it
+from headgate.api.sink import Sink, SinkWriter, SinkWriterContext
+from headgate.api.tables.updating import folded
+from headgate.testing import MiniCluster
+
+
+@dataclass
+class Seen:
+    """What the writers of a sink saw: of each subtask changes and marks, in order."""
+
+    stories: dict[int, list[Any]] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+SEEN: dict[str, Seen] = {}
+
+
+class Watched(Sink[Any]):
+    """Keeps in memory what its writers get."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def create_writer(self, context: SinkWriterContext, restored: Any) -> SinkWriter[Any]:
+        return _Writer(SEEN[self.name].stories.setdefault(context.subtask, []))
+
+
+class _Writer(SinkWriter[Any]):
+    accepts_columns = True
+
+    def __init__(self, story: list[Any]) -> None:
+        self.story = story
+
+    def write(self, records: Any) -> None:
+        self.story.append(records.to_pylist())
+
+    def mark(self, rows: Mapping[tuple[str, str], int]) -> None:
+        self.story.append(dict(rows))
+
+    def prepare_commit(self) -> list[Any]:
+        return []
+
+
+ROWS_A_FILE, FILES = 20_000, 4
+
+
+def written(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """Files of bids; returns their rows by path."""
+    found = {}
+    for number in range(FILES):
+        rows = [
+            {"auction": (index * 7 + number) % 50, "price": index % 100 - 3} for index in range(ROWS_A_FILE)
+        ]
+        path = folder / f"{number}.parquet"
+        pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=2_000)
+        found[str(path)] = rows
+    return found
+
+
+def answer(rows: list[dict[str, Any]]) -> Counter[tuple[int, int, int]]:
+    counts, sums = Counter[int](), Counter[int]()
+    for row in rows:
+        counts[row["auction"]] += 1
+        sums[row["auction"]] += row["price"]
+    return Counter((auction, count, sums[auction]) for auction, count in counts.items())
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_each_mark_at_a_sink_is_the_answer_of_the_rows_that_it_counts(tmp_path: Path, parallelism: int) -> None:
+    """One subtask of the sink, so that it sees all; sources at different speeds."""
+    (tmp_path / "bids").mkdir()
+    files = written(tmp_path / "bids")
+    SEEN["exact"] = seen = Seen()
+    env = hg.Environment(parallelism=parallelism, executor=MiniCluster())
+    env.config("execution.mark-interval", "5ms")
+    env.checkpoints(every="50ms", storage=str(tmp_path / "checkpoints"))
+
+    bids = env.table(str(tmp_path / "bids"), uid="bids")
+    counts = bids.group_by("auction").agg(F.count("*").alias("n"), F.sum("price").alias("s"), uid="counts")
+    counts.to_changes().sink_to(Watched("exact"), uid="sink").set_parallelism(1)
+    env.execute("exact")
+    (story,) = seen.stories.values()
+    changes, read, checked = list[dict[str, Any]](), dict[str, int](), 0
+    for entry in story:
+        if isinstance(entry, list):
+            changes += entry
+            continue
+        read |= {split: rows for (source, split), rows in entry.items() if source == "bids"}
+        got = Counter((row["auction"], row["n"], row["s"]) for row in folded(map(dict, changes)))
+        wanted = [row for path, rows in files.items() for row in rows[: read.get(path, 0)]]
+        assert got == answer(wanted)
+        checked += bool(wanted)
+    assert checked >= 3
+    final = folded(map(dict, changes))
+    assert Counter((r["auction"], r["n"], r["s"]) for r in final) == answer(sum(files.values(), []))
