@@ -20,6 +20,10 @@ class Piece:
         self.first, self.table = first, table
 
     @property
+    def places_end(self) -> int:
+        return self.first + self.table.num_rows
+
+    @property
     def places(self) -> Int64s:
         return np.arange(self.first, self.first + self.table.num_rows)
 

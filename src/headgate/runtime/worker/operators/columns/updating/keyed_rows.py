@@ -7,16 +7,13 @@ replaced row is garbage until its table is merged; a snapshot is the list of tab
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from headgate.runtime.worker.operators.columns.panes import hashes_of_rows
-from headgate.runtime.worker.operators.columns.updating.appended_rows import AppendedRows, Piece, taken
-from headgate.runtime.worker.operators.columns.updating.key_index import ABSENT, KeyIndex
+from headgate.runtime.worker.operators.columns.updating.appended_rows import Piece, taken
+from headgate.runtime.worker.operators.columns.updating.key_numbers import KeyNumbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,26 +28,18 @@ class KeyedRows:
     """The present row of each key: columns `values`, for keys in the columns `keys`."""
 
     def __init__(self, keys: pa.Schema, values: pa.Schema) -> None:
-        self._names, self._values = keys.names, values
-        self._index, self._keys = KeyIndex(), AppendedRows(keys)
+        self._of_keys, self._values = keys, values
+        self._keys = KeyNumbers(keys)
         self._pieces: list[Piece] = []
         self._numbers: list[Int64s] = []  # of each piece's rows: the numbers of their keys
         self._where = np.zeros(0, np.int64)
 
     def numbers(self, keys: pa.Table) -> Int64s:
-        """Return the numbers of different keys, which the others are then called with; new ones get one."""
-        keys = keys.select(self._names)
-        hashes = hashes_of_rows(keys, self._names)
-
-        def same(rows: Int64s, numbers: Int64s) -> NDArray[np.bool_]:
-            return _equal(keys.take(pa.array(rows)), self._keys.take(numbers))
-
-        numbers = self._index.find(hashes, same)
-        new = numbers == ABSENT
-        if new.any():
-            numbers[new] = self._index.add(hashes[new])
-            self._keys.append(keys.filter(pa.array(new)))
-            self._where = np.concatenate([self._where, np.full(int(new.sum()), _GONE, np.int64)])
+        """Return the numbers of keys, which the others are then called with; new ones get one."""
+        numbers = self._keys.of(keys)
+        new = self._keys.count - len(self._where)
+        if new:
+            self._where = np.concatenate([self._where, np.full(new, _GONE, np.int64)])
         return numbers
 
     def there(self, numbers: Int64s) -> NDArray[np.bool_]:
@@ -90,27 +79,28 @@ class KeyedRows:
 
     def view(self) -> RowsView:
         """Return the rows as they are now, for a snapshot; later changes do not reach the view."""
-        return RowsView(self._keys.view(), list(self._pieces), list(self._numbers), self._where.copy())
+        keys = self._of_keys, self._keys.view()
+        return RowsView(*keys, list(self._pieces), list(self._numbers), self._where.copy())
 
 
 class RowsView:
     """The rows as they were at a snapshot, for the thread that writes it."""
 
     def __init__(
-        self, keys: list[Piece], pieces: list[Piece], numbers: Sequence[Int64s], where: Int64s
+        self,
+        of_keys: pa.Schema,
+        keys: list[Piece],
+        pieces: list[Piece],
+        numbers: Sequence[Int64s],
+        where: Int64s,
     ) -> None:
-        self._keys, self._pieces, self._numbers, self._where = keys, pieces, numbers, where
+        self._of_keys, self._keys = of_keys, keys
+        self._pieces, self._numbers, self._where = pieces, numbers, where
 
     def tables(self) -> Iterator[pa.Table]:
         """Yield the rows with their keys, keys first."""
         for piece, numbers in zip(self._pieces, self._numbers, strict=True):
             present = self._where[numbers] == piece.places
-            keys = taken(self._keys, numbers[present], self._keys[0].table.schema)
+            keys = taken(self._keys, numbers[present], self._of_keys)
             rows = piece.table.filter(pa.array(present))
             yield pa.table([*keys.columns, *rows.columns], [*keys.column_names, *rows.column_names])
-
-
-def _equal(one: pa.Table, other: pa.Table) -> NDArray[np.bool_]:
-    columns = zip(one.columns, other.columns, strict=True)
-    found: NDArray[np.bool_] = reduce(pc.and_, (pc.equal(a, b) for a, b in columns)).to_numpy()
-    return found

@@ -1,0 +1,145 @@
+"""The state of a join that has no windows: rows of both sides by key, and what changes of them join to.
+
+With two sides that only grow, an inner join sends its rows at once, as no later row takes one back. Any other
+join gathers what comes, and answers at marks:
+
+    rows of both sides     changes of the left with the old right, and of the right with the new left
+    rows without partner   of a key whose other side was empty and is not any more, or the other way round,
+                           all rows of this side; of a key whose other side stays empty, the changes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate.relational.relations import SIDE, JoinKind
+from headgate.runtime.worker.operators.columns.updating.key_numbers import KeyNumbers
+from headgate.runtime.worker.operators.columns.updating.keyed_bags import KeyedBags
+from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from headgate.records.batch import Int64s
+
+LEFT, RIGHT = 0, 1
+
+ALONE: Final[dict[JoinKind, tuple[int, ...]]] = {
+    "inner": (), "semi": (), "left": (LEFT,), "anti": (LEFT,), "right": (RIGHT,), "full": (LEFT, RIGHT),
+}  # fmt: skip
+"""The sides of which rows without a partner come out."""
+
+PAIRS: Final = ("inner", "left", "right", "full")
+"""Kinds of joins in which pairs of rows come out."""
+
+
+class Side(NamedTuple):
+    """What came of one side: rows with weights, and the numbers of their keys."""
+
+    rows: pa.Table
+    numbers: Int64s
+
+    @property
+    def weights(self) -> Int64s:
+        weights: Int64s = self.rows.column(WEIGHT).to_numpy()
+        return weights
+
+
+class Found(NamedTuple):
+    """Rows that come out: numbers of keys, the columns of each side (None: null), and weights."""
+
+    numbers: Int64s
+    sides: tuple[pa.Table | None, pa.Table | None]
+    weights: Int64s
+
+
+class JoinedRows:
+    """The rows of both sides of one subtask's keys, in memory. `sides` are the columns of each, `WEIGHT` last."""
+
+    def __init__(self, how: JoinKind, keys: pa.Schema, sides: Sequence[pa.Schema]) -> None:
+        self._how, self.keys = how, KeyNumbers(keys)
+        self._bags = [KeyedBags(each) for each in sides]
+        self._counts = [np.zeros(1 << 10, np.int64) for _ in sides]
+
+    def put(self, side: int, came: Side) -> None:
+        """Add rows of one side without joining them."""
+        self._bags[side].add(came.numbers, came.rows)
+        np.add.at(self._room(side), came.numbers, came.weights)
+
+    def _room(self, side: int) -> Int64s:
+        counts = self._counts[side]
+        if len(counts) < self.keys.count:
+            grown = np.zeros(max(self.keys.count, 2 * len(counts)), np.int64)
+            grown[: len(counts)] = counts
+            self._counts[side] = grown
+        return self._counts[side]
+
+    def change(self, left: Side, right: Side) -> Iterator[Found]:
+        """Add what came of both sides, and return what changes of the join thereby."""
+        came = (left, right)
+        keys = np.unique(np.concatenate([left.numbers, right.numbers]))
+        empty = [self._room(side)[keys] == 0 for side in (LEFT, RIGHT)]
+        becomes = [self._becomes_empty(side, keys, came[side]) for side in (LEFT, RIGHT)]
+        pairs = self._how in PAIRS
+        if pairs:
+            yield self._pairs(LEFT, left)
+        for side in ALONE[self._how]:
+            other = 1 - side
+            yield self._of_keys(side, keys[empty[other] & ~becomes[other]], -1)
+            yield self._unpaired(side, came[side], keys[empty[other] & becomes[other]])
+        if self._how == "semi":
+            yield self._of_keys(LEFT, keys[~empty[RIGHT] & becomes[RIGHT]], -1)
+            yield self._unpaired(LEFT, left, keys[~empty[RIGHT] & ~becomes[RIGHT]])
+        self.put(LEFT, left)
+        if pairs:
+            yield self._pairs(RIGHT, right)
+        self.put(RIGHT, right)
+        for side in ALONE[self._how]:
+            other = 1 - side
+            yield self._of_keys(side, keys[~empty[other] & becomes[other]], 1)
+        if self._how == "semi":
+            yield self._of_keys(LEFT, keys[empty[RIGHT] & ~becomes[RIGHT]], 1)
+
+    def _becomes_empty(self, side: int, keys: Int64s, came: Side) -> NDArray[np.bool_]:
+        counts = self._room(side)[keys].copy()
+        np.add.at(counts, np.searchsorted(keys, came.numbers), came.weights)
+        return counts == 0
+
+    def _pairs(self, side: int, came: Side) -> Found:
+        rows, places = self._bags[1 - side].find(came.numbers)
+        others = self._bags[1 - side].take(places)
+        mine = came.rows.take(pa.array(rows))
+        weights = mine.column(WEIGHT).to_numpy() * others.column(WEIGHT).to_numpy()
+        sides = (mine, others) if side == LEFT else (others, mine)
+        return Found(came.numbers[rows], sides, weights)
+
+    def _of_keys(self, side: int, keys: Int64s, sign: int) -> Found:
+        rows, places = self._bags[side].find(keys)
+        return _alone(side, keys[rows], self._bags[side].take(places), sign)
+
+    def _unpaired(self, side: int, came: Side, keys: Int64s) -> Found:
+        wanted = np.isin(came.numbers, keys)
+        return _alone(side, came.numbers[wanted], came.rows.filter(pa.array(wanted)), 1)
+
+    def view(self) -> list[tuple[int, Int64s, pa.Table]]:
+        """Return (side, numbers of keys, rows) as they are now, in parts."""
+        return [(side, *part) for side, bag in enumerate(self._bags) for part in bag.view()]
+
+
+def _alone(side: int, numbers: Int64s, rows: pa.Table, sign: int) -> Found:
+    weights = rows.column(WEIGHT).to_numpy() * sign
+    return Found(numbers, (rows, None) if side == LEFT else (None, rows), weights)
+
+
+def sides_of(rows: pa.Table) -> Iterable[tuple[int, pa.Table]]:
+    """Return the rows of each side that has some, by the column `SIDE`."""
+    of_right = pc.equal(rows.column(SIDE), RIGHT)
+    for side, wanted in ((LEFT, pc.invert(of_right)), (RIGHT, of_right)):
+        mine = rows.filter(wanted)
+        if mine.num_rows:
+            yield side, mine

@@ -1,0 +1,64 @@
+"""Keys of columns and their numbers, by which state of keys is kept in arrays."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate.runtime.worker.operators.columns.panes import hashes_of_rows
+from headgate.runtime.worker.operators.columns.updating.appended_rows import AppendedRows, Piece
+from headgate.runtime.worker.operators.columns.updating.key_index import ABSENT, KeyIndex
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from headgate.records.batch import Int64s
+
+
+class KeyNumbers:
+    """Numbers keys, in the columns of `schema` and never null, in the order in which they come first."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._names, self._index, self._keys = schema.names, KeyIndex(), AppendedRows(schema)
+
+    @property
+    def count(self) -> int:
+        """How many keys have a number."""
+        return self._index.count
+
+    def of(self, table: pa.Table) -> Int64s:
+        """Return the number of each row's key; new keys get one."""
+        keys = table.select(self._names)
+        numbers = self._found(keys)
+        new = np.flatnonzero(numbers == ABSENT)
+        if len(new):
+            fresh = keys.take(pa.array(new))
+            different = fresh.group_by(self._names, use_threads=False).aggregate([])
+            self._index.add(hashes_of_rows(different, self._names))
+            self._keys.append(different)
+            numbers[new] = self._found(fresh)
+        return numbers
+
+    def _found(self, keys: pa.Table) -> Int64s:
+        def same(rows: Int64s, numbers: Int64s) -> NDArray[np.bool_]:
+            return _equal(keys.take(pa.array(rows)), self._keys.take(numbers))
+
+        return self._index.find(hashes_of_rows(keys, self._names), same)
+
+    def keys(self, numbers: Int64s) -> pa.Table:
+        """Return the keys of numbers, in order."""
+        return self._keys.take(numbers)
+
+    def view(self) -> list[Piece]:
+        """Return the keys as they are now, for `taken`; the place of a key is its number."""
+        return self._keys.view()
+
+
+def _equal(one: pa.Table, other: pa.Table) -> NDArray[np.bool_]:
+    columns = zip(one.columns, other.columns, strict=True)
+    found: NDArray[np.bool_] = reduce(pc.and_, (pc.equal(a, b) for a, b in columns)).to_numpy()
+    return found
