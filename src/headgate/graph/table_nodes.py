@@ -12,7 +12,7 @@ from headgate.graph.logical import KeyedProcessNode, Node
 if TYPE_CHECKING:
     from headgate.relational.passes.extremes import Extremes
     from headgate.relational.passes.fused_steps import AnyStep
-    from headgate.relational.relations import Aggregation, Form, WindowJoin
+    from headgate.relational.relations import Aggregation, Form, Join, WindowJoin
     from headgate.relational.schema import Schema
 
 
@@ -54,6 +54,18 @@ class WindowJoinNode(KeyedProcessNode):
 
 
 @dataclass(frozen=True, eq=False)
+class JoinNode(KeyedProcessNode):
+    """A join of two tables whose rows only grow in number; its input has the rows of both."""
+
+    join: Join = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
+class UpdatingJoinNode(JoinNode):
+    """A join of two tables that corrects its rows at marks."""
+
+
+@dataclass(frozen=True, eq=False)
 class TableFunctionNode(Node):
     """A table's step that calls a function of the program with the columns `reads`, and emits `gives`.
 
@@ -66,11 +78,11 @@ class TableFunctionNode(Node):
     gives: Schema = field(kw_only=True)
 
 
-TABLES = (ColumnsNode, TableFunctionNode, AccumulateNode, WindowAggregateNode, WindowJoinNode)
+TABLES = (ColumnsNode, TableFunctionNode, AccumulateNode, WindowAggregateNode, WindowJoinNode, JoinNode)
 """All of these nodes: they compute with columns, and rows that come in become columns."""
 
 
-AT_MARKS = (RunningAggregateNode,)
+AT_MARKS = (RunningAggregateNode, UpdatingJoinNode)
 """Nodes whose operators gather corrections of their results, and send them at marks."""
 
 
@@ -80,7 +92,7 @@ def table_details(node: Node) -> dict[str, Json]:
         return {"steps": [str(step) for step in node.steps]}
     if isinstance(node, AccumulateNode | WindowAggregateNode):
         return {"aggregates": [str(each) for each in node.aggregation.aggregates]}
-    if isinstance(node, WindowJoinNode):
+    if isinstance(node, WindowJoinNode | JoinNode):
         return {"join": node.join.how, "keys": list(node.join.shown_keys)}
     return {}
 
@@ -94,7 +106,7 @@ def columns_given(node: Node) -> Schema | None:
             return node.gives
         case WindowAggregateNode():
             return node.aggregation.schema
-        case WindowJoinNode():
+        case WindowJoinNode() | JoinNode():
             return node.join.schema
     return None
 

@@ -222,6 +222,35 @@ class WindowJoin(Relation):
         return tuple(name for name in self.keys if name not in (ODD_KEYS, WINDOW_START))
 
 
+@dataclass(frozen=True, slots=True)
+class Join(Relation):
+    """Rows of two inputs with equal keys, whenever they come; the result is a changelog where rows may leave.
+
+    Attributes:
+        left: has the columns of both tables, null for those of the right one; `SIDE` is 0.
+        right: the other input, of the same columns; `SIDE` is 1.
+        keys: names of the columns that are equal, `ODD_KEYS` last.
+        how: which rows come out: "inner", "left", "right", "full", "semi" or "anti", as in SQL.
+        uid: by which a later program finds the state; None: none was given.
+    """
+
+    left: Relation
+    right: Relation
+    keys: tuple[str, ...]
+    how: JoinKind
+    uid: str | None = None
+
+    @property
+    def shown_keys(self) -> tuple[str, ...]:
+        """The names of the equal columns that the program gave."""
+        return tuple(name for name in self.keys if name != ODD_KEYS)
+
+    @property
+    def grows_only(self) -> bool:
+        """Whether no row of the inputs is taken back, nor of the result."""
+        return self.how == "inner" and not self.left.schema.updating
+
+
 def inputs_of(relation: Relation) -> tuple[Relation, ...]:
     """Return the plans whose rows a plan is computed from, within the same table; empty for a scan."""
     match relation:
@@ -229,7 +258,7 @@ def inputs_of(relation: Relation) -> tuple[Relation, ...]:
             return (relation.child,)
         case Union():
             return relation.children
-        case WindowJoin():
+        case WindowJoin() | Join():
             return (relation.left, relation.right)
     return ()
 

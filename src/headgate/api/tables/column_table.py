@@ -20,11 +20,12 @@ from headgate.api.tables.column import Column, ColumnLike, expression_of
 from headgate.api.tables.grouped_table import GroupedTable
 from headgate.api.tables.lowering import lowered, lowered_join
 from headgate.api.tables.program_functions import Columns, form_of, table_function
+from headgate.api.tables.regular_joins import regular_join
 from headgate.api.tables.selecting import selected
 from headgate.api.tables.side_outputs import SideOutputs
 from headgate.api.tables.table_explained import explained
 from headgate.api.tables.updating import folded, refuse_updates
-from headgate.api.tables.window_joins import window_join
+from headgate.api.tables.window_joins import joins_windows, window_join
 from headgate.common.errors import PlanError
 from headgate.graph.logical import NEW, TimestampsNode
 from headgate.relational.exploding import is_map
@@ -32,8 +33,10 @@ from headgate.relational.expressions import Aliases, Expression, Generator, Refe
 from headgate.relational.relations import (
     Filter,
     Form,
+    Join,
     Relation,
     Scan,
+    WindowJoin,
 )
 from headgate.relational.resolved import Typed
 from headgate.relational.schema import Schema
@@ -387,7 +390,12 @@ class Table(ByName, SideOutputs, Generic[S]):
         names = [on] if isinstance(on, str) else list(on)
         if getattr(other, "_environment", None) is not self._environment:
             raise PlanError(f"join() ({user_site()}) got {other!r}; expected a table of the same Environment")
-        plan = window_join(self._relation, other._relation, names, how, uid)
+        sides = self._relation, other._relation
+        plan: WindowJoin | Join = (
+            window_join(*sides, names, how, uid)
+            if joins_windows(*sides, names)
+            else regular_join(*sides, names, how, uid)
+        )
         number = lowered_join(self._environment, plan, f"join() ({user_site()})")
         return self._of(Scan(plan.schema, number))
 

@@ -9,7 +9,7 @@ from types import GenericAlias
 from headgate.api.functions import is_blocking
 from headgate.api.streams.steps import ProgramContext
 from headgate.api.tables.aggregation_state import state_declaration
-from headgate.api.tables.row_state import rows_declaration
+from headgate.api.tables.row_state import joined_declaration, rows_declaration
 from headgate.common.keys.key_types import DeclaredKeys
 from headgate.graph import logical
 from headgate.graph.logical import NEW
@@ -17,8 +17,10 @@ from headgate.graph.partitioners import ByKeyGroup
 from headgate.graph.table_nodes import (
     AccumulateNode,
     ColumnsNode,
+    JoinNode,
     TableFunctionNode,
     RunningAggregateNode,
+    UpdatingJoinNode,
     WindowAggregateNode,
     WindowJoinNode,
 )
@@ -30,6 +32,7 @@ from headgate.relational.relations import (
     RUNNING,
     Aggregation,
     Form,
+    Join,
     Project,
     Relation,
     Scan,
@@ -130,11 +133,11 @@ def lowered_aggregation(environment: ProgramContext, plan: Aggregation) -> int:
     return program.add(node, (number,))
 
 
-def lowered_join(environment: ProgramContext, plan: WindowJoin, where: str) -> int:
+def lowered_join(environment: ProgramContext, plan: WindowJoin | Join, where: str) -> int:
     """Add a join's nodes; return the last one's number. PlanError (`where`): columns stored as one name."""
     program = environment.program
     inputs = [
-        lowered(environment, side, extremes=extremes_of(plan, number))
+        lowered(environment, side, extremes=extremes_of(plan, number) if isinstance(plan, WindowJoin) else None)
         for number, side in enumerate((plan.left, plan.right))
     ]
     number = program.add(logical.UnionNode(NEW, "both inputs"), tuple(inputs))
@@ -142,6 +145,18 @@ def lowered_join(environment: ProgramContext, plan: WindowJoin, where: str) -> i
     exchange = logical.PartitionNode(NEW, "join", partitioner=ByKeyGroup(selector))
     number = program.add(exchange, (number,))
     fields = [plan.left.schema.fields[plan.left.schema.place(name)] for name in plan.keys]
+    if isinstance(plan, Join):
+        kind = UpdatingJoinNode if plan.schema.updating else JoinNode
+        joined = kind(
+            NEW,
+            "join",
+            uid=plan.uid,
+            function=joined_declaration(plan, where),
+            key=selector,
+            keys=_declared_keys("join", fields),
+            join=plan,
+        )
+        return program.add(joined, (number,))
     node = WindowJoinNode(
         NEW,
         "window join",

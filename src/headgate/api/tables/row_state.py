@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from headgate.api.declared.keyed_states import MapState
 from headgate.api.functions import KeyedProcessFunction
@@ -10,7 +10,7 @@ from headgate.api.tables.aggregation_state import plain_name, windows_function
 from headgate.common.errors import PlanError
 from headgate.common.hints import Hint
 from headgate.relational.python_types import hint_of
-from headgate.relational.relations import SIDE, WINDOW_LAST, WindowJoin
+from headgate.relational.relations import SIDE, WINDOW_LAST, Join, WindowJoin
 
 
 def rows_declaration(plan: WindowJoin, where: str) -> KeyedProcessFunction[Any, Any, Any]:
@@ -23,7 +23,21 @@ def rows_declaration(plan: WindowJoin, where: str) -> KeyedProcessFunction[Any, 
     return windows_function("WindowJoin", rows)
 
 
-def rows_record(plan: WindowJoin, where: str) -> type:
+ROWS: Final = "rows"
+"""Name of the keyed state of a join without windows: (0, number) -> a row of either side, and under (1, number)
+what came since the last mark.
+"""
+
+
+def joined_declaration(plan: Join, where: str) -> KeyedProcessFunction[Any, Any, Any]:
+    """Return a function, never run, with the state of a join without windows, `ROWS`, as savepoints hold it.
+    PlanError, after `where`: two columns would be stored under one name.
+    """
+    record = rows_record(plan, where)
+    return windows_function("Join", MapState[tuple[int, int], record], ROWS)  # type: ignore[valid-type]
+
+
+def rows_record(plan: WindowJoin | Join, where: str) -> type:
     fields: list[tuple[str, Hint]] = []
     for field in plan.left.schema:
         if field.name in (WINDOW_LAST, *plan.keys):

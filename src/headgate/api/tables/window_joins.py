@@ -43,6 +43,17 @@ KINDS: Final[dict[str, JoinKind]] = {
 _EMPTY: Final = {pa.string(): "", pa.binary(): b"", pa.bool_(): False}
 
 
+def joins_windows(left: Relation, right: Relation, on: Sequence[str]) -> bool:
+    """Return whether one of the columns `on` is a window, in both tables."""
+    sides = [{name for name in on if _is_window(side, name)} for side in (left, right)]
+    return bool(sides[0] & sides[1])
+
+
+def _is_window(side: Relation, name: str) -> bool:
+    place = side.schema.find(name)
+    return place is not None and side.schema.fields[place].type == WINDOW
+
+
 def window_join(left: Relation, right: Relation, on: Sequence[str], how: str, uid: str | None) -> WindowJoin:
     """Return the plan of a join of tables by equal columns in the same window, for :meth:`Table.join`. `on`
     names columns that both have, exactly one of them a window that is never null; `how` is any of PySpark's
@@ -51,9 +62,7 @@ def window_join(left: Relation, right: Relation, on: Sequence[str], how: str, ui
     name.
     """
     where = f"join() ({user_site()})"
-    kind = KINDS.get(str(how).lower().replace("_", ""))
-    if kind is None:
-        raise PlanError(f"{where}: how is {how!r}; expected one of {', '.join(sorted(set(KINDS.values())))}")
+    kind = kind_of(where, how)
     for side in (left, right):
         refuse_repeated("join", side)
         refuse_wall_clock("join", side)
@@ -61,11 +70,11 @@ def window_join(left: Relation, right: Relation, on: Sequence[str], how: str, ui
     names = [name for name in on if name != window]
     if len({name.lower() for name in names}) < len(names):
         raise PlanError(f"{where}: a column is named twice in {', '.join(on)}; name each once")
-    keys = _keys(where, names, left, right)
-    both = [keys, _others(left, on), _others(right, on)]
+    keys = keys_of(where, names, left, right)
+    both = [keys, others_of(left, on), others_of(right, on)]
     kept = (kind in ("left", "full", "anti"), kind in ("right", "full"))
     inputs = [
-        _input(each if kept[side] else _with_keys(each, keys), side, window, both)
+        _input(each if kept[side] else with_keys(each, keys), side, window, both)
         for side, each in enumerate((left, right))
     ]
     schema = _schema(where, window, kind, both)
@@ -73,7 +82,15 @@ def window_join(left: Relation, right: Relation, on: Sequence[str], how: str, ui
     return WindowJoin(schema, inputs[0], inputs[1], equal, kind, window, uid)
 
 
-def _with_keys(side: Relation, keys: list[Field]) -> Relation:
+def kind_of(where: str, how: str) -> JoinKind:
+    """Return the kind of join that PySpark's word `how` means; PlanError, after `where`, if it is none."""
+    kind = KINDS.get(str(how).lower().replace("_", ""))
+    if kind is None:
+        raise PlanError(f"{where}: how is {how!r}; expected one of {', '.join(sorted(set(KINDS.values())))}")
+    return kind
+
+
+def with_keys(side: Relation, keys: list[Field]) -> Relation:
     for key in keys:
         if key.nullable:
             condition = resolved(side, "join", Call("isnotnull", (Reference(key.name),)))
@@ -105,7 +122,7 @@ def _type(column: Typed) -> pa.DataType:
     return column.type
 
 
-def _keys(where: str, keys: Sequence[str], left: Relation, right: Relation) -> list[Field]:
+def keys_of(where: str, keys: Sequence[str], left: Relation, right: Relation) -> list[Field]:
     found = []
     for name in keys:
         sides = [resolved(each, "join", Reference(name)) for each in (left, right)]
@@ -119,9 +136,9 @@ def _keys(where: str, keys: Sequence[str], left: Relation, right: Relation) -> l
     return found
 
 
-def _others(side: Relation, on: Sequence[str]) -> list[Field]:
+def others_of(side: Relation, on: Sequence[str]) -> list[Field]:
     joined = {name.lower() for name in on}
-    return [field for field in side.schema if field.name.lower() not in joined]
+    return [field for field in side.schema.shown if field.name.lower() not in joined]
 
 
 def _input(side: Relation, number: int, window: str, both: list[list[Field]]) -> Project:
@@ -130,7 +147,7 @@ def _input(side: Relation, number: int, window: str, both: list[list[Field]]) ->
     columns: list[tuple[str, Typed]] = [
         (WINDOW_LAST, resolved(side, "join", last)),
         (SIDE, Constant(pa.int32(), False, pa.scalar(number, pa.int32()))),
-        *_equal(side, number, keys),
+        *equal_columns(side, number, keys),
         (WINDOW_START, resolved(side, "join", Call("unix_millis", (Reference(f"{window}.start"),)))),
     ]
     mine = dict(all_columns(side))
@@ -143,7 +160,7 @@ def _input(side: Relation, number: int, window: str, both: list[list[Field]]) ->
     return Project(Schema(tuple(fields)), side, tuple(each for _, each in columns))
 
 
-def _equal(side: Relation, number: int, keys: list[Field]) -> list[tuple[str, Typed]]:
+def equal_columns(side: Relation, number: int, keys: list[Field]) -> list[tuple[str, Typed]]:
     found = [convert(resolved(side, "join", Reference(key.name)), key.type) for key in keys]
     columns = [(key.name, _as_key(each)) for key, each in zip(keys, found, strict=True)]
     if not keys:
@@ -186,8 +203,8 @@ def _schema(where: str, window: str, kind: JoinKind, both: list[list[Field]]) ->
     fields = [
         *keys,
         Field(window, WINDOW, False),
-        *(_nullable(each, kind in ("right", "full")) for each in left),
-        *(_nullable(each, kind in ("left", "full")) for each in right),
+        *(nullable(each, kind in ("right", "full")) for each in left),
+        *(nullable(each, kind in ("left", "full")) for each in right),
     ]
     names = [field.name for field in fields]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -198,5 +215,5 @@ def _schema(where: str, window: str, kind: JoinKind, both: list[list[Field]]) ->
     return Schema(tuple(fields), window)
 
 
-def _nullable(field: Field, may_be_missing: bool) -> Field:
+def nullable(field: Field, may_be_missing: bool) -> Field:
     return Field(field.name, field.type, field.nullable or may_be_missing)

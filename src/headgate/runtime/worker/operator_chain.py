@@ -28,6 +28,7 @@ from headgate.graph.physical import Vertex
 from headgate.graph.table_nodes import (
     AccumulateNode,
     ColumnsNode,
+    JoinNode,
     TableFunctionNode,
     WindowAggregateNode,
     WindowJoinNode,
@@ -136,6 +137,7 @@ def _make(node: Node, context_of: Callable[[Node], OperatorContext]) -> Operator
             return SelectOperator(context, node.columns)
         case (
             ColumnsNode() | TableFunctionNode() | AccumulateNode() | WindowAggregateNode() | WindowJoinNode()
+            | JoinNode()
         ):
             from headgate.runtime.worker.operators.columns.making import (
                 table_operator,  # it loads Arrow's kernels

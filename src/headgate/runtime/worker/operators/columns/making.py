@@ -7,6 +7,7 @@ import copy
 from headgate.graph.table_nodes import (
     AccumulateNode,
     ColumnsNode,
+    JoinNode,
     TableFunctionNode,
     WindowAggregateNode,
     WindowJoinNode,
@@ -24,6 +25,7 @@ from headgate.runtime.worker.operators.columns.processing_time import (
     ProcessingAccumulatingOperator,
     ProcessingWindowsOperator,
 )
+from headgate.runtime.worker.operators.columns.updating.joining import JoinOperator
 from headgate.runtime.worker.operators.columns.updating.running_aggregate import RunningAggregateOperator
 from headgate.runtime.worker.operators.columns.window_aggregate import WindowAggregateOperator
 from headgate.runtime.worker.operators.columns.window_join import WindowJoinOperator
@@ -32,7 +34,7 @@ from headgate.runtime.worker.operators.operator_contract import Operator
 
 def table_operator(
     context: OperatorContext,
-    node: ColumnsNode | TableFunctionNode | AccumulateNode | WindowAggregateNode | WindowJoinNode,
+    node: ColumnsNode | TableFunctionNode | AccumulateNode | WindowAggregateNode | WindowJoinNode | JoinNode,
 ) -> Operator:
     """Return a new operator that runs a table's node in one subtask, with its own copy of the function."""
     if isinstance(node, ColumnsNode):
@@ -41,6 +43,8 @@ def table_operator(
         return ColumnsOperator(context, node.steps)
     if isinstance(node, WindowJoinNode):
         return WindowJoinOperator(context, node.join, copy.copy(node.function))
+    if isinstance(node, JoinNode):
+        return JoinOperator(context, node.join, copy.copy(node.function))
     if isinstance(node, TableFunctionNode):
         return TableFunctionOperator(context, node)
     plan = node.aggregation

@@ -86,7 +86,7 @@ class WindowJoinOperator(WindowsOperator):
         others = [name for name in self._values if name in found.column_names]
         schema = self._plan.schema.to_arrow()
         arrays = [
-            *_as_given(found, names),
+            *as_given(found, names),
             window_column(starts, last + 1),
             *(found.column(name).combine_chunks() for name in others),
         ]
@@ -108,7 +108,7 @@ def _sides(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
     return left, right
 
 
-def _as_given(found: pa.Table, names: Sequence[str]) -> list[pa.Array]:
+def as_given(found: pa.Table, names: Sequence[str]) -> list[pa.Array]:
     # NaN and null are put back where bits of the column `ODD_KEYS` say so.
     columns = [found.column(name).combine_chunks() for name in names]
     odd = found.column(ODD_KEYS).to_numpy() if columns else np.zeros(0, np.int64)

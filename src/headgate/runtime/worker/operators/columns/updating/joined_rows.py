@@ -59,17 +59,30 @@ class Found(NamedTuple):
 
 
 class JoinedRows:
-    """The rows of both sides of one subtask's keys, in memory. `sides` are the columns of each, `WEIGHT` last."""
+    """The rows of both sides of one subtask's keys, in memory. `sides` are the columns of each; where rows may
+    be taken back or answers corrected, `WEIGHT` is the last.
+    """
 
     def __init__(self, how: JoinKind, keys: pa.Schema, sides: Sequence[pa.Schema]) -> None:
         self._how, self.keys = how, KeyNumbers(keys)
         self._bags = [KeyedBags(each) for each in sides]
         self._counts = [np.zeros(1 << 10, np.int64) for _ in sides]
 
+    def grow(self, side: int, came: Side) -> Found:
+        """Add rows of one side, of which none is ever taken back, and return the pairs that they make. Of such
+        joins rows have no weights.
+        """
+        rows, places = self._bags[1 - side].find(came.numbers)
+        mine, others = came.rows.take(pa.array(rows)), self._bags[1 - side].take(places)
+        self._bags[side].add(came.numbers, came.rows)
+        sides = (mine, others) if side == LEFT else (others, mine)
+        return Found(came.numbers[rows], sides, np.ones(len(rows), np.int64))
+
     def put(self, side: int, came: Side) -> None:
         """Add rows of one side without joining them."""
         self._bags[side].add(came.numbers, came.rows)
-        np.add.at(self._room(side), came.numbers, came.weights)
+        if WEIGHT in came.rows.column_names:
+            np.add.at(self._room(side), came.numbers, came.weights)
 
     def _room(self, side: int) -> Int64s:
         counts = self._counts[side]
