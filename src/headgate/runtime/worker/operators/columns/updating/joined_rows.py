@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from headgate.relational.relations import SIDE, JoinKind
 from headgate.runtime.worker.operators.columns.updating.key_numbers import KeyNumbers
-from headgate.runtime.worker.operators.columns.updating.keyed_bags import KeyedBags
+from headgate.runtime.worker.operators.columns.updating.keyed_bags import KeyedBags, Part
 from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT
 
 if TYPE_CHECKING:
@@ -139,9 +139,9 @@ class JoinedRows:
         wanted = np.isin(came.numbers, keys)
         return _alone(side, came.numbers[wanted], came.rows.filter(pa.array(wanted)), 1)
 
-    def view(self) -> list[tuple[int, Int64s, pa.Table]]:
-        """Return (side, numbers of keys, rows) as they are now, in parts."""
-        return [(side, *part) for side, bag in enumerate(self._bags) for part in bag.view()]
+    def view(self) -> list[tuple[int, Part]]:
+        """Return the rows as they are now, in parts, each with its side."""
+        return [(side, part) for side, bag in enumerate(self._bags) for part in bag.view()]
 
 
 def _alone(side: int, numbers: Int64s, rows: pa.Table, sign: int) -> Found:

@@ -20,6 +20,7 @@ from headgate.runtime.worker.operators.columns.kept_windows import (
 from headgate.runtime.worker.operators.columns.panes import with_pane
 from headgate.runtime.worker.operators.columns.updating.appended_rows import Piece, taken
 from headgate.runtime.worker.operators.columns.updating.joined_rows import Found, JoinedRows, Side, sides_of
+from headgate.runtime.worker.operators.columns.updating.keyed_bags import Part
 from headgate.runtime.worker.operators.columns.updating.running_groups import SETTLED, SINCE
 from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT, changes_of, net_rows, weighted
 
@@ -108,7 +109,7 @@ class _View:
         self,
         came: pa.Schema,
         keys: list[Piece],
-        parts: list[tuple[int, Int64s, pa.Table]],
+        parts: list[tuple[int, Part]],
         waiting: pa.Table | None,
         keep: Keep | None = None,
     ) -> None:
@@ -120,7 +121,8 @@ class _View:
         for table in found:
             yield table if self._keep is None else table.filter(pa.array(self._keep(table)))
 
-    def _stored(self, side: int, numbers: Int64s, rows: pa.Table) -> pa.Table:
+    def _stored(self, side: int, part: Part) -> pa.Table:
+        numbers, rows = np.repeat(part.numbers, part.counts), part.table
         schema = pa.schema([field for field in self._came if field.name in self._keys_names])
         whole = taken(self._keys, numbers, schema)
         for field in rows.schema:

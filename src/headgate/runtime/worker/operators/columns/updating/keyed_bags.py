@@ -39,8 +39,18 @@ class Runs(NamedTuple):
     older: Int64s
 
 
+class Part(NamedTuple):
+    """A table of rows, run after run: of each the number of its key, and how many rows it has."""
+
+    numbers: Int64s
+    counts: Int64s
+    table: pa.Table
+
+
 class _Sorted(NamedTuple):
     piece: Piece
+    numbers: Int64s  # of its runs' keys
+    counts: Int64s  # of rows in its runs
     runs: int  # the number of its first run
     size: int  # how often tables were merged for it
 
@@ -89,15 +99,9 @@ class KeyedBags:
         indices, places = zip(*found, strict=True)
         return np.concatenate(indices), np.concatenate(places)
 
-    def view(self) -> list[tuple[Int64s, pa.Table]]:
-        """Return (numbers of keys, their rows) as they are now, in parts."""
-        found = []
-        _, counts, numbers, _ = self._runs.columns
-        ends = [*(each.runs for each in self._tables[1:]), self._runs.count]
-        for each, end in zip(self._tables, ends, strict=True):
-            part = slice(each.runs, end)
-            found.append((np.repeat(numbers[part], counts[part]), each.piece.table))
-        return found
+    def view(self) -> list[Part]:
+        """Return the rows as they are now; later changes do not reach the parts."""
+        return [Part(each.numbers, each.counts, each.piece.table) for each in self._tables]
 
     def take(self, places: Int64s) -> pa.Table:
         """Return the rows at places that :meth:`find` returned, in order."""
@@ -119,8 +123,8 @@ class KeyedBags:
         return Runs(first + starts, np.diff(starts, append=len(ordered)), numbers, older[numbers])
 
     def _append(self, table: pa.Table, runs: Runs, size: int) -> None:
-        number = self._runs.count
-        self._tables.append(_Sorted(Piece(self._end, table.combine_chunks()), number, size))
+        number, piece = self._runs.count, Piece(self._end, table.combine_chunks())
+        self._tables.append(_Sorted(piece, runs.numbers, runs.counts, number, size))
         self._runs.extend(runs)
         self._newest[runs.numbers] = np.arange(number, self._runs.count)
 

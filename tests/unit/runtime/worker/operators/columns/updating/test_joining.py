@@ -1,0 +1,127 @@
+"""Joins without windows through marks, snapshots between marks, and changes of the parallelism; as DuckDB."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from operator_samples import Recorder, columns, context, finished, opened
+
+import headgate as hg
+from headgate.common.keys.keygroups import key_group_range
+from headgate.core.marks import Mark
+from headgate.graph.table_nodes import ColumnsNode, JoinNode
+from headgate.records.arrow_batch import ArrowBatch
+from headgate.relational.changes import CHANGE, Change
+from headgate.restore.assignment import share_operator
+from headgate.runtime.worker.operators.columns.making import table_operator
+from headgate.runtime.worker.operators.columns.panes import groups_of_rows
+from headgate.testing import MiniCluster
+
+GROUPS = 6
+KINDS = ["inner", "left", "right", "full", "semi", "anti"]
+SCHEMAS = [pa.schema({"k": pa.float64(), name: pa.int64()}) for name in ("a", "b")]
+KEYS = st.sampled_from([None, 0.0, -0.0, 1.0, 2.0, float("nan")])
+ROW = st.tuples(KEYS, st.integers(0, 2))
+STEPS = st.lists(
+    st.tuples(st.sampled_from([0, 1]), st.lists(ROW, min_size=1, max_size=6))
+    | st.just(("mark",))
+    | st.tuples(st.just("restore"), st.integers(1, 3)),
+    max_size=12,
+)
+
+
+class Job:
+    """The subtasks of one join, before which both tables are read."""
+
+    def __init__(self, how: str) -> None:
+        env = hg.Environment(parallelism=1, executor=MiniCluster())
+        left, right = (env.from_collection([]).to_table(schema) for schema in SCHEMAS)
+        joined = left.join(right, "k", how, uid="j")
+        nodes = env.program.nodes()
+        self._before = [table_operator(context(), each) for each in nodes if isinstance(each, ColumnsNode)][:2]
+        (self._node,) = [each for each in nodes if isinstance(each, JoinNode)]
+        self.updating = joined.schema.updating
+        self._sent = [opened(each)[0] for each in self._before]
+        self.net: Counter[str] = Counter()
+        self._open([], 1)
+
+    def _open(self, states: list[Any], parallelism: int) -> None:
+        shares = share_operator(states, parallelism, GROUPS) if states else [[]] * parallelism
+        self.operators = [
+            table_operator(
+                context("j", subtask=n, parallelism=parallelism, max_parallelism=GROUPS, restored=shares[n]),
+                self._node,
+            )
+            for n in range(parallelism)
+        ]
+        self._out: list[Recorder] = [opened(each)[0] for each in self.operators]
+
+    def rows(self, side: int, rows: list[tuple[Any, int]]) -> None:
+        self._sent[side].batches.clear()
+        name = "b" if side else "a"
+        self._before[side].process(ArrowBatch(pa.RecordBatch.from_pylist(
+            [{"k": key, name: value} for key, value in rows], SCHEMAS[side])))
+        for sent in self._sent[side].batches:
+            assert isinstance(sent, ArrowBatch)
+            groups = groups_of_rows(pa.table(sent.columns), self._node.join.keys, GROUPS)
+            for n, operator in enumerate(self.operators):
+                first, last = key_group_range(GROUPS, len(self.operators), n)
+                mine = sent.columns.filter(pa.array((groups >= first) & (groups <= last)))
+                if mine.num_rows:
+                    operator.process(ArrowBatch(mine))
+
+    def mark(self) -> Counter[str]:
+        for operator in self.operators:
+            operator.mark(Mark(1))
+        self._note()
+        return +self.net
+
+    def _note(self) -> None:
+        for out in self._out:
+            for row in map(dict, out.records):
+                kind = Change(row.pop(CHANGE, Change.INSERT))
+                self.net[shown(row)] += 1 if kind.adds else -1
+            out.batches.clear()
+        assert min(self.net.values(), default=0) >= 0
+
+    def restore(self, parallelism: int) -> None:
+        self._note()
+        self._open([finished(operator.snapshot(1)) for operator in self.operators], parallelism)
+
+
+def shown(row: dict[str, Any]) -> str:
+    return repr([(name, 0.0 if value == 0 else value) for name, value in sorted(row.items())])
+
+
+def answer(how: str, sides: list[list[tuple[Any, int]]]) -> Counter[str]:
+    left, right = (
+        pa.Table.from_pylist([{"k": key, schema.names[1]: value} for key, value in rows], schema)
+        for rows, schema in zip(sides, SCHEMAS, strict=True)
+    )
+    with duckdb.connect() as database:
+        database.register("l", left)
+        database.register("r", right)
+        found = database.sql(f"SELECT * FROM l {how} JOIN r USING (k)").to_arrow_table()
+    return Counter(map(shown, found.to_pylist()))
+
+
+@pytest.mark.parametrize("how", KINDS)
+@given(steps=STEPS)
+def test_at_each_mark_the_answer_is_that_of_all_rows_before_it(how: str, steps: list[Any]) -> None:
+    """With null, NaN and both zeros as keys, wherever a snapshot falls."""
+    job, sides = Job(how), ([], [])
+    for step in [*steps, ("mark",)]:
+        match step:
+            case ("mark",):
+                assert job.mark() == answer(how, list(sides))
+            case ("restore", parallelism):
+                job.restore(parallelism)
+            case (side, rows):
+                sides[side].extend(rows)
+                job.rows(side, rows)
