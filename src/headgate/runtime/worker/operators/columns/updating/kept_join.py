@@ -122,7 +122,7 @@ class _View:
             yield table if self._keep is None else table.filter(pa.array(self._keep(table)))
 
     def _stored(self, side: int, part: Part) -> pa.Table:
-        numbers, rows = np.repeat(part.numbers, part.counts), part.table
+        numbers, rows = np.repeat(part.numbers, part.counts), part.table.take(pa.array(part.rows))
         schema = pa.schema([field for field in self._came if field.name in self._keys_names])
         whole = taken(self._keys, numbers, schema)
         for field in rows.schema:

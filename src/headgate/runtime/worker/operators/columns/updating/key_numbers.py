@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from headgate.runtime.worker.operators.columns.panes import hashes_of_rows
 from headgate.runtime.worker.operators.columns.updating.appended_rows import AppendedRows, Piece
+from headgate.runtime.worker.operators.columns.updating.growing import Growing
 from headgate.runtime.worker.operators.columns.updating.key_index import ABSENT, KeyIndex
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ class KeyNumbers:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._names, self._index, self._keys = schema.names, KeyIndex(), AppendedRows(schema)
+        # Integers are compared without Arrow, which takes as long for one row as for hundreds.
+        whole = all(pa.types.is_integer(field.type) for field in schema)
+        self._integers = Growing(len(schema)) if whole else None
 
     @property
     def count(self) -> int:
@@ -40,6 +44,8 @@ class KeyNumbers:
             different = fresh.group_by(self._names, use_threads=False).aggregate([])
             self._index.add(hashes_of_rows(different, self._names))
             self._keys.append(different)
+            if self._integers is not None:
+                self._integers.extend([column.to_numpy() for column in different.columns])
             numbers[new] = self._found(fresh)
         return numbers
 
@@ -47,7 +53,18 @@ class KeyNumbers:
         def same(rows: Int64s, numbers: Int64s) -> NDArray[np.bool_]:
             return _equal(keys.take(pa.array(rows)), self._keys.take(numbers))
 
-        return self._index.find(hashes_of_rows(keys, self._names), same)
+        hashes = hashes_of_rows(keys, self._names)
+        if self._integers is None:
+            return self._index.find(hashes, same)
+        pairs = [(mine.to_numpy(), known) for mine, known in zip(keys.columns, self._integers.columns, strict=True)]
+
+        def same_integers(rows: Int64s, numbers: Int64s) -> NDArray[np.bool_]:
+            found = pairs[0][0][rows] == pairs[0][1][numbers]
+            for mine, known in pairs[1:]:
+                found &= mine[rows] == known[numbers]
+            return found
+
+        return self._index.find(hashes, same_integers)
 
     def keys(self, numbers: Int64s) -> pa.Table:
         """Return the keys of numbers, in order."""

@@ -1,8 +1,9 @@
 """Any number of rows for each key, added and found a whole batch at a time.
 
-Rows lie in tables that never change, sorted by the number of their key, so the rows of a key in a table are one
-run. The runs of a key are linked, from the newest table to the oldest. Eight tables of about one size become
-one, so a key has few runs, and each row is moved a logarithmic number of times.
+Rows lie where they came, in tables that never change. Beside each table is an index: the places of its rows,
+sorted by the number of their key, so those of a key are one run. The runs of a key are linked, from the newest
+table to the oldest. Eight tables of about one size become one, so a key has few runs, and the index of each row
+is sorted anew a logarithmic number of times; rows themselves are only copied, unless some were taken back.
 """
 
 from __future__ import annotations
@@ -13,11 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.runtime.worker.operators.columns.updating.appended_rows import Piece, taken
+from headgate.runtime.worker.operators.columns.updating.growing import Growing
 from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT, net_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from headgate.records.batch import Int64s
 
 _TOGETHER: Final = 8
@@ -29,8 +29,8 @@ _END: Final = -1
 
 
 class Runs(NamedTuple):
-    """Runs of rows: `first` places, `counts`, the `numbers` of their keys, and for each the key's next older
-    run, which is in an older table.
+    """Runs of rows: where each begins in the index, `counts`, the `numbers` of their keys, and for each the
+    key's next older run, which is of an older table.
     """
 
     firsts: Int64s
@@ -40,15 +40,19 @@ class Runs(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A table of rows, run after run: of each the number of its key, and how many rows it has."""
+    """A table of rows with its index: of each run the number of its key, and how many rows it has, and the
+    indices of the rows, run after run.
+    """
 
     numbers: Int64s
     counts: Int64s
+    rows: Int64s
     table: pa.Table
 
 
-class _Sorted(NamedTuple):
+class _Indexed(NamedTuple):
     piece: Piece
+    order: Int64s  # indices of its rows, run after run
     numbers: Int64s  # of its runs' keys
     counts: Int64s  # of rows in its runs
     runs: int  # the number of its first run
@@ -61,8 +65,9 @@ class KeyedBags:
     def __init__(self, values: pa.Schema) -> None:
         self._values = values
         self._weighted = WEIGHT in values.names
-        self._tables: list[_Sorted] = []
-        self._runs = _Growing(4)
+        self._tables: list[_Indexed] = []
+        self._runs = Growing(4)
+        self._places = Growing(1)
         self._newest = np.full(1 << 10, _END, np.int64)  # of each key: its newest run
 
     @property
@@ -75,10 +80,7 @@ class KeyedBags:
         if not len(numbers):
             return
         self._make_room(int(numbers.max()) + 1)
-        order = np.argsort(numbers, kind="stable")
-        ordered = numbers[order]
-        runs = self._linked(ordered, self._end, self._newest)
-        self._append(rows.select(self._values.names).take(pa.array(order)), runs, 0)
+        self._append(rows.select(self._values.names), numbers, self._newest, 0)
         while len(self._tables) >= _TOGETHER and self._tables[-_TOGETHER].size == self._tables[-1].size:
             self._merge_last()
 
@@ -97,11 +99,11 @@ class KeyedBags:
         if not found:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         indices, places = zip(*found, strict=True)
-        return np.concatenate(indices), np.concatenate(places)
+        return np.concatenate(indices), self._places.columns[0][np.concatenate(places)]
 
     def view(self) -> list[Part]:
         """Return the rows as they are now; later changes do not reach the parts."""
-        return [Part(each.numbers, each.counts, each.piece.table) for each in self._tables]
+        return [Part(each.numbers, each.counts, each.order, each.piece.table) for each in self._tables]
 
     def take(self, places: Int64s) -> pa.Table:
         """Return the rows at places that :meth:`find` returned, in order."""
@@ -117,35 +119,40 @@ class KeyedBags:
             grown[: len(self._newest)] = self._newest
             self._newest = grown
 
-    def _linked(self, ordered: Int64s, first: int, older: Int64s) -> Runs:
+    def _append(self, table: pa.Table, numbers: Int64s, older: Int64s, size: int) -> None:
+        order = np.argsort(numbers, kind="stable")
+        ordered = numbers[order]
         starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-        numbers = ordered[starts]
-        return Runs(first + starts, np.diff(starts, append=len(ordered)), numbers, older[numbers])
-
-    def _append(self, table: pa.Table, runs: Runs, size: int) -> None:
-        number, piece = self._runs.count, Piece(self._end, table.combine_chunks())
-        self._tables.append(_Sorted(piece, runs.numbers, runs.counts, number, size))
+        of_runs, counts = ordered[starts], np.diff(starts, append=len(ordered))
+        first, piece = self._runs.count, Piece(self._end, table.combine_chunks())
+        self._tables.append(_Indexed(piece, order, of_runs, counts, first, size))
+        runs = Runs(self._places.count + starts, counts, of_runs, older[of_runs])
+        self._places.extend([piece.first + order])
         self._runs.extend(runs)
-        self._newest[runs.numbers] = np.arange(number, self._runs.count)
+        self._newest[of_runs] = np.arange(first, self._runs.count)
 
     def _merge_last(self) -> None:
         merged, self._tables = self._tables[-_TOGETHER:], self._tables[:-_TOGETHER]
-        _, counts, numbers, older = (column[merged[0].runs :] for column in self._runs.columns)
-        numbers_of_rows = np.repeat(numbers, counts)
-        whole = pa.concat_tables([each.piece.table for each in merged])
-        if self._weighted:
-            numbers_of_rows, whole = _net(numbers_of_rows, whole)
-        order = np.argsort(numbers_of_rows, kind="stable")
-        whole = whole.take(pa.array(order))
+        _, _, numbers, older = (column[merged[0].runs :] for column in self._runs.columns)
         # The oldest of a key's runs knows what is older still.
         keys, oldest = np.unique(numbers, return_index=True)
         before = np.full(int(keys[-1]) + 1, _END, np.int64)
         before[keys] = older[oldest]
+        whole = pa.concat_tables([each.piece.table for each in merged])
+        of_rows = np.concatenate([_numbers_of_rows(each) for each in merged])
+        if self._weighted and (whole.column(WEIGHT).to_numpy() < 0).any():
+            of_rows, whole = _net(of_rows, whole)
+        self._places.cut(self._places.count - sum(len(each.order) for each in merged))
         self._runs.cut(merged[0].runs)
         self._newest[keys] = before[keys]
         if whole.num_rows:
-            runs = self._linked(numbers_of_rows[order], merged[0].piece.first, before)
-            self._append(whole, runs, merged[0].size + 1)
+            self._append(whole, of_rows, before, merged[0].size + 1)
+
+
+def _numbers_of_rows(each: _Indexed) -> Int64s:
+    found = np.empty(len(each.order), np.int64)
+    found[each.order] = np.repeat(each.numbers, each.counts)
+    return found
 
 
 def _net(numbers: Int64s, rows: pa.Table) -> tuple[Int64s, pa.Table]:
@@ -159,26 +166,3 @@ def _spread(rows: Int64s, firsts: Int64s, counts: Int64s) -> tuple[Int64s, Int64
     total = int(ends[-1]) if len(ends) else 0
     within = np.arange(total) - np.repeat(ends - counts, counts)
     return np.repeat(rows, counts), np.repeat(firsts, counts) + within
-
-
-class _Growing:
-    """Columns of integers to which rows are appended, and of which the last ones may be cut off."""
-
-    def __init__(self, columns: int) -> None:
-        self._arrays = [np.zeros(1 << 10, np.int64) for _ in range(columns)]
-        self.count = 0
-
-    @property
-    def columns(self) -> list[Int64s]:
-        return [each[: self.count] for each in self._arrays]
-
-    def extend(self, columns: Sequence[Int64s]) -> None:
-        end = self.count + len(columns[0])
-        if end > len(self._arrays[0]):
-            self._arrays = [np.concatenate([each, np.zeros(end, np.int64)]) for each in self._arrays]
-        for array, column in zip(self._arrays, columns, strict=True):
-            array[self.count : end] = column
-        self.count = end
-
-    def cut(self, count: int) -> None:
-        self.count = count
