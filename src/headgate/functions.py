@@ -39,6 +39,8 @@ from headgate.api.tables.column_functions import (
     window_time,
 )
 from headgate.api.tables.named_functions import function_named
+from headgate.api.tables.ordering import asc as asc
+from headgate.api.tables.ordering import desc as desc
 from headgate.api.tables.python_functions import udf
 
 __all__ = [

@@ -12,7 +12,7 @@ from headgate.graph.logical import KeyedProcessNode, Node
 if TYPE_CHECKING:
     from headgate.relational.passes.extremes import Extremes
     from headgate.relational.passes.fused_steps import AnyStep
-    from headgate.relational.relations import Aggregation, Form, Join, WindowJoin
+    from headgate.relational.relations import Aggregation, Form, Join, Rank, WindowJoin
     from headgate.relational.schema import Schema
 
 
@@ -66,6 +66,20 @@ class UpdatingJoinNode(JoinNode):
 
 
 @dataclass(frozen=True, eq=False)
+class FirstRowsNode(Node):
+    """The part of a rank before the exchange: rows of a batch that others of it precede are left out."""
+
+    rank: Rank = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
+class RankNode(KeyedProcessNode):
+    """The first rows of each key in some order, after the exchange; it corrects its rows at marks."""
+
+    rank: Rank = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
 class TableFunctionNode(Node):
     """A table's step that calls a function of the program with the columns `reads`, and emits `gives`.
 
@@ -78,11 +92,11 @@ class TableFunctionNode(Node):
     gives: Schema = field(kw_only=True)
 
 
-TABLES = (ColumnsNode, TableFunctionNode, AccumulateNode, WindowAggregateNode, WindowJoinNode, JoinNode)
+TABLES = (ColumnsNode, TableFunctionNode, AccumulateNode, WindowAggregateNode, WindowJoinNode, JoinNode, FirstRowsNode, RankNode)
 """All of these nodes: they compute with columns, and rows that come in become columns."""
 
 
-AT_MARKS = (RunningAggregateNode, UpdatingJoinNode)
+AT_MARKS = (RunningAggregateNode, UpdatingJoinNode, RankNode)
 """Nodes whose operators gather corrections of their results, and send them at marks."""
 
 
@@ -108,6 +122,8 @@ def columns_given(node: Node) -> Schema | None:
             return node.aggregation.schema
         case WindowJoinNode() | JoinNode():
             return node.join.schema
+        case RankNode():
+            return node.rank.schema
     return None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -251,10 +251,49 @@ class Join(Relation):
         return self.how == "inner" and not self.left.schema.updating
 
 
+ORDER_PREFIX: Final = "order/"
+"""What the names of columns begin with that are only there to order rows by."""
+
+
+class Order(NamedTuple):
+    """An order by the column at `place`; null is less than any value, NaN is greater."""
+
+    place: int
+    descending: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rank(Relation):
+    """The first rows of each key in some order, corrected whenever rows come.
+
+    Attributes:
+        keys: how many columns of the child are the key: the first ones.
+        order: by which columns; of equal rows the one that came earlier is first.
+        n: how many rows of a key.
+        rank: name of the result's column with a row's place, from 1; None: it has none.
+        uid: by which a later program finds the state; None: none was given.
+    """
+
+    child: Relation
+    keys: int
+    order: tuple[Order, ...]
+    n: int
+    rank: str | None = None
+    uid: str | None = None
+
+    def shown(self, names: list[str]) -> list[str]:
+        """Return the names of the result's columns in the order of the table's `names`, the rank last."""
+        return [*names, *([] if self.rank is None else [self.rank])]
+
+    @property
+    def key_names(self) -> list[str]:
+        return self.child.schema.names[: self.keys]
+
+
 def inputs_of(relation: Relation) -> tuple[Relation, ...]:
     """Return the plans whose rows a plan is computed from, within the same table; empty for a scan."""
     match relation:
-        case Project() | Filter() | Explode() | TableFunction() | Aggregation():
+        case Project() | Filter() | Explode() | TableFunction() | Aggregation() | Rank():
             return (relation.child,)
         case Union():
             return relation.children

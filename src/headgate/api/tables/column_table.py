@@ -18,8 +18,10 @@ from headgate.api.tables.by_name import ByName, refuse_text, selected_columns
 from headgate.api.tables.checked_columns import all_columns, check_partitions, place_of, projected, resolved
 from headgate.api.tables.column import Column, ColumnLike, expression_of
 from headgate.api.tables.grouped_table import GroupedTable
-from headgate.api.tables.lowering import lowered, lowered_join
+from headgate.api.tables.lowering import lowered, lowered_join, lowered_rank
+from headgate.api.tables.ordering import Ordered
 from headgate.api.tables.program_functions import Columns, form_of, table_function
+from headgate.api.tables.ranks import ranked
 from headgate.api.tables.regular_joins import regular_join
 from headgate.api.tables.selecting import selected
 from headgate.api.tables.side_outputs import SideOutputs
@@ -398,6 +400,42 @@ class Table(ByName, SideOutputs, Generic[S]):
         )
         number = lowered_join(self._environment, plan, f"join() ({user_site()})")
         return self._of(Scan(plan.schema, number))
+
+    def top_n(
+        self,
+        n: int,
+        by: str | Sequence[str],
+        order_by: Sequence[Ordered | Column | str] | Ordered | Column | str,
+        rank: str | None = None,
+        uid: str | None = None,
+    ) -> Table[S]:
+        """Return the first `n` rows of each key; they are corrected as more rows come.
+
+        Args:
+            n: how many rows of a key there are at most.
+            by: the key: names of columns.
+            order_by: columns, as ``F.desc("price")``; of equal rows the one that came earlier is first.
+            rank: name of a column for the rows' places, from 1; None: there is none.
+            uid: names the state for later versions of the program; needed when checkpoints are on.
+
+        Raises:
+            PlanError: a column does not exist, cannot be a key or has no order; rows are corrected already.
+
+        Example:
+            >>> import pyarrow as pa
+            >>> import headgate as hg
+            >>> import headgate.functions as F
+            >>> from headgate.testing import MiniCluster
+            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
+            >>> rows = env.from_collection([{"k": 1, "v": v} for v in (3, 9, 4)])
+            >>> table = rows.to_table(pa.schema({"k": pa.int64(), "v": pa.int64()}))
+            >>> sorted(table.top_n(2, "k", F.desc("v"), uid="best").collect(), key=lambda row: row["v"])
+            [{'k': 1, 'v': 4}, {'k': 1, 'v': 9}]
+        """
+        names = [by] if isinstance(by, str) else list(by)
+        plan = ranked("top_n", self._relation, n, names, order_by, rank, uid)
+        number = lowered_rank(self._environment, plan, f"top_n() ({user_site()})")
+        return self._of(Scan(plan.schema, number)).select(*plan.shown(self.columns))
 
     # -- ways out
 

@@ -9,7 +9,7 @@ from types import GenericAlias
 from headgate.api.functions import is_blocking
 from headgate.api.streams.steps import ProgramContext
 from headgate.api.tables.aggregation_state import state_declaration
-from headgate.api.tables.row_state import joined_declaration, rows_declaration
+from headgate.api.tables.row_state import first_declaration, joined_declaration, rows_declaration
 from headgate.common.keys.key_types import DeclaredKeys
 from headgate.graph import logical
 from headgate.graph.logical import NEW
@@ -17,7 +17,9 @@ from headgate.graph.partitioners import ByKeyGroup
 from headgate.graph.table_nodes import (
     AccumulateNode,
     ColumnsNode,
+    FirstRowsNode,
     JoinNode,
+    RankNode,
     TableFunctionNode,
     RunningAggregateNode,
     UpdatingJoinNode,
@@ -34,6 +36,7 @@ from headgate.relational.relations import (
     Form,
     Join,
     Project,
+    Rank,
     Relation,
     Scan,
     TableFunction,
@@ -165,6 +168,26 @@ def lowered_join(environment: ProgramContext, plan: WindowJoin | Join, where: st
         key=selector,
         keys=_declared_keys("join", fields),
         join=plan,
+    )
+    return program.add(node, (number,))
+
+
+def lowered_rank(environment: ProgramContext, plan: Rank, where: str) -> int:
+    """Add a rank's nodes; return the last one's number. PlanError (`where`): columns stored as one name."""
+    program, names = environment.program, plan.key_names
+    selector = names[0] if len(names) == 1 else tuple(names)
+    number = lowered(environment, plan.child)
+    number = program.add(FirstRowsNode(NEW, "first rows", rank=plan), (number,))
+    exchange = logical.PartitionNode(NEW, "rank", partitioner=ByKeyGroup(selector))
+    number = program.add(exchange, (number,))
+    node = RankNode(
+        NEW,
+        "rank",
+        uid=plan.uid,
+        function=first_declaration(plan, where),
+        key=selector,
+        keys=_declared_keys("rank", plan.child.schema.fields[: plan.keys]),
+        rank=plan,
     )
     return program.add(node, (number,))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from headgate.api.declared.keyed_states import MapState
@@ -10,7 +11,7 @@ from headgate.api.tables.aggregation_state import plain_name, windows_function
 from headgate.common.errors import PlanError
 from headgate.common.hints import Hint
 from headgate.relational.python_types import hint_of
-from headgate.relational.relations import SIDE, WINDOW_LAST, Join, WindowJoin
+from headgate.relational.relations import SIDE, WINDOW_LAST, Join, Rank, WindowJoin
 
 
 def rows_declaration(plan: WindowJoin, where: str) -> KeyedProcessFunction[Any, Any, Any]:
@@ -37,20 +38,40 @@ def joined_declaration(plan: Join, where: str) -> KeyedProcessFunction[Any, Any,
     return windows_function("Join", MapState[tuple[int, int], record], ROWS)  # type: ignore[valid-type]
 
 
+FIRST: Final = "first"
+"""Name of the keyed state of a rank: from (place, 0), with places 1 and up, to the row there at the last mark;
+with places -1 and down to the first rows of those that came since.
+"""
+
+
+def first_declaration(plan: Rank, where: str) -> KeyedProcessFunction[Any, Any, Any]:
+    """Return a function, never run, with the state of a rank, `FIRST`, as savepoints hold it. PlanError, after
+    `where`: two columns would be stored under one name.
+    """
+    fields = plan.child.schema.fields[plan.keys :]
+    record = named_record("RankedRows", [(each.name, hint_of(each.type)) for each in fields], where)
+    return windows_function("Rank", MapState[tuple[int, int], record], FIRST)  # type: ignore[valid-type]
+
+
 def rows_record(plan: WindowJoin | Join, where: str) -> type:
     fields: list[tuple[str, Hint]] = []
     for field in plan.left.schema:
         if field.name in (WINDOW_LAST, *plan.keys):
             continue
-        name = "side" if field.name == SIDE else plain_name(field.name)
-        fields.append((name, int if field.name == SIDE else hint_of(field.type)))
-    names = [name for name, _ in fields]
+        fields.append((field.name, int if field.name == SIDE else hint_of(field.type)))
+    return named_record("JoinedRows", fields, where)
+
+
+def named_record(name: str, columns: Sequence[tuple[str, Hint]], where: str) -> type:
+    """Return a record type for rows of `columns`; PlanError, after `where`: two would get one name."""
+    fields = [("side" if column == SIDE else plain_name(column), hint) for column, hint in columns]
+    names = [field for field, _ in fields]
     if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = next(each for each in names if names.count(each) > 1)
         raise PlanError(
             f"{where}: two columns would be stored as {twice!r}, since their names differ in signs only; "
             "rename one of them"
         )
-    record: type = NamedTuple("JoinedRows", fields)  # type: ignore[misc]
+    record: type = NamedTuple(name, fields)  # type: ignore[misc]
     record.__module__ = "headgate"
     return record

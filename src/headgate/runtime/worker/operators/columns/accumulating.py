@@ -17,14 +17,14 @@ from headgate.records.batch import Batch
 from headgate.relational.aggregating.accumulators import Accumulator, AnyAccumulator
 from headgate.relational.aggregating.grouping import Grouping, columns_of_parts, fields_of
 from headgate.relational.evaluation import evaluate, first_failing
-from headgate.relational.key_values import NoKey, alike, no_keys
 from headgate.relational.relations import Aggregation
 from headgate.relational.resolved import Typed
 from headgate.relational.rules import RowsFailed
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.job.user_errors import shorten
-from headgate.runtime.worker.operators.columns.column_steps import failing_clearly, row_error, shown_time
+from headgate.runtime.worker.operators.columns.column_steps import failing_clearly, row_error
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, ROWS
+from headgate.runtime.worker.operators.columns.keys_checked import checked_keys
 from headgate.runtime.worker.operators.columns.row_columns import columns_of
 from headgate.runtime.worker.operators.columns.session_grouping import END, ENDS, SessionGrouping
 from headgate.runtime.worker.operators.columns.window_times import SessionTimes, times_of
@@ -122,7 +122,8 @@ class AccumulatingOperator(Operator):
         self.next.process(ArrowBatch(columns, times, np.broadcast_to(marks, times.shape)))
 
     def _rows(self, columns: pa.RecordBatch, batch: Batch) -> pa.Table:
-        arrays = {name: self._as_key(columns, name, batch) for name in self._grouping.keys[1:]}
+        names = self._grouping.keys[1:]
+        arrays = dict(zip(names, checked_keys(self.context, columns, names, batch), strict=True))
         timed = ArrowBatch(columns, batch.timestamps, batch.watermarks)
         for each, accumulators in self._made:
             values = [self._argument(argument, timed) for argument in each.arguments]
@@ -131,23 +132,6 @@ class AccumulatingOperator(Operator):
                 with failing_clearly(self.context, f"column {each.name!r} of a batch"):
                     arrays |= zip(names, one.prepared(*values), strict=False)  # a count of rows needs none
         return pa.table(arrays)
-
-    def _as_key(self, columns: pa.RecordBatch, name: str, batch: Batch) -> pa.Array:
-        values = columns.column(name)
-        if (wrong := no_keys(values)) is not None:
-            raise self._no_key(columns, name, batch, *wrong)
-        return alike(values)
-
-    def _no_key(
-        self, columns: pa.RecordBatch, name: str, batch: Batch, kind: NoKey, found: pa.BooleanArray
-    ) -> UsageError:
-        row = pc.index(found, True).as_py()
-        at = "" if batch.timestamps is None else f", event time {shown_time(int(batch.timestamps[row]))}"
-        return UsageError(
-            f"{self.context.label}: key {name!r} of group_by() is {kind.name} in a record with "
-            f"{shorten(columns.slice(row, 1).to_pylist()[0])}{at}; fill it by {kind.filled_by}, or filter "
-            "such rows, before group_by()"
-        )
 
     def _argument(self, expression: Typed, batch: ArrowBatch) -> pa.Array:
         try:

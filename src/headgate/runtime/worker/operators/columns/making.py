@@ -7,7 +7,9 @@ import copy
 from headgate.graph.table_nodes import (
     AccumulateNode,
     ColumnsNode,
+    FirstRowsNode,
     JoinNode,
+    RankNode,
     TableFunctionNode,
     WindowAggregateNode,
     WindowJoinNode,
@@ -26,6 +28,7 @@ from headgate.runtime.worker.operators.columns.processing_time import (
     ProcessingWindowsOperator,
 )
 from headgate.runtime.worker.operators.columns.updating.joining import JoinOperator
+from headgate.runtime.worker.operators.columns.updating.ranking import FirstRowsOperator, RankOperator
 from headgate.runtime.worker.operators.columns.updating.running_aggregate import RunningAggregateOperator
 from headgate.runtime.worker.operators.columns.window_aggregate import WindowAggregateOperator
 from headgate.runtime.worker.operators.columns.window_join import WindowJoinOperator
@@ -34,7 +37,8 @@ from headgate.runtime.worker.operators.operator_contract import Operator
 
 def table_operator(
     context: OperatorContext,
-    node: ColumnsNode | TableFunctionNode | AccumulateNode | WindowAggregateNode | WindowJoinNode | JoinNode,
+    node: ColumnsNode | TableFunctionNode | AccumulateNode | WindowAggregateNode | WindowJoinNode | JoinNode
+    | FirstRowsNode | RankNode,
 ) -> Operator:
     """Return a new operator that runs a table's node in one subtask, with its own copy of the function."""
     if isinstance(node, ColumnsNode):
@@ -43,6 +47,10 @@ def table_operator(
         return ColumnsOperator(context, node.steps)
     if isinstance(node, WindowJoinNode):
         return WindowJoinOperator(context, node.join, copy.copy(node.function))
+    if isinstance(node, FirstRowsNode):
+        return FirstRowsOperator(context, node.rank)
+    if isinstance(node, RankNode):
+        return RankOperator(context, node.rank, copy.copy(node.function))
     if isinstance(node, JoinNode):
         return JoinOperator(context, node.join, copy.copy(node.function))
     if isinstance(node, TableFunctionNode):

@@ -49,6 +49,10 @@ class KeyNumbers:
             numbers[new] = self._found(fresh)
         return numbers
 
+    def known(self, table: pa.Table) -> Int64s:
+        """Return the number of each row's key; ABSENT for keys that have none."""
+        return self._found(table.select(self._names))
+
     def _found(self, keys: pa.Table) -> Int64s:
         def same(rows: Int64s, numbers: Int64s) -> NDArray[np.bool_]:
             return _equal(keys.take(pa.array(rows)), self._keys.take(numbers))

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.runtime.worker.operators.columns.updating.appended_rows import Piece, taken
+from headgate.runtime.worker.operators.columns.updating.key_index import ABSENT
 from headgate.runtime.worker.operators.columns.updating.key_numbers import KeyNumbers
 
 if TYPE_CHECKING:
@@ -42,9 +43,15 @@ class KeyedRows:
             self._where = np.concatenate([self._where, np.full(new, _GONE, np.int64)])
         return numbers
 
+    def numbers_if_known(self, keys: pa.Table) -> Int64s:
+        """Return the numbers of keys, ABSENT for new ones."""
+        return self._keys.known(keys)
+
     def there(self, numbers: Int64s) -> NDArray[np.bool_]:
         """Return for each key whether it has a row."""
-        found: NDArray[np.bool_] = self._where[numbers] != _GONE
+        found = np.zeros(len(numbers), np.bool_)
+        known = numbers != ABSENT
+        found[known] = self._where[numbers[known]] != _GONE
         return found
 
     def rows(self, numbers: Int64s) -> pa.Table:

@@ -1,0 +1,37 @@
+"""Nexmark q9: the winning bid of each auction.
+
+    headgate run q9.py EVENTS OUTPUT
+
+EVENTS is a folder that make_events.py has filled.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import headgate as hg
+import headgate.functions as F
+
+
+def q9(auctions: hg.Table, bids: hg.Table) -> hg.Table:
+    """Return each auction with the highest bid of its time; of equal ones the first."""
+    offers = bids.select(
+        F.col("auction").alias("id"),
+        "bidder",
+        "price",
+        F.col("dateTime").alias("bid_dateTime"),
+        F.col("extra").alias("bid_extra"),
+    )
+    both = auctions.join(offers, "id", uid="both")
+    valid = both.filter(F.col("bid_dateTime").between(F.col("dateTime"), F.col("expires")))
+    return valid.top_n(1, "id", [F.desc("price"), F.asc("bid_dateTime")], uid="winners")
+
+
+if __name__ == "__main__":
+    events, output = sys.argv[1:]
+    env = hg.Environment(parallelism=2)
+    env.checkpoints(every="1s", storage="checkpoints")
+    auctions = env.table(f"{events}/auctions").with_watermark("dateTime", "4s")
+    bids = env.table(f"{events}/bids").with_watermark("dateTime", "4s")
+    q9(auctions, bids).to_changes().write_parquet(output)
+    env.execute("q9")
