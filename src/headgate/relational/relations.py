@@ -184,6 +184,8 @@ class Aggregation(Relation):
         firing: when windows emit apart from their end, and what becomes of late rows.
         late: the columns of late rows that go to a side output; the child has them under `LATE_PREFIX`. None:
             late rows are dropped.
+        present: of an aggregation of a changelog, the name of the result that counts a group's rows; a group
+            with none has no row. None: rows of the input only come.
     """
 
     child: Relation
@@ -193,6 +195,7 @@ class Aggregation(Relation):
     uid: str | None = None
     firing: Firing = AT_END
     late: Schema | None = None
+    present: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,21 +5,32 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Generic, Self, TypeVar
 
 from headgate.api.functions import OutputTag
 from headgate.api.site import user_site
 from headgate.api.streams.steps import ProgramContext
 from headgate.api.tables.aggregate_functions import plain_aggregate
-from headgate.api.tables.checked_columns import all_columns, projected, resolved
+from headgate.api.tables.checked_columns import all_columns, checked, projected, resolved
 from headgate.api.tables.column import Column, shown_name
 from headgate.api.tables.firing_rules import early_interval, lateness_of, refuse_repeated, tag_name
 from headgate.api.tables.lowering import lowered_aggregation
+from headgate.api.tables.retracting import PRESENT, present, rewritten, with_weights
+from headgate.api.tables.selecting import selected
 from headgate.api.tables.updating import refuse_updates
 from headgate.api.windows.trigger import Trigger
 from headgate.common.errors import PlanError
 from headgate.relational.aggregates import Aggregate, resolve_aggregate
-from headgate.relational.expressions import AggregateCall, Alias, Call, ProcessingTime, Reference, TimeWindow
+from headgate.relational.expressions import (
+    AggregateCall,
+    Alias,
+    Call,
+    Expression,
+    ProcessingTime,
+    Reference,
+    TimeWindow,
+)
 from headgate.relational.firing import AT_END
 from headgate.relational.python_types import can_be_key
 from headgate.relational.relations import (
@@ -57,7 +68,8 @@ class GroupedTable(Generic[T]):
         windows = [found for key in keys if (found := _window(key, child)) is not None]
         if len(windows) > 1:
             raise PlanError(f"group_by() ({user_site()}) got {len(windows)} windows; expected one at most")
-        refuse_updates("group_by", child)
+        if windows:
+            refuse_updates("group_by", child)
         self._window: TimeWindow = windows[0] if windows else NO_WINDOW
         self._keys = [key for key in keys if _window(key, child) is None]
         self._firing = AT_END
@@ -174,6 +186,8 @@ class GroupedTable(Generic[T]):
         """
         where, child = f"agg() ({user_site()})", self._child
         calls = [_named_call(each, where) for each in aggregates]
+        if child.schema.updating:
+            return self._of_changes(where, calls, uid)
         keys = [self._key(key) for key in self._keys] + self._hidden_keys()
         try:
             found = [resolve_aggregate(call, name, child.schema) for name, call in calls]
@@ -182,6 +196,19 @@ class GroupedTable(Generic[T]):
         plan = self._plan(where, child, keys, found, uid)
         number = lowered_aggregation(self._environment, plan)
         return self._table(Scan(plan.schema, number, plan))
+
+    def _of_changes(self, where: str, calls: list[tuple[str, AggregateCall]], uid: str | None) -> T:
+        child = with_weights(self._child)
+        found = {name: rewritten(name, call, where) for name, call in calls}
+        sums = {name: call for each in found.values() for name, call in each.sums.items()}
+        sums[PRESENT] = present()
+        keys = [self._key(key) for key in self._keys]
+        aggregates = [checked("agg", partial(resolve_aggregate, call, name, child.schema)) for name, call in sums.items()]
+        plan = replace(self._plan(where, child, keys, aggregates, uid), present=PRESENT)
+        number = lowered_aggregation(self._environment, plan)
+        chosen: list[tuple[str | None, Expression]] = [(name, Reference(name)) for name, _ in keys]
+        chosen += [(name, each.result) for name, each in found.items()]
+        return self._table(selected("agg", Scan(plan.schema, number, plan), chosen))
 
     def count(self, *, uid: str | None = None) -> T:
         """Return a row per group with its number of rows, as column ``count``; like ``agg(F.count("*"))``.

@@ -21,41 +21,41 @@ def changes_between(
     keys: Sequence[pa.Array],
     before: Sequence[pa.Array],
     after: Sequence[pa.Array],
-    known: NDArray[np.bool_],
+    was: NDArray[np.bool_],
+    stays: NDArray[np.bool_],
 ) -> pa.RecordBatch:
     """Return the changes that turn old rows into new ones: of each row that was there and is another now, the
     old values directly before the new ones; rows that stay as they are give none.
 
-    `keys` and `after` have a row for each key, `before` one for each of which `known` is true; `schema` has
-    their columns, and `CHANGE` last.
+    `keys`, `before` and `after` have a row for each key. `was` says which keys had a row, `stays` which have
+    one now; the values of others mean nothing. `schema` has the columns of all, and `CHANGE` last.
     """
-    rows = len(known)
-    place_before = np.cumsum(known) - 1
-    differs = ~known
-    old_rows = np.flatnonzero(known)
-    if len(old_rows):
-        differs[old_rows] = _different(before, [each.take(pa.array(old_rows)) for each in after])
-    updated = differs & known
-    counts = differs.astype(np.int64) + updated
+    both = was & stays
+    differs = was ^ stays
+    differs[both] = _different(*([each.filter(pa.array(both)) for each in side] for side in (before, after)))
+    leaves, comes = differs & was, differs & stays
+    counts = leaves.astype(np.int64) + comes
     starts = np.cumsum(counts) - counts
-    total = int(counts.sum())
-    source = np.empty(total, np.int64)  # index into the rows after, or, beyond `rows`, into those before
-    kinds = np.empty(total, np.int8)
-    olds = starts[updated]
-    source[olds], kinds[olds] = rows + place_before[updated], Change.UPDATE_BEFORE
-    news = (starts + updated)[differs]
-    source[news] = np.flatnonzero(differs)
-    kinds[news] = np.where(known[differs], Change.UPDATE_AFTER, Change.INSERT)
-    of_key = np.where(source >= rows, old_rows[np.maximum(source - rows, 0)] if len(old_rows) else 0, source)
-    columns = [each.take(pa.array(of_key)) for each in keys]
+    rows = np.empty(int(counts.sum()), np.int64)
+    kinds = np.empty(len(rows), np.int8)
+    for number, (which, alone, paired) in enumerate(
+        ((leaves, Change.DELETE, Change.UPDATE_BEFORE), (comes, Change.INSERT, Change.UPDATE_AFTER))
+    ):
+        at = starts[which] + (leaves[which] if number else 0)
+        # The new values of a table lie behind the old ones.
+        rows[at] = np.flatnonzero(which) + number * len(was)
+        kinds[at] = np.where(both[which], paired, alone)
+    of_keys = pa.array(rows % max(len(was), 1))
+    columns = [each.take(of_keys) for each in keys]
     for old, new in zip(before, after, strict=True):
-        columns.append(pa.concat_arrays([new, old]).take(pa.array(source)))
+        columns.append(pa.concat_arrays([old, new]).take(pa.array(rows)))
     return pa.RecordBatch.from_arrays([*columns, pa.array(kinds)], schema=schema)
 
 
 def _different(before: Sequence[pa.Array], after: Sequence[pa.Array]) -> NDArray[np.bool_]:
     found = [_unlike(old, new) for old, new in zip(before, after, strict=True)]
-    return reduce(np.logical_or, found)
+    none = np.zeros(len(before[0]) if before else 0, np.bool_)
+    return reduce(np.logical_or, found, none)
 
 
 def _unlike(old: pa.Array, new: pa.Array) -> NDArray[np.bool_]:

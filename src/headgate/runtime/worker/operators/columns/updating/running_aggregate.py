@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headgate.api.functions import KeyedProcessFunction
 from headgate.api.tables.aggregation_state import GROUPS
@@ -14,6 +15,7 @@ from headgate.core.marks import Mark
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.relational.aggregating.grouping import Grouping, accumulator_column
+from headgate.relational.aggregating.groups import picked
 from headgate.relational.relations import HIDDEN, Aggregation
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.accumulating import accumulators_of, keys_of
@@ -85,10 +87,19 @@ class RunningAggregateOperator(WindowsOperator):
             self.next.process(ArrowBatch(columns))
 
     def _changes(self, changed: Changed) -> pa.RecordBatch:
-        after = self._answers(changed.after)
-        before = self._answers(changed.before)
+        after, count = self._answers(changed.after), changed.after.num_rows
+        places = np.cumsum(changed.known) - 1
+        # Keys without an earlier row get any; their values are not looked at.
+        places[~changed.known] = -1
+        before = [picked(each, places) for each in self._answers(changed.before)]
+        was, stays = changed.known, np.ones(count, np.bool_)
+        if self._plan.present is not None:
+            place = [each.name for each in self._plan.aggregates].index(self._plan.present)
+            was = pc.fill_null(pc.greater(before[place], 0), False).to_numpy(zero_copy_only=False)
+            stays = pc.greater(after[place], 0).to_numpy(zero_copy_only=False)
+            self._groups_kept.forget(changed.after.filter(pa.array(~stays)))
         keys = [_plain(changed.after.column(name)) for name in self._shown]
-        return changes_between(self._plan.schema.to_arrow(), keys, before, after, changed.known)
+        return changes_between(self._plan.schema.to_arrow(), keys, before, after, was, stays)
 
     def _answers(self, accumulators: pa.Table) -> list[pa.Array]:
         found = []

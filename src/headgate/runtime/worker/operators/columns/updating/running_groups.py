@@ -109,6 +109,11 @@ class RunningGroups:
         rows = self._settled.rows(self._settled.numbers(keys))
         return pa.table([*keys.columns, *rows.columns], self._columns)
 
+    def forget(self, keys: pa.Table) -> None:
+        """Drop the accumulators of groups that have no rows any more."""
+        if keys.num_rows:
+            self._settled.remove(self._settled.numbers(keys))
+
     def reached(self, mark: int) -> Iterable[Ended]:
         return ()
 
