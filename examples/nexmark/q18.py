@@ -14,8 +14,9 @@ import headgate.functions as F
 
 
 def q18(bids: hg.Table) -> hg.Table:
-    """Return these bids; of those at one time the one that came first."""
-    return bids.top_n(1, ["bidder", "auction"], F.desc("dateTime"), uid="last")
+    """Return these bids; of those at one time the one with the highest price."""
+    last = F.desc("dateTime"), F.desc("price"), F.asc("channel"), F.asc("url"), F.asc("extra")
+    return bids.top_n(1, ["bidder", "auction"], last, uid="last")
 
 
 if __name__ == "__main__":

@@ -14,8 +14,9 @@ import headgate.functions as F
 
 
 def q19(bids: hg.Table) -> hg.Table:
-    """Return these bids with their places; of equal ones the one that came first is ahead."""
-    return bids.top_n(10, "auction", F.desc("price"), rank="rank_number", uid="highest")
+    """Return these bids with their places; of equal ones the earlier one is ahead."""
+    best = F.desc("price"), F.asc("dateTime"), F.asc("bidder"), F.asc("channel"), F.asc("url"), F.asc("extra")
+    return bids.top_n(10, "auction", best, rank="rank_number", uid="highest")
 
 
 if __name__ == "__main__":

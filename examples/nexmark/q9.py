@@ -14,7 +14,7 @@ import headgate.functions as F
 
 
 def q9(auctions: hg.Table, bids: hg.Table) -> hg.Table:
-    """Return each auction with the highest bid of its time; of equal ones the first."""
+    """Return each auction with the highest bid of its time; of equal ones the first, or of the least bidder."""
     offers = bids.select(
         F.col("auction").alias("id"),
         "bidder",
@@ -24,7 +24,10 @@ def q9(auctions: hg.Table, bids: hg.Table) -> hg.Table:
     )
     both = auctions.join(offers, "id", uid="both")
     valid = both.filter(F.col("bid_dateTime").between(F.col("dateTime"), F.col("expires")))
-    return valid.top_n(1, "id", [F.desc("price"), F.asc("bid_dateTime")], uid="winners")
+    best = F.desc("price"), F.asc("bid_dateTime"), F.asc("bidder"), F.asc("bid_extra")
+    winners = valid.top_n(1, "id", best, uid="winners")
+    of_bid = F.col("id").alias("auction"), "bidder", "price", "bid_dateTime", "bid_extra"
+    return winners.select(*auctions.columns, *of_bid)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,10 @@ from headgate.api.environment import Environment
 from headgate.api.tables.column_table import Table
 
 _OUT_OF_ORDERNESS: Final = "4s"
-_NAMES: Final = ("q0", "q1", "q2", "q5", "q7", "q8", "q10", "q11", "q12", "q14", "q21", "q22")
+_NAMES: Final = (
+    "q0", "q1", "q2", "q3", "q4", "q5", "q7", "q8", "q9", "q10", "q11", "q12", "q14", "q17", "q18", "q19",
+    "q20", "q21", "q22", "q23",
+)  # fmt: skip
 
 
 class Inputs:
@@ -52,7 +55,8 @@ class Query:
         """Add a sink of the result into `folder`: Parquet files, or as the query's program has it."""
         result, write = self(inputs), getattr(self._program, "write", None)
         if write is None:
-            result.write_parquet(folder, uid="out")
+            rows = result.to_changes() if result.schema.updating else result.to_stream()
+            rows.write_parquet(folder, uid="out")
         else:
             write(result, folder)
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from headgate.common.errors import UsageError
 from headgate.nexmark.dataset import Dataset, FileFormat
-from headgate.nexmark.generator import BIDS
+from headgate.nexmark.generator import AUCTIONS, BIDS, PERSONS
 
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _DECIMAL: Final = pa.decimal128(23, 3)
@@ -29,6 +29,16 @@ CREATE MACRO window_start(us, size) AS us - ((us % size) + size) % size;
 CREATE MACRO in_currency(price) AS
     CAST(CAST(price AS DECIMAL(19, 0)) * CAST(0.908 AS DECIMAL(3, 3)) AS DECIMAL(23, 3));
 """
+_TABLES: Final = {
+    "q3": ("persons", "auctions"),
+    "q4": ("auctions", "bids"),
+    "q8": ("persons", "auctions"),
+    "q9": ("auctions", "bids"),
+    "q20": ("auctions", "bids"),
+    "q23": ("persons", "auctions", "bids"),
+}
+"""Query -> the tables that it reads, if they are not the bids alone."""
+
 _BID: Final = """
 CREATE VIEW bid AS SELECT * REPLACE (epoch_us("dateTime") AS "dateTime") FROM bids;
 """
@@ -48,6 +58,28 @@ def q1(dataset: Dataset) -> pa.Table:
 def q2(dataset: Dataset) -> pa.Table:
     """Return auction and price of the bids on auctions whose id is a multiple of 123."""
     return _answer("q2", dataset, "SELECT auction, price FROM bid WHERE auction % 123 = 0")
+
+
+def q3(dataset: Dataset) -> pa.Table:
+    """Return who sells auctions of category 10 and lives in Oregon, Idaho or California, with each auction."""
+    sql = """
+        SELECT name, city, state, auctions.id FROM auctions JOIN persons ON seller = persons.id
+        WHERE category = 10 AND state IN ('OR', 'ID', 'CA')
+    """
+    return _answer("q3", dataset, sql)
+
+
+def q4(dataset: Dataset) -> pa.Table:
+    """Return for each category the mean of the highest valid bids of its auctions, without a fraction."""
+    sql = """
+        WITH highest AS (
+            SELECT auctions.id, category, max(price) AS final FROM auctions JOIN bids
+            ON auctions.id = auction AND bids."dateTime" BETWEEN auctions."dateTime" AND expires
+            GROUP BY auctions.id, category
+        )
+        SELECT category, sum(final) // count(*) AS avg FROM highest GROUP BY category
+    """
+    return _answer("q4", dataset, sql)
 
 
 def q5(dataset: Dataset) -> pa.Table:
@@ -98,6 +130,19 @@ def q8(dataset: Dataset) -> pa.Table:
         ON id = seller AND registered.starttime = opened.starttime
     """
     return _answer("q8", dataset, sql)
+
+
+def q9(dataset: Dataset) -> pa.Table:
+    """Return each auction with the highest bid of its time; of equal ones the first, or of the least bidder."""
+    sql = """
+        SELECT auctions.*, auction, bidder, price, bids."dateTime" AS "bid_dateTime", bids.extra AS bid_extra
+        FROM auctions JOIN bids
+        ON auctions.id = auction AND bids."dateTime" BETWEEN auctions."dateTime" AND expires
+        QUALIFY row_number() OVER (
+            PARTITION BY auctions.id ORDER BY price DESC, bids."dateTime", bidder, bids.extra
+        ) = 1
+    """
+    return _answer("q9", dataset, sql)
 
 
 def q10(dataset: Dataset) -> pa.Table:
@@ -181,6 +226,52 @@ def q14(dataset: Dataset) -> pa.Table:
     return _answer("q14", dataset, sql)
 
 
+def q17(dataset: Dataset) -> pa.Table:
+    """Return for each auction and day, in UTC, how many bids it had, of three ranks of prices, and the least,
+    greatest, mean and sum of prices.
+    """
+    sql = """
+        SELECT auction, strftime(make_timestamp("dateTime"), '%Y-%m-%d') AS day, count(*) AS total_bids,
+            count(*) FILTER (price < 10000) AS rank1_bids,
+            count(*) FILTER (price >= 10000 AND price < 1000000) AS rank2_bids,
+            count(*) FILTER (price >= 1000000) AS rank3_bids,
+            min(price) AS min_price, max(price) AS max_price, avg(price) AS avg_price, sum(price) AS sum_price
+        FROM bid GROUP BY ALL
+    """
+    return _answer("q17", dataset, sql)
+
+
+def q18(dataset: Dataset) -> pa.Table:
+    """Return the last bid of each bidder on each auction; of those at one time that of the highest price."""
+    sql = """
+        SELECT * FROM bid QUALIFY row_number() OVER (
+            PARTITION BY bidder, auction ORDER BY "dateTime" DESC, price DESC, channel, url, extra
+        ) = 1
+    """
+    return _answer("q18", dataset, sql)
+
+
+def q19(dataset: Dataset) -> pa.Table:
+    """Return the ten highest bids of each auction with their places, from 1; of equal ones the earlier first."""
+    sql = """
+        SELECT *, row_number() OVER (
+            PARTITION BY auction ORDER BY price DESC, "dateTime", bidder, channel, url, extra
+        ) AS rank_number FROM bid QUALIFY rank_number <= 10
+    """
+    return _answer("q19", dataset, sql)
+
+
+def q20(dataset: Dataset) -> pa.Table:
+    """Return the bids on auctions of category 10, each with its auction."""
+    sql = """
+        SELECT auction, bidder, price, channel, url, bids."dateTime", bids.extra, "itemName", description,
+            "initialBid", reserve, auctions."dateTime" AS "auction_dateTime", expires, seller, category,
+            auctions.extra AS auction_extra
+        FROM bids JOIN auctions ON auction = auctions.id WHERE category = 10
+    """
+    return _answer("q20", dataset, sql)
+
+
 def q21(dataset: Dataset) -> pa.Table:
     """Return the bids whose channel has an id: 0 to 3 for the hot ones, or the `channel_id` of their URL."""
     sql = """
@@ -207,6 +298,18 @@ def q22(dataset: Dataset) -> pa.Table:
     return _answer("q22", dataset, sql)
 
 
+def q23(dataset: Dataset) -> pa.Table:
+    """Return the bids of persons who sell auctions, each with its bidder and with each such auction."""
+    sql = """
+        SELECT persons.id AS person, auction, price, channel, url, bids."dateTime", bids.extra, name,
+            "emailAddress", "creditCard", city, state, persons."dateTime" AS "person_dateTime",
+            persons.extra AS person_extra, auctions.id AS sold, "itemName", description, "initialBid", reserve,
+            expires, category
+        FROM bids JOIN persons ON bidder = persons.id JOIN auctions ON seller = persons.id
+    """
+    return _answer("q23", dataset, sql)
+
+
 def ordered(table: pa.Table) -> pa.Table:
     """Return a table with its rows ordered by all columns, from the first to the last; texts by their bytes.
 
@@ -228,13 +331,40 @@ _COUNTED: Final = pa.schema(
 )
 _CONVERTED: Final = _PLAIN_BID.set(2, pa.field("price", _DECIMAL))
 
+_AUCTION_OF_BID: Final = [
+    AUCTIONS.field(name)
+    for name in ("itemName", "description", "initialBid", "reserve", "expires", "seller", "category")
+]
+_RANKED_DAY: Final = pa.schema(
+    {
+        "auction": pa.int64(),
+        "day": pa.string(),
+        **dict.fromkeys(("total_bids", "rank1_bids", "rank2_bids", "rank3_bids"), pa.int64()),
+        "min_price": pa.int64(),
+        "max_price": pa.int64(),
+        "avg_price": pa.float64(),
+        "sum_price": pa.int64(),
+    }
+)
+
+
+def _timed(name: str) -> pa.Field:
+    return pa.field(name, _TIMESTAMP)
+
+
 ANSWERS: Final[Mapping[str, tuple[Callable[[Dataset], pa.Table], pa.Schema]]] = {
     "q0": (q0, _PLAIN_BID),
     "q1": (q1, _CONVERTED),
     "q2": (q2, _bid_columns("auction", "price")),
+    "q3": (q3, pa.schema([*(PERSONS.field(name) for name in ("name", "city", "state")), PERSONS.field("id")])),
+    "q4": (q4, pa.schema({"category": pa.int64(), "avg": pa.int64()})),
     "q5": (q5, pa.schema({"auction": pa.int64(), "num": pa.int64()})),
     "q7": (q7, _bid_columns("auction", "price", "bidder", "dateTime", "extra")),
     "q8": (q8, pa.schema({"id": pa.int64(), "name": pa.string(), "starttime": _TIMESTAMP})),
+    "q9": (
+        q9,
+        pa.schema([*AUCTIONS, *_bid_columns("auction", "bidder", "price"), _timed("bid_dateTime"), pa.field("bid_extra", pa.string())]),
+    ),
     "q10": (q10, _PLAIN_BID.append(pa.field("dt", pa.string())).append(pa.field("hm", pa.string()))),
     "q11": (q11, _COUNTED),
     "q12": (q12, _COUNTED),
@@ -242,10 +372,39 @@ ANSWERS: Final[Mapping[str, tuple[Callable[[Dataset], pa.Table], pa.Schema]]] = 
         q14,
         _CONVERTED.insert(3, pa.field("bidTimeType", pa.string())).append(pa.field("c_counts", pa.int64())),
     ),
+    "q17": (q17, _RANKED_DAY),
+    "q18": (q18, BIDS),
+    "q19": (q19, BIDS.append(pa.field("rank_number", pa.int64()))),
+    "q20": (
+        q20,
+        pa.schema(
+            [
+                *BIDS,
+                *_AUCTION_OF_BID[:4],
+                _timed("auction_dateTime"),
+                *_AUCTION_OF_BID[4:],
+                pa.field("auction_extra", pa.string()),
+            ]
+        ),
+    ),
     "q21": (q21, _SITE_BID.append(pa.field("channel_id", pa.string()))),
     "q22": (
         q22,
         pa.schema([*_SITE_BID, *(pa.field(name, pa.string()) for name in ("dir1", "dir2", "dir3"))]),
+    ),
+    "q23": (
+        q23,
+        pa.schema(
+            [
+                pa.field("person", pa.int64()),
+                *_bid_columns("auction", "price", "channel", "url", "dateTime", "extra"),
+                *(PERSONS.field(name) for name in ("name", "emailAddress", "creditCard", "city", "state")),
+                _timed("person_dateTime"),
+                pa.field("person_extra", pa.string()),
+                pa.field("sold", pa.int64()),
+                *(field for field in _AUCTION_OF_BID if field.name != "seller"),
+            ]
+        ),
     ),
 }
 """Query -> the function that answers it, and the columns of the answer, as the public definition has them."""
@@ -255,14 +414,15 @@ def _answer(query: str, dataset: Dataset, sql: str, bids: pa.Table | None = None
     # These bids take the place of those of the dataset.
     with _duckdb().connect() as connection:
         connection.execute(_MACROS)
-        for table in ("persons", "auctions") if query == "q8" else ("bids",):
+        tables = _TABLES.get(query, ("bids",))
+        for table in tables:
             if bids is not None:
                 connection.register(table, bids)
             elif dataset.file_format is FileFormat.JSON:
                 connection.register(table, dataset.read(table))
             else:
                 connection.read_parquet([str(path) for path in dataset.paths(table)]).create_view(table)
-        if query != "q8":
+        if "bids" in tables:
             connection.execute(_BID)
         found = connection.sql(sql).to_arrow_table()
     return ordered(found.cast(ANSWERS[query][1]))

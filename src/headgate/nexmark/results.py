@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
+from headgate.common.errors import InternalError
+from headgate.relational.changes import CHANGE, Change
 from headgate.nexmark.reference import ANSWERS, ordered
 
 
@@ -25,6 +29,24 @@ def result_files(query: str, folder: Path) -> ds.Dataset:
     return ds.dataset(folder, format="parquet", partitioning=folders, schema=schema)
 
 
+def net_rows(changes: pa.Table) -> pa.Table:
+    """Return the rows that are there after all changes: of each row as many as came, less those that went."""
+    kinds = changes.column(CHANGE).to_numpy()
+    adds = np.array([change.adds for change in Change])[kinds]
+    names = [name for name in changes.column_names if name != CHANGE]
+    weighted = changes.select(names).append_column("weight", pa.array(np.where(adds, 1, -1)))
+    found = weighted.group_by(names).aggregate([("weight", "sum")])
+    counts = found.column("weight_sum").to_numpy()
+    if (counts < 0).any():
+        raise InternalError(f"{int((counts < 0).sum()):,} rows of a result left that had not come")
+    return found.take(pa.array(np.repeat(np.arange(len(counts)), counts)))
+
+
 def read_result(query: str, folder: Path) -> pa.Table:
     """Return all rows of `result_files`, ordered as the query's answer is."""
-    return ordered(result_files(query, folder).to_table())
+    schema = ANSWERS[query][1]
+    files = result_files(query, folder)
+    if not any(CHANGE in pq.read_schema(path).names for path in files.files[:1]):
+        return ordered(files.to_table())
+    changes = ds.dataset(folder, format="parquet", schema=schema.append(pa.field(CHANGE, pa.int8()))).to_table()
+    return ordered(net_rows(changes).select(schema.names))
