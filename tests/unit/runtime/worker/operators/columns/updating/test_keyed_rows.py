@@ -53,7 +53,7 @@ def test_an_index_grows_and_finds_all() -> None:
 def keys_of(kind: str, numbers: list[int]) -> pa.Table:
     schema = KEYS[kind]
     columns = {"k": numbers, "t": [str(number % 3) for number in numbers]}
-    return pa.table([columns[name] for name in schema.names], schema)
+    return pa.table([columns[name] for name in schema.names], schema=schema)
 
 
 @pytest.mark.parametrize("kind", KEYS)
@@ -72,7 +72,7 @@ def test_the_present_row_of_each_key(kind: str, steps: list[tuple[str, set[int]]
             model = {key: value for key, value in model.items() if key not in wanted}
         else:
             new = {key: (count, f"text {key + count}") for key in asked}
-            rows.put(numbers, pa.table([*map(list, zip(*new.values(), strict=True))], VALUES))
+            rows.put(numbers, pa.table([*map(list, zip(*new.values(), strict=True))], schema=VALUES))
             model |= new
     view = [row for table in rows.view().tables() for row in table.to_pylist()]
     assert {row["k"]: (row["v"], row["t2"]) for row in view} == model
