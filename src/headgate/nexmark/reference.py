@@ -29,6 +29,27 @@ CREATE MACRO window_start(us, size) AS us - ((us % size) + size) % size;
 CREATE MACRO in_currency(price) AS
     CAST(CAST(price AS DECIMAL(19, 0)) * CAST(0.908 AS DECIMAL(3, 3)) AS DECIMAL(23, 3));
 """
+_DAY: Final = """strftime(make_timestamp("dateTime"), '%Y-%m-%d')"""
+_RANKS: Final = {
+    "total": "true",
+    "rank1": "price < 10000",
+    "rank2": "price >= 10000 AND price < 1000000",
+    "rank3": "price >= 1000000",
+}
+"""Ranks of prices -> their condition."""
+
+_COUNTED_BY_RANK: Final = [
+    (f"{rank}_{what}", "*" if what == "bids" else f"DISTINCT {what.removesuffix('s')}", condition)
+    for what in ("bids", "bidders", "auctions")
+    for rank, condition in _RANKS.items()
+]
+
+
+def _ranked_counts() -> str:
+    counts = (f"count({what}) FILTER ({condition}) AS {name}" for name, what, condition in _COUNTED_BY_RANK)
+    return ", ".join(counts)
+
+
 _TABLES: Final = {
     "q3": ("persons", "auctions"),
     "q4": ("auctions", "bids"),
@@ -226,6 +247,18 @@ def q14(dataset: Dataset) -> pa.Table:
     return _answer("q14", dataset, sql)
 
 
+def q15(dataset: Dataset) -> pa.Table:
+    """Return how many bids, different bidders and auctions each day (UTC) had: in all, and by ranks of prices."""
+    return _answer("q15", dataset, f"SELECT {_DAY} AS day, {_ranked_counts()} FROM bid GROUP BY ALL")
+
+
+def q16(dataset: Dataset) -> pa.Table:
+    """Return the numbers of q15 for each channel and day (UTC), and the last minute of a bid."""
+    minute = """max(strftime(make_timestamp("dateTime"), '%H:%M')) AS minute"""
+    sql = f"SELECT channel, {_DAY} AS day, {minute}, {_ranked_counts()} FROM bid GROUP BY ALL"
+    return _answer("q16", dataset, sql)
+
+
 def q17(dataset: Dataset) -> pa.Table:
     """Return for each auction and day, in UTC, how many bids it had, of three ranks of prices, and the least,
     greatest, mean and sum of prices.
@@ -348,6 +381,9 @@ _RANKED_DAY: Final = pa.schema(
 )
 
 
+_BY_RANK: Final = [pa.field(name, pa.int64()) for name, _, _ in _COUNTED_BY_RANK]
+
+
 def _timed(name: str) -> pa.Field:
     return pa.field(name, _TIMESTAMP)
 
@@ -372,6 +408,8 @@ ANSWERS: Final[Mapping[str, tuple[Callable[[Dataset], pa.Table], pa.Schema]]] = 
         q14,
         _CONVERTED.insert(3, pa.field("bidTimeType", pa.string())).append(pa.field("c_counts", pa.int64())),
     ),
+    "q15": (q15, pa.schema([pa.field("day", pa.string()), *_BY_RANK])),
+    "q16": (q16, pa.schema([*(pa.field(name, pa.string()) for name in ("channel", "day", "minute")), *_BY_RANK])),
     "q17": (q17, _RANKED_DAY),
     "q18": (q18, BIDS),
     "q19": (q19, BIDS.append(pa.field("rank_number", pa.int64()))),
