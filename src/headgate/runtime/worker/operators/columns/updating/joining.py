@@ -2,42 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterable
+from typing import Any, ClassVar
 
-import numpy as np
 import pyarrow as pa
 
 from headgate.api.functions import KeyedProcessFunction
 from headgate.api.tables.row_state import ROWS
-from headgate.common.errors import InternalError
-from headgate.core.marks import Mark
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
-from headgate.relational.changes import CHANGE, Change
-from headgate.relational.relations import SIDE, Join
+from headgate.relational.relations import Join
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
-from headgate.runtime.worker.operators.columns.kept_windows import Ended
-from headgate.runtime.worker.operators.columns.updating.joined_rows import Found, JoinedRows, Side, sides_of
+from headgate.runtime.worker.operators.columns.updating.answering import AnsweringOperator
+from headgate.runtime.worker.operators.columns.updating.joined_rows import Found, JoinedRows
 from headgate.runtime.worker.operators.columns.updating.kept_join import KeptJoin, columns_of_sides
-from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT, changes_of, net_rows, weighted
+from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT, changes_of, net_rows
 from headgate.runtime.worker.operators.columns.window_join import as_given
-from headgate.runtime.worker.operators.columns.windows_operator import WindowsOperator
-
-if TYPE_CHECKING:
-    from headgate.records.batch import Int64s
-    from headgate.runtime.worker.operators.columns.spilled.windows_on_disk import WindowsOnDisk
-    from headgate.state.rocksdb.chunk_store import ChunkStore
 
 
-class JoinOperator(WindowsOperator):
+class JoinOperator(AnsweringOperator):
     """Joins the rows of two tables for the key groups of its subtask: at once, where rows only come, else at
     marks and at the end.
     """
 
-    _in_memory: ClassVar = True
     _name: ClassVar = ROWS
+    _what: ClassVar = "a join"
 
     def __init__(
         self, context: OperatorContext, plan: Join, function: KeyedProcessFunction[Any, Any, Any]
@@ -48,59 +38,33 @@ class JoinOperator(WindowsOperator):
         super().__init__(context, keys, values, None, function)
         self._plan = plan
         self._sides = columns_of_sides(values, weights=not plan.grows_only)
-        self._came = pa.schema([*self._of_keys, *values])
+        self._came, self._gives = pa.schema([*self._of_keys, *values]), plan.schema.to_arrow()
 
     def _windows_from(self, mark: int) -> KeptJoin:
         rows = JoinedRows(self._plan.how, self._of_keys, self._sides)
-        self._join = KeptJoin(rows, self._came, self._sides)
+        self._join = KeptJoin(rows, self._of_keys, self._came, self._sides)
         return self._join
 
-    def _windows_on_disk(self, chunks: ChunkStore, mark: int) -> WindowsOnDisk:
-        raise InternalError("rows of a join are kept in memory; please report this")
-
-    def _received(self, batch: pa.RecordBatch) -> pa.Table:
-        rows = pa.table(batch).select(self._came.names)
-        return pa.Table.from_arrays(rows.columns, schema=self._came)
-
-    def _results(self, ended: Ended) -> tuple[pa.RecordBatch, Int64s]:
-        raise InternalError("a join without windows has no end; please report this")
-
     def process(self, batch: Batch) -> None:
+        if not self._plan.grows_only:
+            super().process(batch)
+            return
         assert isinstance(batch, ArrowBatch)  # of our own sender
         rows = self._received_or_refused(batch.columns)
-        if not self._plan.grows_only:
-            self._join.gather(rows)
-            return
-        with failing_clearly(self.context, "a join"):
-            self._send(self._join.grow(rows))
+        with failing_clearly(self.context, self._what):
+            found = self._net(self._join.grow(rows))
+        if found is not None:
+            self._give(found)
 
-    def watermark(self, timestamp: int) -> None:
-        self._mark = max(self._mark, timestamp)
-        self.next.watermark(timestamp)
+    def _changes(self) -> pa.Table | None:
+        return self._net(self._join.at_mark())
 
-    def mark(self, mark: Mark) -> None:
-        self._send_changes()
-        self.next.mark(mark)
-
-    def end_of_data(self) -> None:
-        self._send_changes()
-        self.next.end_of_data()
-
-    def _send_changes(self) -> None:
-        with failing_clearly(self.context, "a join"):
-            self._send(self._join.at_mark())
-
-    def _send(self, found: Iterable[Found]) -> None:
+    def _net(self, found: Iterable[Found]) -> pa.Table | None:
         tables = [self._shown(each) for each in found if len(each.numbers)]
         if not tables:
-            return
+            return None
         whole = pa.concat_tables(tables)
-        if self._plan.schema.updating:
-            whole = changes_of(net_rows(whole))
-        (columns,) = whole.combine_chunks().to_batches() or [None]
-        if columns is not None:
-            schema = self._plan.schema.to_arrow()
-            self.next.process(ArrowBatch(pa.RecordBatch.from_arrays(columns.columns, schema=schema)))
+        return changes_of(net_rows(whole)) if self._plan.schema.updating else whole
 
     def _shown(self, found: Found) -> pa.Table:
         keys = self._join.rows.keys.keys(found.numbers)

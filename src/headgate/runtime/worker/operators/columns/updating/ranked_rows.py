@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -10,18 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.relational.relations import Order
-from headgate.runtime.worker.operators.columns.kept_windows import (
-    PANE,
-    Ended,
-    Restoring,
-    RestoringBy,
-    WindowsView,
-)
-from headgate.runtime.worker.operators.columns.updating.keyed_rows import KeyedRows, RowsView
+from headgate.runtime.worker.operators.columns.kept_windows import PANE
+from headgate.runtime.worker.operators.columns.updating.kept_for_good import KeptForGood
+from headgate.runtime.worker.operators.columns.updating.keyed_rows import KeyedRows
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from headgate.records.batch import Int64s
 
 PLACE: Final = "__place"
@@ -70,21 +63,20 @@ class Reranked(NamedTuple):
     after: pa.Table
 
 
-class RankedRows:
+class RankedRows(KeptForGood):
     """The first `n` rows of each key, in memory. `schema` are the columns of rows, of which the first `keys` are
     the key.
     """
 
     def __init__(self, schema: pa.Schema, keys: int, order: Sequence[Order], n: int) -> None:
+        super().__init__()
         self._schema, self._key_names, self._order, self._n = schema, schema.names[:keys], order, n
         place = pa.field(PLACE, pa.int64())
         of_keys = pa.schema([*list(schema)[:keys], place])
         self._kept = KeyedRows(of_keys, pa.schema(list(schema)[keys:]))
         self._waiting: list[pa.Table] = []
-        self.ahead: list[tuple[int, int]] = []
 
     def gather(self, rows: pa.Table) -> None:
-        """Keep rows until the next mark."""
         self._waiting.append(rows)
         if len(self._waiting) > 1 and sum(each.num_rows for each in self._waiting) >= _WAITING_MAX:
             self._waiting = [self._first(pa.concat_tables(self._waiting)).drop_columns(PLACE)]
@@ -117,10 +109,7 @@ class RankedRows:
         columns = [*asked.filter(pa.array(there)).columns, *found.columns]
         return pa.table(columns, [*self._key_names, PLACE, *found.column_names])
 
-    def of_group(self, group: int, mark: int) -> Restoring:
-        return RestoringBy(self._restore)
-
-    def _restore(self, table: pa.Table) -> None:
+    def restore(self, table: pa.Table) -> None:
         panes = table.column(PANE).to_numpy()
         kept = table.filter(pa.array(panes > 0))
         kept = kept.append_column(PLACE, kept.column(PANE))
@@ -131,45 +120,23 @@ class RankedRows:
             rows = since.select(self._schema.names).take(pa.array(order))
             self._waiting.append(pa.Table.from_arrays(rows.columns, schema=self._schema))
 
-    def add(self, rows: pa.Table, marks: Int64s) -> int:
-        raise NotImplementedError
+    def view(self) -> Callable[[], Iterator[pa.Table]]:
+        kept, since = self._kept.view(), None
+        if self._waiting:
+            since = self._first(pa.concat_tables(self._waiting))
 
-    def reached(self, mark: int) -> Iterable[Ended]:
-        return ()
+        def tables() -> Iterator[pa.Table]:
+            yield from (self._with_pane(table, 1) for table in kept.tables())
+            if since is not None:
+                yield self._with_pane(since, -1)
 
-    def at_snapshot(self) -> list[WindowsView]:
-        since = self._first(pa.concat_tables(self._waiting)) if self._waiting else None
-        return [_View(self._schema, self._kept.view(), since)]
-
-
-Keep = Callable[[pa.Table], "NDArray[np.bool_]"]
-"""Says of each row of a table whether it is wanted."""
-
-
-class _View:
-    """The rows as they were at a snapshot, for the thread that writes them: `PANE` is a row's place, below 0
-    for rows that came since the last mark.
-    """
-
-    def __init__(self, schema: pa.Schema, kept: RowsView, since: pa.Table | None, keep: Keep | None = None) -> None:
-        self._schema, self._kept, self._since, self._keep = schema, kept, since, keep
-
-    def tables(self) -> Iterator[pa.Table]:
-        found = [self._with_pane(table, 1) for table in self._kept.tables()]
-        found += [] if self._since is None else [self._with_pane(self._since, -1)]
-        for table in found:
-            yield table if self._keep is None else table.filter(pa.array(self._keep(table)))
+        return tables
 
     def _with_pane(self, table: pa.Table, sign: int) -> pa.Table:
+        # A row's place is its pane, below 0 for rows that came since the last mark.
         panes = pa.array(table.column(PLACE).to_numpy() * sign)
         columns = pa.Table.from_arrays(table.select(self._schema.names).columns, schema=self._schema)
         return columns.add_column(0, PANE, panes)
-
-    def where(self, keep: Keep) -> WindowsView:
-        return _View(self._schema, self._kept, self._since, keep)
-
-    def release(self) -> None:
-        """Do nothing: the tables are shared with the operator."""
 
 
 def key_codes(keys: pa.Table) -> Int64s:

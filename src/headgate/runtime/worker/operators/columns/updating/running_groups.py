@@ -6,32 +6,22 @@ had, and old and new results give the changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from headgate.relational.aggregating.grouping import Grouping
-from headgate.runtime.worker.operators.columns.kept_windows import (
-    PANE,
-    Ended,
-    Restoring,
-    RestoringBy,
-    WindowsView,
-)
+from headgate.runtime.worker.operators.columns.kept_windows import PANE
 from headgate.runtime.worker.operators.columns.panes import with_pane
-from headgate.runtime.worker.operators.columns.updating.keyed_rows import KeyedRows, RowsView
+from headgate.runtime.worker.operators.columns.updating.kept_for_good import SETTLED, SINCE, KeptForGood
+from headgate.runtime.worker.operators.columns.updating.keyed_rows import KeyedRows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.records.batch import Int64s
-
-SETTLED: Final = 0
-"""In the stored map, what the answer of the last mark was made of."""
-SINCE: Final = 1
-"""In the stored map, what came since."""
 
 _WAITING_MAX: Final = 1 << 17
 """Rows that wait before those of one key become one."""
@@ -47,31 +37,24 @@ class Changed(NamedTuple):
     known: NDArray[np.bool_]
 
 
-class RunningGroups:
+class RunningGroups(KeptForGood):
     """The accumulators of each key of one subtask, in memory; `grouping` merges them."""
 
     def __init__(self, grouping: Grouping, keys: pa.Schema) -> None:
+        super().__init__()
         self._grouping = grouping
         values = pa.schema([pa.field(name, kind) for name, kind in grouping.fields])
         self._settled, self._columns = KeyedRows(keys, values), [*keys.names, *values.names]
         self._waiting: list[pa.Table] = []
         self._one_each = True  # whether no key has two rows that wait
-        self.ahead: list[tuple[int, int]] = []
 
-    def of_group(self, group: int, mark: int) -> Restoring:
-        return RestoringBy(self._restore)
-
-    def _restore(self, table: pa.Table) -> None:
+    def restore(self, table: pa.Table) -> None:
         panes = table.column(PANE).to_numpy()
         settled = table.filter(pa.array(panes == SETTLED)).select(self._columns)
         self._settled.put(self._settled.numbers(settled), settled)
-        self._gather(table.filter(pa.array(panes == SINCE)))
+        self.gather(table.filter(pa.array(panes == SINCE)))
 
-    def add(self, rows: pa.Table, marks: Int64s) -> int:
-        self._gather(rows)
-        return 0
-
-    def _gather(self, rows: pa.Table) -> None:
+    def gather(self, rows: pa.Table) -> None:
         if rows.num_rows:
             self._waiting.append(rows.select(self._columns))
             self._one_each = False
@@ -114,32 +97,12 @@ class RunningGroups:
         if keys.num_rows:
             self._settled.remove(self._settled.numbers(keys))
 
-    def reached(self, mark: int) -> Iterable[Ended]:
-        return ()
+    def view(self) -> Callable[[], Iterator[pa.Table]]:
+        settled, since = self._settled.view(), self._since()
 
-    def at_snapshot(self) -> list[WindowsView]:
-        since = self._since()
-        return [_View(self._settled.view(), since)]
+        def tables() -> Iterator[pa.Table]:
+            yield from (with_pane(table, SETTLED) for table in settled.tables())
+            if since is not None:
+                yield with_pane(since, SINCE)
 
-
-class _View:
-    """The groups as they were at a snapshot."""
-
-    def __init__(self, settled: RowsView, since: pa.Table | None, keep: Keep | None = None) -> None:
-        self._settled, self._since, self._keep = settled, since, keep
-
-    def tables(self) -> Iterator[pa.Table]:
-        found = [with_pane(table, SETTLED) for table in self._settled.tables()]
-        found += [] if self._since is None else [with_pane(self._since, SINCE)]
-        for table in found:
-            yield table if self._keep is None else table.filter(pa.array(self._keep(table)))
-
-    def where(self, keep: Keep) -> WindowsView:
-        return _View(self._settled, self._since, keep)
-
-    def release(self) -> None:
-        """Do nothing: the tables are shared with the operator."""
-
-
-Keep = Callable[[pa.Table], "NDArray[np.bool_]"]
-"""Says of each row of a table whether it is wanted."""
+        return tables

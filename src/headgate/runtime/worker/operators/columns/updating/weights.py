@@ -35,6 +35,15 @@ def net_rows(rows: pa.Table) -> pa.Table:
     return found.filter(pc.not_equal(found.column(WEIGHT), 0)).select(rows.column_names)
 
 
+def repeated(rows: pa.Table) -> pa.Table:
+    """Return rows as often as their weights say, without weights; none is below zero once all have come."""
+    weights = rows.column(WEIGHT).to_numpy()
+    rows = rows.drop_columns(WEIGHT)
+    if (weights == 1).all():
+        return rows
+    return rows.take(pa.array(np.repeat(np.arange(len(weights)), np.maximum(weights, 0))))
+
+
 def changes_of(rows: pa.Table) -> pa.Table:
     """Return rows with weights as changes: as many as the weight says, with `CHANGE` last; deletions first."""
     weights = rows.column(WEIGHT).to_numpy()
