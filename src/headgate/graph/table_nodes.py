@@ -80,6 +80,20 @@ class RankNode(KeyedProcessNode):
 
 
 @dataclass(frozen=True, eq=False)
+class CheckedKeysNode(Node):
+    """Before the exchange: rows whose keys can be grouped by."""
+
+    plan: Aggregation | Rank = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
+class RecomputeNode(KeyedProcessNode):
+    """An aggregation or a rank that is computed anew for the keys that changed, at marks."""
+
+    plan: Aggregation | Rank = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
 class TableFunctionNode(Node):
     """A table's step that calls a function of the program with the columns `reads`, and emits `gives`.
 
@@ -92,11 +106,11 @@ class TableFunctionNode(Node):
     gives: Schema = field(kw_only=True)
 
 
-TABLES = (ColumnsNode, TableFunctionNode, AccumulateNode, WindowAggregateNode, WindowJoinNode, JoinNode, FirstRowsNode, RankNode)
+TABLES = (ColumnsNode, TableFunctionNode, AccumulateNode, WindowAggregateNode, WindowJoinNode, JoinNode, FirstRowsNode, RankNode, CheckedKeysNode, RecomputeNode)
 """All of these nodes: they compute with columns, and rows that come in become columns."""
 
 
-AT_MARKS = (RunningAggregateNode, UpdatingJoinNode, RankNode)
+AT_MARKS = (RunningAggregateNode, UpdatingJoinNode, RankNode, RecomputeNode)
 """Nodes whose operators gather corrections of their results, and send them at marks."""
 
 
@@ -124,6 +138,8 @@ def columns_given(node: Node) -> Schema | None:
             return node.join.schema
         case RankNode():
             return node.rank.schema
+        case RecomputeNode():
+            return node.plan.schema
     return None
 
 

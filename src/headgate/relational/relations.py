@@ -197,6 +197,11 @@ class Aggregation(Relation):
     late: Schema | None = None
     present: str | None = None
 
+    @property
+    def key_names(self) -> list[str]:
+        """The names of the columns that are keys, in the child."""
+        return [self.child.schema.names[place] for place in self.keys]
+
 
 @dataclass(frozen=True, slots=True)
 class WindowJoin(Relation):
@@ -290,6 +295,7 @@ class Rank(Relation):
 
     @property
     def key_names(self) -> list[str]:
+        """The names of the columns that are the key, in the child."""
         return self.child.schema.names[: self.keys]
 
 

@@ -18,7 +18,7 @@ from headgate.api.tables.by_name import ByName, refuse_text, selected_columns
 from headgate.api.tables.checked_columns import all_columns, check_partitions, place_of, projected, resolved
 from headgate.api.tables.column import Column, ColumnLike, expression_of
 from headgate.api.tables.grouped_table import GroupedTable
-from headgate.api.tables.lowering import lowered, lowered_join, lowered_rank
+from headgate.api.tables.lowering import lowered, lowered_anew, lowered_join, lowered_rank
 from headgate.api.tables.ordering import Ordered
 from headgate.api.tables.program_functions import Columns, form_of, table_function
 from headgate.api.tables.ranks import ranked
@@ -419,7 +419,7 @@ class Table(ByName, SideOutputs, Generic[S]):
             uid: names the state for later versions of the program; needed when checkpoints are on.
 
         Raises:
-            PlanError: a column does not exist, cannot be a key or has no order; rows are corrected already.
+            PlanError: a column does not exist, cannot be a key or has no order.
 
         Example:
             >>> import pyarrow as pa
@@ -434,7 +434,8 @@ class Table(ByName, SideOutputs, Generic[S]):
         """
         names = [by] if isinstance(by, str) else list(by)
         plan = ranked("top_n", self._relation, n, names, order_by, rank, uid)
-        number = lowered_rank(self._environment, plan, f"top_n() ({user_site()})")
+        lower = lowered_anew if plan.child.schema.updating else lowered_rank
+        number = lower(self._environment, plan, f"top_n() ({user_site()})")
         return self._of(Scan(plan.schema, number)).select(*plan.shown(self.columns))
 
     # -- ways out

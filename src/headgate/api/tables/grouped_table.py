@@ -15,8 +15,8 @@ from headgate.api.tables.aggregate_functions import plain_aggregate
 from headgate.api.tables.checked_columns import all_columns, checked, projected, resolved
 from headgate.api.tables.column import Column, shown_name
 from headgate.api.tables.firing_rules import early_interval, lateness_of, refuse_repeated, tag_name
-from headgate.api.tables.lowering import lowered_aggregation
-from headgate.api.tables.retracting import PRESENT, present, rewritten, with_weights
+from headgate.api.tables.lowering import lowered_aggregation, lowered_anew
+from headgate.api.tables.retracting import PRESENT, adds_up, one, present, rewritten, with_weights
 from headgate.api.tables.selecting import selected
 from headgate.api.tables.updating import refuse_updates
 from headgate.api.windows.trigger import Trigger
@@ -34,6 +34,7 @@ from headgate.relational.expressions import (
 from headgate.relational.firing import AT_END
 from headgate.relational.python_types import can_be_key
 from headgate.relational.relations import (
+    ALL_ROWS,
     LATE_PREFIX,
     RUNNING,
     WINDOW_START,
@@ -198,8 +199,10 @@ class GroupedTable(Generic[T]):
         return self._table(Scan(plan.schema, number, plan))
 
     def _of_changes(self, where: str, calls: list[tuple[str, AggregateCall]], uid: str | None) -> T:
+        if not all(adds_up(call) for _, call in calls):
+            return self._anew(where, calls, uid)
         child = with_weights(self._child)
-        found = {name: rewritten(name, call, where) for name, call in calls}
+        found = {name: rewritten(name, call) for name, call in calls}
         sums = {name: call for each in found.values() for name, call in each.sums.items()}
         sums[PRESENT] = present()
         keys = [self._key(key) for key in self._keys]
@@ -209,6 +212,12 @@ class GroupedTable(Generic[T]):
         chosen: list[tuple[str | None, Expression]] = [(name, Reference(name)) for name, _ in keys]
         chosen += [(name, each.result) for name, each in found.items()]
         return self._table(selected("agg", Scan(plan.schema, number, plan), chosen))
+
+    def _anew(self, where: str, calls: list[tuple[str, AggregateCall]], uid: str | None) -> T:
+        child, keys = self._child, [self._key(key) for key in self._keys]
+        aggregates = [checked("agg", partial(resolve_aggregate, call, name, child.schema)) for name, call in calls]
+        plan = self._plan(where, child, keys or [(ALL_ROWS, one())], aggregates, uid)
+        return self._table(Scan(plan.schema, lowered_anew(self._environment, plan, where), plan))
 
     def count(self, *, uid: str | None = None) -> T:
         """Return a row per group with its number of rows, as column ``count``; like ``agg(F.count("*"))``.

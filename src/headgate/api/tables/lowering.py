@@ -9,7 +9,7 @@ from types import GenericAlias
 from headgate.api.functions import is_blocking
 from headgate.api.streams.steps import ProgramContext
 from headgate.api.tables.aggregation_state import state_declaration
-from headgate.api.tables.row_state import first_declaration, joined_declaration, rows_declaration
+from headgate.api.tables.row_state import all_declaration, first_declaration, joined_declaration, rows_declaration
 from headgate.common.keys.key_types import DeclaredKeys
 from headgate.graph import logical
 from headgate.graph.logical import NEW
@@ -17,7 +17,9 @@ from headgate.graph.partitioners import ByKeyGroup
 from headgate.graph.table_nodes import (
     AccumulateNode,
     ColumnsNode,
+    CheckedKeysNode,
     FirstRowsNode,
+    RecomputeNode,
     JoinNode,
     RankNode,
     TableFunctionNode,
@@ -168,6 +170,29 @@ def lowered_join(environment: ProgramContext, plan: WindowJoin | Join, where: st
         key=selector,
         keys=_declared_keys("join", fields),
         join=plan,
+    )
+    return program.add(node, (number,))
+
+
+def lowered_anew(environment: ProgramContext, plan: Aggregation | Rank, where: str) -> int:
+    """Add the nodes of what is computed anew for each key that changes; return the last one's number.
+    PlanError (`where`): columns stored as one name.
+    """
+    program, names = environment.program, plan.key_names
+    selector = names[0] if len(names) == 1 else tuple(names)
+    number = lowered(environment, plan.child)
+    number = program.add(CheckedKeysNode(NEW, "keys", plan=plan), (number,))
+    exchange = logical.PartitionNode(NEW, "group_by", partitioner=ByKeyGroup(selector))
+    number = program.add(exchange, (number,))
+    fields = [plan.child.schema.fields[plan.child.schema.place(name)] for name in names]
+    node = RecomputeNode(
+        NEW,
+        "computed anew",
+        uid=plan.uid,
+        function=all_declaration(plan, where),
+        key=selector,
+        keys=_declared_keys("group_by", fields),
+        plan=plan,
     )
     return program.add(node, (number,))
 

@@ -11,7 +11,6 @@ from headgate.api.tables.checked_columns import all_columns, projected, resolved
 from headgate.api.tables.column import Column
 from headgate.api.tables.firing_rules import refuse_repeated
 from headgate.api.tables.ordering import Ordered, orders_of
-from headgate.api.tables.updating import refuse_updates
 from headgate.common.errors import PlanError
 from headgate.relational.changes import CHANGE
 from headgate.relational.python_types import can_be_key
@@ -38,13 +37,12 @@ def ranked(
     where = f"{verb}() ({user_site()})"
     if not isinstance(n, int) or n < 1:
         raise PlanError(f"{where} got n={n!r}; expected a number of rows, 1 or more")
-    refuse_updates(verb, child)
     refuse_repeated(verb, child)
     orders = orders_of(verb, order_by)
     keys = [child.schema.names[_key(verb, child, name)] for name in by]
     if not keys:
         raise PlanError(f"{where} got no columns in by; name those that rows have in common")
-    others = [name for name in child.schema.names if name not in keys]
+    others = [field.name for field in child.schema.shown if field.name not in keys]
     mine = dict(all_columns(child))
     columns = [(name, mine[name]) for name in (*keys, *others)]
     sorts = [_sort(verb, child, each) for each in orders]

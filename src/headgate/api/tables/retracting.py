@@ -6,14 +6,15 @@ weighted values. A group of which as many rows went as came is not there any mor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+import pyarrow as pa
+
 from headgate.api.tables.checked_columns import all_columns, resolved
-from headgate.common.errors import PlanError
 from headgate.relational.changes import CHANGE, Change
 from headgate.relational.expressions import AggregateCall, Call, Case, Cast, Expression, Literal, Reference
 from headgate.relational.relations import Project, Relation
+from headgate.relational.resolved import Constant
 from headgate.relational.schema import Field, Schema
 
 PRESENT: Final = "__present"
@@ -21,6 +22,8 @@ PRESENT: Final = "__present"
 
 _WEIGHT: Final = "__weight"
 _ONE: Final = Literal(1)
+_ADD_UP: Final = {("count", 0), ("count", 1), ("count_if", 1), ("sum", 1), ("avg", 1), ("mean", 1)}
+"""Aggregates with their number of arguments."""
 
 
 class Rewritten(NamedTuple):
@@ -44,14 +47,18 @@ def present() -> AggregateCall:
     return AggregateCall("sum", (Reference(_WEIGHT),))
 
 
-def rewritten(name: str, call: AggregateCall, where: str) -> Rewritten:
-    """Return `call`, the aggregate called `name`, as sums of weighted values.
+def adds_up(call: AggregateCall) -> bool:
+    """Return whether `call` follows from sums of weighted values; else it needs all values of a group."""
+    return not call.settings and (call.function, len(call.arguments)) in _ADD_UP
 
-    Raises:
-        PlanError: the aggregate needs all values, such as max(); the message begins with `where`.
-    """
-    if call.settings:
-        raise _refused(call, where)
+
+def one() -> Constant:
+    """Return the key of groups without keys."""
+    return Constant(pa.int32(), False, pa.scalar(0, pa.int32()))
+
+
+def rewritten(name: str, call: AggregateCall) -> Rewritten:
+    """Return `call`, the aggregate called `name`, as sums of weighted values; it :func:`adds_up`."""
     match call.function, call.arguments:
         case "count", ():
             return Rewritten({name: present()}, Reference(name))
@@ -68,7 +75,7 @@ def rewritten(name: str, call: AggregateCall, where: str) -> Rewritten:
             known = Call(">", (Reference(counted), Literal(0)))
             sums = {counted: _counted(value), summed: AggregateCall("sum", (_weighted(value),))}
             return Rewritten(sums, Case(((known, total),), Literal(None)))
-    raise _refused(call, where)
+    raise AssertionError(f"{call} does not add up")
 
 
 def _counted(value: Expression) -> AggregateCall:
@@ -79,9 +86,3 @@ def _counted(value: Expression) -> AggregateCall:
 def _weighted(value: Expression) -> Expression:
     return Call("*", (value, Reference(_WEIGHT)))
 
-
-def _refused(call: AggregateCall, where: str) -> PlanError:
-    return PlanError(
-        f"{where}: {call} of rows that are corrected needs all values of a group; of such tables there are "
-        "count, count_if, sum and avg; compute it before the rows are corrected, or group by a window there"
-    )

@@ -11,7 +11,7 @@ from headgate.api.tables.aggregation_state import plain_name, windows_function
 from headgate.common.errors import PlanError
 from headgate.common.hints import Hint
 from headgate.relational.python_types import hint_of
-from headgate.relational.relations import SIDE, WINDOW_LAST, Join, Rank, WindowJoin
+from headgate.relational.relations import SIDE, WINDOW_LAST, Aggregation, Join, Rank, WindowJoin
 
 
 def rows_declaration(plan: WindowJoin, where: str) -> KeyedProcessFunction[Any, Any, Any]:
@@ -51,6 +51,21 @@ def first_declaration(plan: Rank, where: str) -> KeyedProcessFunction[Any, Any, 
     fields = plan.child.schema.fields[plan.keys :]
     record = named_record("RankedRows", [(each.name, hint_of(each.type)) for each in fields], where)
     return windows_function("Rank", MapState[tuple[int, int], record], FIRST)  # type: ignore[valid-type]
+
+
+ALL: Final = "all"
+"""Name of the keyed state of what is computed anew: (0, number) -> a row, and under (1, number) changes that came
+since the last mark.
+"""
+
+
+def all_declaration(plan: Aggregation | Rank, where: str) -> KeyedProcessFunction[Any, Any, Any]:
+    """Return a function, never run, with the state `ALL`, as savepoints hold it. PlanError, after `where`: two
+    columns would be stored under one name.
+    """
+    fields = [each for each in plan.child.schema if each.name not in plan.key_names]
+    record = named_record("Rows", [(each.name, hint_of(each.type)) for each in fields], where)
+    return windows_function("Recomputed", MapState[tuple[int, int], record], ALL)  # type: ignore[valid-type]
 
 
 def rows_record(plan: WindowJoin | Join, where: str) -> type:

@@ -28,7 +28,9 @@ from headgate.graph.physical import Vertex
 from headgate.graph.table_nodes import (
     AccumulateNode,
     ColumnsNode,
+    CheckedKeysNode,
     FirstRowsNode,
+    RecomputeNode,
     JoinNode,
     RankNode,
     TableFunctionNode,
@@ -139,7 +141,7 @@ def _make(node: Node, context_of: Callable[[Node], OperatorContext]) -> Operator
             return SelectOperator(context, node.columns)
         case (
             ColumnsNode() | TableFunctionNode() | AccumulateNode() | WindowAggregateNode() | WindowJoinNode()
-            | JoinNode() | FirstRowsNode() | RankNode()
+            | JoinNode() | FirstRowsNode() | RankNode() | CheckedKeysNode() | RecomputeNode()
         ):
             from headgate.runtime.worker.operators.columns.making import (
                 table_operator,  # it loads Arrow's kernels

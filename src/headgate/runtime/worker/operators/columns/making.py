@@ -7,7 +7,9 @@ import copy
 from headgate.graph.table_nodes import (
     AccumulateNode,
     ColumnsNode,
+    CheckedKeysNode,
     FirstRowsNode,
+    RecomputeNode,
     JoinNode,
     RankNode,
     TableFunctionNode,
@@ -29,6 +31,7 @@ from headgate.runtime.worker.operators.columns.processing_time import (
 )
 from headgate.runtime.worker.operators.columns.updating.joining import JoinOperator
 from headgate.runtime.worker.operators.columns.updating.ranking import FirstRowsOperator, RankOperator
+from headgate.runtime.worker.operators.columns.updating.recomputing import CheckedKeysOperator, RecomputingOperator
 from headgate.runtime.worker.operators.columns.updating.running_aggregate import RunningAggregateOperator
 from headgate.runtime.worker.operators.columns.window_aggregate import WindowAggregateOperator
 from headgate.runtime.worker.operators.columns.window_join import WindowJoinOperator
@@ -38,7 +41,7 @@ from headgate.runtime.worker.operators.operator_contract import Operator
 def table_operator(
     context: OperatorContext,
     node: ColumnsNode | TableFunctionNode | AccumulateNode | WindowAggregateNode | WindowJoinNode | JoinNode
-    | FirstRowsNode | RankNode,
+    | FirstRowsNode | RankNode | CheckedKeysNode | RecomputeNode,
 ) -> Operator:
     """Return a new operator that runs a table's node in one subtask, with its own copy of the function."""
     if isinstance(node, ColumnsNode):
@@ -47,6 +50,10 @@ def table_operator(
         return ColumnsOperator(context, node.steps)
     if isinstance(node, WindowJoinNode):
         return WindowJoinOperator(context, node.join, copy.copy(node.function))
+    if isinstance(node, CheckedKeysNode):
+        return CheckedKeysOperator(context, node.plan)
+    if isinstance(node, RecomputeNode):
+        return RecomputingOperator(context, node.plan, copy.copy(node.function))
     if isinstance(node, FirstRowsNode):
         return FirstRowsOperator(context, node.rank)
     if isinstance(node, RankNode):
