@@ -12,7 +12,7 @@ from headgate.graph.logical import KeyedProcessNode, Node
 if TYPE_CHECKING:
     from headgate.relational.passes.extremes import Extremes
     from headgate.relational.passes.fused_steps import AnyStep
-    from headgate.relational.relations import Aggregation, Form, Join, Rank, WindowJoin
+    from headgate.relational.relations import Aggregation, Form, Join, Lookup, Rank, WindowJoin
     from headgate.relational.schema import Schema
 
 
@@ -80,6 +80,13 @@ class RankNode(KeyedProcessNode):
 
 
 @dataclass(frozen=True, eq=False)
+class LookupNode(Node):
+    """A join with a table that does not change, row by row of the input."""
+
+    lookup: Lookup = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
 class CheckedKeysNode(Node):
     """Before the exchange: rows whose keys can be grouped by."""
 
@@ -106,7 +113,7 @@ class TableFunctionNode(Node):
     gives: Schema = field(kw_only=True)
 
 
-TABLES = (ColumnsNode, TableFunctionNode, AccumulateNode, WindowAggregateNode, WindowJoinNode, JoinNode, FirstRowsNode, RankNode, CheckedKeysNode, RecomputeNode)
+TABLES = (ColumnsNode, TableFunctionNode, AccumulateNode, WindowAggregateNode, WindowJoinNode, JoinNode, FirstRowsNode, RankNode, CheckedKeysNode, RecomputeNode, LookupNode)
 """All of these nodes: they compute with columns, and rows that come in become columns."""
 
 
@@ -140,6 +147,8 @@ def columns_given(node: Node) -> Schema | None:
             return node.rank.schema
         case RecomputeNode():
             return node.plan.schema
+        case LookupNode():
+            return node.lookup.schema
     return None
 
 

@@ -228,6 +228,12 @@ def q12(dataset: Dataset, processing_times: pa.Array | pa.ChunkedArray | None = 
     return _answer("q12", dataset, sql, bids)
 
 
+def q13(dataset: Dataset) -> pa.Table:
+    """Return all bids, each with the last four digits of its auction as a text without leading zeros."""
+    sql = 'SELECT auction, bidder, price, "dateTime", (auction % 10000)::VARCHAR AS value FROM bid'
+    return _answer("q13", dataset, sql)
+
+
 def q14(dataset: Dataset) -> pa.Table:
     """Return the bids whose price times 0.908 is between 10^6 and 5 * 10^7, both excluded.
 
@@ -404,6 +410,7 @@ ANSWERS: Final[Mapping[str, tuple[Callable[[Dataset], pa.Table], pa.Schema]]] = 
     "q10": (q10, _PLAIN_BID.append(pa.field("dt", pa.string())).append(pa.field("hm", pa.string()))),
     "q11": (q11, _COUNTED),
     "q12": (q12, _COUNTED),
+    "q13": (q13, _bid_columns("auction", "bidder", "price", "dateTime").append(pa.field("value", pa.string()))),
     "q14": (
         q14,
         _CONVERTED.insert(3, pa.field("bidTimeType", pa.string())).append(pa.field("c_counts", pa.int64())),

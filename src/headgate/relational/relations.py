@@ -299,10 +299,27 @@ class Rank(Relation):
         return self.child.schema.names[: self.keys]
 
 
+@dataclass(frozen=True, slots=True)
+class Lookup(Relation):
+    """Rows of the input with those of a table that does not change and that every subtask has.
+
+    Attributes:
+        child: the input; its event time and its changes stay.
+        table: the rows that are looked up.
+        keys: names of the columns that are equal, of both.
+        how: "inner", "left", "semi" or "anti", as in SQL.
+    """
+
+    child: Relation
+    table: pa.Table
+    keys: tuple[str, ...]
+    how: JoinKind
+
+
 def inputs_of(relation: Relation) -> tuple[Relation, ...]:
     """Return the plans whose rows a plan is computed from, within the same table; empty for a scan."""
     match relation:
-        case Project() | Filter() | Explode() | TableFunction() | Aggregation() | Rank():
+        case Project() | Filter() | Explode() | TableFunction() | Aggregation() | Rank() | Lookup():
             return (relation.child,)
         case Union():
             return relation.children

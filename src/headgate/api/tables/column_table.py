@@ -19,6 +19,7 @@ from headgate.api.tables.checked_columns import all_columns, check_partitions, p
 from headgate.api.tables.column import Column, ColumnLike, expression_of
 from headgate.api.tables.grouped_table import GroupedTable
 from headgate.api.tables.lowering import lowered, lowered_anew, lowered_join, lowered_rank
+from headgate.api.tables.lookups import lookup
 from headgate.api.tables.ordering import Ordered
 from headgate.api.tables.program_functions import Columns, form_of, table_function
 from headgate.api.tables.ranks import ranked
@@ -46,6 +47,7 @@ from headgate.relational.spark_types import text_of
 from headgate.relational.united_tables import Pair, by_name, by_position, united
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 S = TypeVar("S", bound=Outputs[Any], default=Any)
@@ -400,6 +402,33 @@ class Table(ByName, SideOutputs, Generic[S]):
         )
         number = lowered_join(self._environment, plan, f"join() ({user_site()})")
         return self._of(Scan(plan.schema, number))
+
+    def lookup(
+        self, table: pa.Table, on: str | Sequence[str], how: str = "inner"
+    ) -> Table[S]:
+        """Return the rows of this table with those of `table` that have equal columns. `table` does not change, and
+        every subtask has all of it, so nothing is kept and nothing is sent. Null equals nothing.
+
+        Args:
+            table: a ``pyarrow.Table``, such as ``dataframe.toArrow()``; it is shipped with the program.
+            on: names of columns that both have.
+            how: "inner", "left", "semi" or "anti".
+
+        Raises:
+            PlanError: a column of `on` is not in both or is of two types, `how` is another one, or both have
+                another column of one name.
+
+        Example:
+            >>> import pyarrow as pa
+            >>> import headgate as hg
+            >>> from headgate.testing import MiniCluster
+            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
+            >>> bids = env.from_collection([{"currency": "EUR", "price": 3}])
+            >>> bids = bids.to_table(pa.schema({"currency": pa.string(), "price": pa.int64()}))
+            >>> bids.lookup(pa.table({"currency": ["EUR"], "rate": [1.1]}), "currency").collect()
+            [{'currency': 'EUR', 'price': 3, 'rate': 1.1}]
+        """
+        return self._of(lookup(self._relation, table, [on] if isinstance(on, str) else list(on), how))
 
     def top_n(
         self,

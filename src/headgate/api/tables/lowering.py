@@ -19,6 +19,7 @@ from headgate.graph.table_nodes import (
     ColumnsNode,
     CheckedKeysNode,
     FirstRowsNode,
+    LookupNode,
     RecomputeNode,
     JoinNode,
     RankNode,
@@ -37,6 +38,7 @@ from headgate.relational.relations import (
     Aggregation,
     Form,
     Join,
+    Lookup,
     Project,
     Rank,
     Relation,
@@ -75,6 +77,9 @@ def _below(environment: ProgramContext, relation: Relation, wanted: Schema) -> i
             return environment.program.add(logical.UnionNode(NEW, "union"), tuple(parts))
         case TableFunction():
             return _lowered_function(environment, relation)
+        case Lookup():
+            number = lowered(environment, relation.child)
+            return environment.program.add(LookupNode(NEW, "lookup", lookup=relation), (number,))
     raise AssertionError(f"{type(relation).__name__} is no plan of a table")
 
 

@@ -30,6 +30,7 @@ from headgate.graph.table_nodes import (
     ColumnsNode,
     CheckedKeysNode,
     FirstRowsNode,
+    LookupNode,
     RecomputeNode,
     JoinNode,
     RankNode,
@@ -141,7 +142,7 @@ def _make(node: Node, context_of: Callable[[Node], OperatorContext]) -> Operator
             return SelectOperator(context, node.columns)
         case (
             ColumnsNode() | TableFunctionNode() | AccumulateNode() | WindowAggregateNode() | WindowJoinNode()
-            | JoinNode() | FirstRowsNode() | RankNode() | CheckedKeysNode() | RecomputeNode()
+            | JoinNode() | FirstRowsNode() | RankNode() | CheckedKeysNode() | RecomputeNode() | LookupNode()
         ):
             from headgate.runtime.worker.operators.columns.making import (
                 table_operator,  # it loads Arrow's kernels

@@ -9,6 +9,7 @@ from headgate.graph.table_nodes import (
     ColumnsNode,
     CheckedKeysNode,
     FirstRowsNode,
+    LookupNode,
     RecomputeNode,
     JoinNode,
     RankNode,
@@ -25,6 +26,7 @@ from headgate.runtime.worker.operators.columns.extreme_columns import ExtremeCol
 from headgate.runtime.worker.operators.columns.functions_of_batches import TableFunctionOperator
 from headgate.runtime.worker.operators.columns.late.accumulating_late import LateAccumulatingOperator
 from headgate.runtime.worker.operators.columns.late.patient_aggregate import PatientAggregateOperator
+from headgate.runtime.worker.operators.columns.looking_up import LookupOperator
 from headgate.runtime.worker.operators.columns.processing_time import (
     ProcessingAccumulatingOperator,
     ProcessingWindowsOperator,
@@ -41,7 +43,7 @@ from headgate.runtime.worker.operators.operator_contract import Operator
 def table_operator(
     context: OperatorContext,
     node: ColumnsNode | TableFunctionNode | AccumulateNode | WindowAggregateNode | WindowJoinNode | JoinNode
-    | FirstRowsNode | RankNode | CheckedKeysNode | RecomputeNode,
+    | FirstRowsNode | RankNode | CheckedKeysNode | RecomputeNode | LookupNode,
 ) -> Operator:
     """Return a new operator that runs a table's node in one subtask, with its own copy of the function."""
     if isinstance(node, ColumnsNode):
@@ -50,6 +52,8 @@ def table_operator(
         return ColumnsOperator(context, node.steps)
     if isinstance(node, WindowJoinNode):
         return WindowJoinOperator(context, node.join, copy.copy(node.function))
+    if isinstance(node, LookupNode):
+        return LookupOperator(context, node.lookup)
     if isinstance(node, CheckedKeysNode):
         return CheckedKeysOperator(context, node.plan)
     if isinstance(node, RecomputeNode):
