@@ -12,7 +12,7 @@ from headgate.graph.logical import KeyedProcessNode, Node
 if TYPE_CHECKING:
     from headgate.relational.passes.extremes import Extremes
     from headgate.relational.passes.fused_steps import AnyStep
-    from headgate.relational.relations import Aggregation, Form, Join, Lookup, Rank, WindowJoin
+    from headgate.relational.relations import Aggregation, Form, Join, Lookup, Over, Rank, WindowJoin
     from headgate.relational.schema import Schema
 
 
@@ -90,14 +90,14 @@ class LookupNode(Node):
 class CheckedKeysNode(Node):
     """Before the exchange: rows whose keys can be grouped by."""
 
-    plan: Aggregation | Rank = field(kw_only=True)
+    plan: Aggregation | Rank | Over = field(kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)
 class RecomputeNode(KeyedProcessNode):
     """An aggregation or a rank that is computed anew for the keys that changed, at marks."""
 
-    plan: Aggregation | Rank = field(kw_only=True)
+    plan: Aggregation | Rank | Over = field(kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)

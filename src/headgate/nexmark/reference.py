@@ -53,6 +53,7 @@ def _ranked_counts() -> str:
 _TABLES: Final = {
     "q3": ("persons", "auctions"),
     "q4": ("auctions", "bids"),
+    "q6": ("auctions", "bids"),
     "q8": ("persons", "auctions"),
     "q9": ("auctions", "bids"),
     "q20": ("auctions", "bids"),
@@ -119,6 +120,25 @@ def q5(dataset: Dataset) -> pa.Table:
         SELECT auction, num FROM counts QUALIFY num = max(num) OVER (PARTITION BY start)
     """
     return _answer("q5", dataset, sql)
+
+
+def q6(dataset: Dataset) -> pa.Table:
+    """Return for each winning bid, that of :func:`q9`, the mean of its price and of the ten of its auction's
+    seller before it, by the bids' times and then by the auctions' ids; without a fraction.
+    """
+    sql = """
+        WITH winners AS (
+            SELECT auctions.id, seller, price, bids."dateTime" FROM auctions JOIN bids
+            ON auctions.id = auction AND bids."dateTime" BETWEEN auctions."dateTime" AND expires
+            QUALIFY row_number() OVER (
+                PARTITION BY auctions.id ORDER BY price DESC, bids."dateTime", bidder, bids.extra
+            ) = 1
+        )
+        SELECT seller, floor(avg(price) OVER (
+            PARTITION BY seller ORDER BY "dateTime", id ROWS BETWEEN 10 PRECEDING AND CURRENT ROW
+        ))::BIGINT AS avg FROM winners
+    """
+    return _answer("q6", dataset, sql)
 
 
 def q7(dataset: Dataset) -> pa.Table:
@@ -401,6 +421,7 @@ ANSWERS: Final[Mapping[str, tuple[Callable[[Dataset], pa.Table], pa.Schema]]] = 
     "q3": (q3, pa.schema([*(PERSONS.field(name) for name in ("name", "city", "state")), PERSONS.field("id")])),
     "q4": (q4, pa.schema({"category": pa.int64(), "avg": pa.int64()})),
     "q5": (q5, pa.schema({"auction": pa.int64(), "num": pa.int64()})),
+    "q6": (q6, pa.schema({"seller": pa.int64(), "avg": pa.int64()})),
     "q7": (q7, _bid_columns("auction", "price", "bidder", "dateTime", "extra")),
     "q8": (q8, pa.schema({"id": pa.int64(), "name": pa.string(), "starttime": _TIMESTAMP})),
     "q9": (

@@ -300,6 +300,33 @@ class Rank(Relation):
 
 
 @dataclass(frozen=True, slots=True)
+class Over(Relation):
+    """All rows, each with aggregates over itself and rows of the same key before it, corrected as rows come.
+
+    Attributes:
+        keys: how many columns of the child are the key: the first ones.
+        order: by which columns rows are ordered; of equal rows the one that came earlier is first.
+        preceding: of how many rows before a row its aggregates are; None: of all.
+        aggregates: their arguments are columns of the child.
+        shown: how many columns of the child are in the result, from the first.
+        uid: by which a later program finds the state; None: none was given.
+    """
+
+    child: Relation
+    keys: int
+    order: tuple[Order, ...]
+    preceding: int | None
+    aggregates: tuple[Aggregate, ...]
+    shown: int
+    uid: str | None = None
+
+    @property
+    def key_names(self) -> list[str]:
+        """The names of the columns that are the key, in the child."""
+        return self.child.schema.names[: self.keys]
+
+
+@dataclass(frozen=True, slots=True)
 class Lookup(Relation):
     """Rows of the input with those of a table that does not change and that every subtask has.
 
@@ -319,7 +346,7 @@ class Lookup(Relation):
 def inputs_of(relation: Relation) -> tuple[Relation, ...]:
     """Return the plans whose rows a plan is computed from, within the same table; empty for a scan."""
     match relation:
-        case Project() | Filter() | Explode() | TableFunction() | Aggregation() | Rank() | Lookup():
+        case Project() | Filter() | Explode() | TableFunction() | Aggregation() | Rank() | Over() | Lookup():
             return (relation.child,)
         case Union():
             return relation.children

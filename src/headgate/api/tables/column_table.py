@@ -17,12 +17,12 @@ from headgate.api.streams.stream_outputs import Outputs, StreamSink
 from headgate.api.tables.by_name import ByName, refuse_text, selected_columns
 from headgate.api.tables.checked_columns import all_columns, check_partitions, place_of, projected, resolved
 from headgate.api.tables.column import Column, ColumnLike, expression_of
-from headgate.api.tables.grouped_table import GroupedTable
+from headgate.api.tables.grouped_table import GroupedTable, named_call
 from headgate.api.tables.lowering import lowered, lowered_anew, lowered_join, lowered_rank
 from headgate.api.tables.lookups import lookup
 from headgate.api.tables.ordering import Ordered
 from headgate.api.tables.program_functions import Columns, form_of, table_function
-from headgate.api.tables.ranks import ranked
+from headgate.api.tables.ranks import over, ranked
 from headgate.api.tables.regular_joins import regular_join
 from headgate.api.tables.selecting import selected
 from headgate.api.tables.side_outputs import SideOutputs
@@ -466,6 +466,46 @@ class Table(ByName, SideOutputs, Generic[S]):
         lower = lowered_anew if plan.child.schema.updating else lowered_rank
         number = lower(self._environment, plan, f"top_n() ({user_site()})")
         return self._of(Scan(plan.schema, number)).select(*plan.shown(self.columns))
+
+    def over(
+        self,
+        *aggregates: Column,
+        by: str | Sequence[str],
+        order_by: Sequence[Ordered | Column | str] | Ordered | Column | str,
+        preceding: int | None = None,
+        uid: str | None = None,
+    ) -> Table[S]:
+        """Return all rows, each with aggregates over itself and rows of its key before it; they are corrected as
+        more rows come. All rows are kept, and those of a key are computed anew when one of them changes.
+
+        Args:
+            aggregates: such as ``F.avg("price").alias("mean")``.
+            by: the key: names of columns.
+            order_by: columns, as ``F.desc("price")``; of equal rows the one that came earlier is first.
+            preceding: over how many rows before a row; None: over all.
+            uid: names the state for later versions of the program; needed when checkpoints are on.
+
+        Raises:
+            PlanError: something is no aggregate, a column does not exist, cannot be a key or has no order.
+
+        Example:
+            >>> import pyarrow as pa
+            >>> import headgate as hg
+            >>> import headgate.functions as F
+            >>> from headgate.testing import MiniCluster
+            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
+            >>> table = env.from_collection([{"k": 1, "v": v} for v in (3, 9, 4)])
+            >>> table = table.to_table(pa.schema({"k": pa.int64(), "v": pa.int64()}))
+            >>> last = table.over(F.sum("v").alias("last two"), by="k", order_by="v", preceding=1, uid="o")
+            >>> [row["last two"] for row in sorted(last.collect(), key=lambda row: row["v"])]
+            [3, 7, 13]
+        """
+        where = f"over() ({user_site()})"
+        calls = [named_call(each, where) for each in aggregates]
+        plan = over(self._relation, [by] if isinstance(by, str) else list(by), order_by, preceding, calls, uid)
+        number = lowered_anew(self._environment, plan, where)
+        results = [each.name for each in plan.aggregates]
+        return self._of(Scan(plan.schema, number)).select(*self.columns, *results)
 
     # -- ways out
 

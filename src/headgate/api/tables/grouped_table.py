@@ -186,7 +186,7 @@ class GroupedTable(Generic[T]):
             PlanError: something is no aggregate, does not fit its columns, or a name is there twice.
         """
         where, child = f"agg() ({user_site()})", self._child
-        calls = [_named_call(each, where) for each in aggregates]
+        calls = [named_call(each, where) for each in aggregates]
         if child.schema.updating:
             return self._of_changes(where, calls, uid)
         keys = [self._key(key) for key in self._keys] + self._hidden_keys()
@@ -344,7 +344,7 @@ def _window(key: Column, child: Relation) -> TimeWindow | None:
     return TimeWindow(expression, 0, 0, kind="same") if of_windows else None
 
 
-def _named_call(column: object, where: str) -> tuple[str, AggregateCall]:
+def named_call(column: object, where: str) -> tuple[str, AggregateCall]:
     expression = column.expression if isinstance(column, Column) else None
     inner = expression.child if isinstance(expression, Alias) else expression
     if not isinstance(column, Column) or not isinstance(inner, AggregateCall):

@@ -29,6 +29,7 @@ from headgate.graph.table_nodes import (
     WindowAggregateNode,
     WindowJoinNode,
 )
+from headgate.relational.changes import CHANGE, Change
 from headgate.relational.passes.extremes import Extremes, extremes_of
 from headgate.relational.passes.fused_steps import AnyStep, Step, pruned, steps_of
 from headgate.relational.python_types import plain_type
@@ -39,6 +40,7 @@ from headgate.relational.relations import (
     Form,
     Join,
     Lookup,
+    Over,
     Project,
     Rank,
     Relation,
@@ -179,10 +181,11 @@ def lowered_join(environment: ProgramContext, plan: WindowJoin | Join, where: st
     return program.add(node, (number,))
 
 
-def lowered_anew(environment: ProgramContext, plan: Aggregation | Rank, where: str) -> int:
+def lowered_anew(environment: ProgramContext, plan: Aggregation | Rank | Over, where: str) -> int:
     """Add the nodes of what is computed anew for each key that changes; return the last one's number.
     PlanError (`where`): columns stored as one name.
     """
+    plan = replace(plan, child=as_changes(plan.child))
     program, names = environment.program, plan.key_names
     selector = names[0] if len(names) == 1 else tuple(names)
     number = lowered(environment, plan.child)
@@ -220,6 +223,22 @@ def lowered_rank(environment: ProgramContext, plan: Rank, where: str) -> int:
         rank=plan,
     )
     return program.add(node, (number,))
+
+
+def as_changes(child: Relation) -> Relation:
+    """Return the rows of `child` as changes; if they are none, each comes."""
+    if child.schema.updating:
+        return child
+    import pyarrow as pa
+
+    from headgate.relational.resolved import Constant
+
+    kept: tuple[Typed, ...] = tuple(
+        Column(each.type, each.nullable, place, each.name) for place, each in enumerate(child.schema)
+    )
+    comes = Constant(pa.int8(), False, pa.scalar(Change.INSERT.value, pa.int8()))
+    fields = (*child.schema.fields, Field(CHANGE, pa.int8(), False))
+    return Project(Schema(fields, child.schema.event_time), child, (*kept, comes))
 
 
 def _declared_keys(call: str, fields: Sequence[Field]) -> DeclaredKeys:

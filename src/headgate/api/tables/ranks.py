@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import pyarrow as pa
 
 from headgate.api.site import user_site
-from headgate.api.tables.checked_columns import all_columns, projected, resolved
+from headgate.api.tables.checked_columns import all_columns, checked, projected, resolved
 from headgate.api.tables.column import Column
 from headgate.api.tables.firing_rules import refuse_repeated
 from headgate.api.tables.ordering import Ordered, orders_of
 from headgate.common.errors import PlanError
+from headgate.relational.aggregates import resolve_aggregate
 from headgate.relational.changes import CHANGE
+from headgate.relational.expressions import AggregateCall
 from headgate.relational.python_types import can_be_key
-from headgate.relational.relations import ORDER_PREFIX, Order, Rank, Relation
+from headgate.relational.relations import ORDER_PREFIX, Order, Over, Rank, Relation
+from headgate.relational.resolved import Column as ResolvedColumn
 from headgate.relational.resolved import Typed
 from headgate.relational.schema import Field, Schema
 from headgate.relational.spark_types import text_of
@@ -37,6 +41,54 @@ def ranked(
     where = f"{verb}() ({user_site()})"
     if not isinstance(n, int) or n < 1:
         raise PlanError(f"{where} got n={n!r}; expected a number of rows, 1 or more")
+    columns, keys, order = _ordered(verb, child, by, order_by)
+    narrow = projected(verb, child, columns)
+    first = len(columns) - len(order)
+    return Rank(_schema(where, narrow, first, rank), narrow, keys, order, n, rank, uid)
+
+
+def over(
+    child: Relation,
+    by: Sequence[str],
+    order_by: Sequence[Ordered | Column | str] | Ordered | Column | str,
+    preceding: int | None,
+    calls: Sequence[tuple[str, AggregateCall]],
+    uid: str | None,
+) -> Over:
+    """Return the plan of aggregates over each row and rows before it, for :meth:`Table.over`. PlanError: a column
+    is wrong, `preceding` is below 0, a key is of no possible type, or rows may come more than once.
+    """
+    where = f"over() ({user_site()})"
+    if preceding is not None and (not isinstance(preceding, int) or preceding < 0):
+        raise PlanError(f"{where} got preceding={preceding!r}; expected a number of rows, 0 or more, or None")
+    if not calls:
+        raise PlanError(f"{where} got no aggregates; name one, such as F.avg('price')")
+    columns, keys, order = _ordered("over", child, by, order_by)
+    shown, found = len(columns) - len(order), []
+    for name, call in calls:
+        each = checked("over", partial(resolve_aggregate, call, name, child.schema))
+        arguments = []
+        for argument in each.arguments:
+            arguments.append(ResolvedColumn(argument.type, argument.nullable, len(columns), f"{name}/argument"))
+            columns.append((f"{name}/argument{len(columns)}", argument))
+        found.append(each._replace(arguments=tuple(arguments)))
+    narrow = projected("over", child, columns)
+    results = [Field(each.name, each.result, each.nullable) for each in found]
+    fields = (*narrow.schema.fields[:shown], *results, Field(CHANGE, pa.int8(), False))
+    names = [field.name for field in fields]
+    if len(set(names)) < len(names):
+        raise PlanError(f"{where}: two columns of the result have one name; use alias()")
+    return Over(Schema(fields), narrow, keys, order, preceding, tuple(found), shown, uid)
+
+
+def _ordered(
+    verb: str,
+    child: Relation,
+    by: Sequence[str],
+    order_by: Sequence[Ordered | Column | str] | Ordered | Column | str,
+) -> tuple[list[tuple[str, Typed]], int, tuple[Order, ...]]:
+    """Return the columns of `child`, the keys first, and then those to order by; how many are keys; the order."""
+    where = f"{verb}() ({user_site()})"
     refuse_repeated(verb, child)
     orders = orders_of(verb, order_by)
     keys = [child.schema.names[_key(verb, child, name)] for name in by]
@@ -49,8 +101,7 @@ def ranked(
     columns += [(f"{ORDER_PREFIX}{number}", value) for number, (value, _) in enumerate(sorts)]
     first = len(keys) + len(others)
     order = tuple(Order(first + number, descending) for number, (_, descending) in enumerate(sorts))
-    narrow = projected(verb, child, columns)
-    return Rank(_schema(where, narrow, first, rank), narrow, len(keys), order, n, rank, uid)
+    return columns, len(keys), order
 
 
 def _key(verb: str, child: Relation, name: str) -> int:

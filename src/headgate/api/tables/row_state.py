@@ -11,7 +11,7 @@ from headgate.api.tables.aggregation_state import plain_name, windows_function
 from headgate.common.errors import PlanError
 from headgate.common.hints import Hint
 from headgate.relational.python_types import hint_of
-from headgate.relational.relations import SIDE, WINDOW_LAST, Aggregation, Join, Rank, WindowJoin
+from headgate.relational.relations import SIDE, WINDOW_LAST, Aggregation, Join, Over, Rank, WindowJoin
 
 
 def rows_declaration(plan: WindowJoin, where: str) -> KeyedProcessFunction[Any, Any, Any]:
@@ -59,7 +59,7 @@ since the last mark.
 """
 
 
-def all_declaration(plan: Aggregation | Rank, where: str) -> KeyedProcessFunction[Any, Any, Any]:
+def all_declaration(plan: Aggregation | Rank | Over, where: str) -> KeyedProcessFunction[Any, Any, Any]:
     """Return a function, never run, with the state `ALL`, as savepoints hold it. PlanError, after `where`: two
     columns would be stored under one name.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +11,10 @@ from headgate.api.functions import KeyedProcessFunction
 from headgate.api.tables.row_state import ALL
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
+from headgate.relational.aggregates import Aggregate
 from headgate.relational.aggregating.grouping import Grouping, accumulator_column, columns_of_parts, fields_of
-from headgate.relational.relations import HIDDEN, Aggregation, Rank
+from headgate.relational.relations import HIDDEN, Aggregation, Over, Rank
 from headgate.runtime.job.operator_context import OperatorContext
-from headgate.runtime.worker.operators.columns.accumulating import accumulators_of
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
 from headgate.runtime.worker.operators.columns.keys_checked import checked_keys
 from headgate.runtime.worker.operators.columns.row_columns import columns_of
@@ -25,10 +25,14 @@ from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT, c
 from headgate.runtime.worker.operators.operator_contract import Operator
 
 
+_FRAME: Final = "__frame"
+"""Name of the column that says of which row's aggregates a row is part."""
+
+
 class CheckedKeysOperator(Operator):
     """Passes rows on with keys that can be grouped by, before the exchange; the first columns are the keys."""
 
-    def __init__(self, context: OperatorContext, plan: Aggregation | Rank) -> None:
+    def __init__(self, context: OperatorContext, plan: Aggregation | Rank | Over) -> None:
         super().__init__(context)
         self._schema, self._names = plan.child.schema, plan.key_names
 
@@ -48,7 +52,7 @@ class RecomputingOperator(AnsweringOperator):
     def __init__(
         self,
         context: OperatorContext,
-        plan: Aggregation | Rank,
+        plan: Aggregation | Rank | Over,
         function: KeyedProcessFunction[Any, Any, Any],
     ) -> None:
         fields = plan.child.schema.fields
@@ -56,7 +60,7 @@ class RecomputingOperator(AnsweringOperator):
         count = len(plan.key_names)
         super().__init__(context, fields[:count], pa.schema(list(self._came)[count:]), None, function)
         self._keys_count, self._gives = count, plan.schema.to_arrow()
-        self._answer: Answer = _Aggregated(context, plan) if isinstance(plan, Aggregation) else _Ranked(plan)
+        self._answer = _answer_of(context, plan)
 
     def _windows_from(self, mark: int) -> RecomputedRows:
         self._rows = RecomputedRows(self._came, self._keys_count, self._answer)
@@ -73,27 +77,72 @@ class RecomputingOperator(AnsweringOperator):
         return changes_of(net_rows(pa.concat_tables(both)))
 
 
-class _Aggregated:
-    def __init__(self, context: OperatorContext, plan: Aggregation) -> None:
-        self._context, self._plan = context, plan
-        self._grouping = Grouping(tuple(plan.key_names), accumulators_of(plan))
+def _answer_of(context: OperatorContext, plan: Aggregation | Rank | Over) -> Answer:
+    match plan:
+        case Aggregation():
+            return _Aggregated(context, plan)
+        case Over():
+            return _Over(context, plan)
+    return _Ranked(plan)
 
-    def __call__(self, rows: pa.Table) -> pa.Table:
-        plan, arrays = self._plan, {name: rows.column(name) for name in self._plan.key_names}
-        for each in plan.aggregates:
+
+class _Groups:
+    """Aggregates of rows that are grouped by the columns `keys`."""
+
+    def __init__(self, context: OperatorContext, keys: list[str], aggregates: tuple[Aggregate, ...]) -> None:
+        self._context, self._keys, self._aggregates = context, keys, aggregates
+        columns = [each for one in aggregates for each in columns_of_parts(one.name, one.parts.accumulators)]
+        self._grouping = Grouping(tuple(keys), tuple(columns))
+
+    def results(self, rows: pa.Table) -> pa.Table:
+        """Return keys and results, one row for each group; arguments are columns of `rows` by their index."""
+        arrays = {name: rows.column(name) for name in self._keys}
+        for each in self._aggregates:
             values = [rows.column(argument.index).combine_chunks() for argument in each.arguments]
             for one in each.parts.accumulators:
                 ((name, _),) = columns_of_parts(each.name, (one,))
                 names = [column for column, _ in fields_of(name, one)]
                 arrays |= zip(names, one.prepared(*values), strict=False)  # a count of rows needs none
         found = self._grouping.of_rows(pa.table(arrays))
-        columns = {name: found.column(name) for name in plan.key_names if name not in HIDDEN}
-        for each in plan.aggregates:
+        columns = {name: found.column(name) for name in self._keys}
+        for each in self._aggregates:
             parts = each.parts
-            inputs = [found.column(accumulator_column(each.name, name)).combine_chunks() for name, _ in parts.fields]
+            names = [accumulator_column(each.name, name) for name, _ in parts.fields]
+            inputs = [found.column(name).combine_chunks() for name in names]
             with failing_clearly(self._context, f"column {each.name!r} of a group"):
                 columns[each.name] = parts.finish(parts.result, *inputs)
         return pa.table(columns)
+
+
+class _Aggregated:
+    def __init__(self, context: OperatorContext, plan: Aggregation) -> None:
+        self._groups = _Groups(context, plan.key_names, plan.aggregates)
+
+    def __call__(self, rows: pa.Table) -> pa.Table:
+        found = self._groups.results(rows)
+        return found.select([name for name in found.column_names if name not in HIDDEN])
+
+
+class _Over:
+    def __init__(self, context: OperatorContext, plan: Over) -> None:
+        self._plan, self._groups = plan, _Groups(context, [_FRAME], plan.aggregates)
+
+    def __call__(self, rows: pa.Table) -> pa.Table:
+        plan = self._plan
+        order, places = first_rows(rows, key_codes(rows.select(plan.key_names)), plan.order, rows.num_rows)
+        rows = rows.take(pa.array(order))
+        before = places - 1 if plan.preceding is None else np.minimum(places - 1, plan.preceding)
+        # Each row's aggregates are those of a group: the row and those before it.
+        ends = np.arange(len(places))
+        sizes = before + 1
+        frames = np.repeat(ends, sizes)
+        within = np.arange(len(frames)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        members = rows.take(pa.array(np.repeat(ends - before, sizes) + within))
+        found = self._groups.results(members.append_column(_FRAME, pa.array(frames)))
+        shown = rows.take(found.column(_FRAME)).select(plan.child.schema.names[: plan.shown])
+        for each in plan.aggregates:
+            shown = shown.append_column(each.name, found.column(each.name))
+        return shown
 
 
 class _Ranked:
