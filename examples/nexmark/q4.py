@@ -17,9 +17,13 @@ def q4(auctions: hg.Table, bids: hg.Table) -> hg.Table:
     """Return the mean, without a fraction, of the highest valid bids of a category's auctions."""
     opened = auctions.select("id", "category", F.col("dateTime").alias("opens"), "expires")
     offers = bids.select(F.col("auction").alias("id"), "price", "dateTime")
-    valid = opened.join(offers, "id", uid="both").filter(F.col("dateTime").between(F.col("opens"), F.col("expires")))
+    valid = opened.join(offers, "id", uid="both").filter(
+        F.col("dateTime").between(F.col("opens"), F.col("expires"))
+    )
     highest = valid.group_by("id", "category").agg(F.max("price").alias("final"), uid="highest")
-    means = highest.group_by("category").agg(F.sum("final").alias("total"), F.count("*").alias("n"), uid="means")
+    means = highest.group_by("category").agg(
+        F.sum("final").alias("total"), F.count("*").alias("n"), uid="means"
+    )
     return means.select("category", F.floor(F.col("total") / F.col("n")).alias("avg"))
 
 

@@ -82,7 +82,9 @@ def answer(rows: list[dict[str, Any]]) -> Counter[tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_each_mark_at_a_sink_is_the_answer_of_the_rows_that_it_counts(tmp_path: Path, parallelism: int) -> None:
+def test_each_mark_at_a_sink_is_the_answer_of_the_rows_that_it_counts(
+    tmp_path: Path, parallelism: int
+) -> None:
     """One subtask of the sink, so that it sees all; sources at different speeds."""
     (tmp_path / "bids").mkdir()
     files = written(tmp_path / "bids")
@@ -121,8 +123,12 @@ def test_what_is_credited_and_debited_adds_up_to_nothing_at_every_mark(tmp_path:
     env = hg.Environment(parallelism=2, executor=MiniCluster())
     env.config("execution.mark-interval", "5ms")
     moved = env.table(str(tmp_path), uid="transfers")
-    credits_ = moved.group_by("to").agg(F.sum("amount").alias("credit"), uid="credits").rename({"to": "account"})
-    debits = moved.group_by("from").agg(F.sum("amount").alias("debit"), uid="debits").rename({"from": "account"})
+    credits_ = (
+        moved.group_by("to").agg(F.sum("amount").alias("credit"), uid="credits").rename({"to": "account"})
+    )
+    debits = (
+        moved.group_by("from").agg(F.sum("amount").alias("debit"), uid="debits").rename({"from": "account"})
+    )
     accounts = credits_.join(debits, "account", "full", uid="accounts")
     balance = F.coalesce(F.col("credit"), F.lit(0)) - F.coalesce(F.col("debit"), F.lit(0))
     totals = accounts.select("account", balance.alias("balance")).group_by()

@@ -113,7 +113,19 @@ class TableFunctionNode(Node):
     gives: Schema = field(kw_only=True)
 
 
-TABLES = (ColumnsNode, TableFunctionNode, AccumulateNode, WindowAggregateNode, WindowJoinNode, JoinNode, FirstRowsNode, RankNode, CheckedKeysNode, RecomputeNode, LookupNode)
+TABLES = (
+    ColumnsNode,
+    TableFunctionNode,
+    AccumulateNode,
+    WindowAggregateNode,
+    WindowJoinNode,
+    JoinNode,
+    FirstRowsNode,
+    RankNode,
+    CheckedKeysNode,
+    RecomputeNode,
+    LookupNode,
+)
 """All of these nodes: they compute with columns, and rows that come in become columns."""
 
 

@@ -418,7 +418,10 @@ ANSWERS: Final[Mapping[str, tuple[Callable[[Dataset], pa.Table], pa.Schema]]] = 
     "q0": (q0, _PLAIN_BID),
     "q1": (q1, _CONVERTED),
     "q2": (q2, _bid_columns("auction", "price")),
-    "q3": (q3, pa.schema([*(PERSONS.field(name) for name in ("name", "city", "state")), PERSONS.field("id")])),
+    "q3": (
+        q3,
+        pa.schema([*(PERSONS.field(name) for name in ("name", "city", "state")), PERSONS.field("id")]),
+    ),
     "q4": (q4, pa.schema({"category": pa.int64(), "avg": pa.int64()})),
     "q5": (q5, pa.schema({"auction": pa.int64(), "num": pa.int64()})),
     "q6": (q6, pa.schema({"seller": pa.int64(), "avg": pa.int64()})),
@@ -426,18 +429,31 @@ ANSWERS: Final[Mapping[str, tuple[Callable[[Dataset], pa.Table], pa.Schema]]] = 
     "q8": (q8, pa.schema({"id": pa.int64(), "name": pa.string(), "starttime": _TIMESTAMP})),
     "q9": (
         q9,
-        pa.schema([*AUCTIONS, *_bid_columns("auction", "bidder", "price"), _timed("bid_dateTime"), pa.field("bid_extra", pa.string())]),
+        pa.schema(
+            [
+                *AUCTIONS,
+                *_bid_columns("auction", "bidder", "price"),
+                _timed("bid_dateTime"),
+                pa.field("bid_extra", pa.string()),
+            ]
+        ),
     ),
     "q10": (q10, _PLAIN_BID.append(pa.field("dt", pa.string())).append(pa.field("hm", pa.string()))),
     "q11": (q11, _COUNTED),
     "q12": (q12, _COUNTED),
-    "q13": (q13, _bid_columns("auction", "bidder", "price", "dateTime").append(pa.field("value", pa.string()))),
+    "q13": (
+        q13,
+        _bid_columns("auction", "bidder", "price", "dateTime").append(pa.field("value", pa.string())),
+    ),
     "q14": (
         q14,
         _CONVERTED.insert(3, pa.field("bidTimeType", pa.string())).append(pa.field("c_counts", pa.int64())),
     ),
     "q15": (q15, pa.schema([pa.field("day", pa.string()), *_BY_RANK])),
-    "q16": (q16, pa.schema([*(pa.field(name, pa.string()) for name in ("channel", "day", "minute")), *_BY_RANK])),
+    "q16": (
+        q16,
+        pa.schema([*(pa.field(name, pa.string()) for name in ("channel", "day", "minute")), *_BY_RANK]),
+    ),
     "q17": (q17, _RANKED_DAY),
     "q18": (q18, BIDS),
     "q19": (q19, BIDS.append(pa.field("rank_number", pa.int64()))),

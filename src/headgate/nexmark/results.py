@@ -10,8 +10,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from headgate.common.errors import InternalError
-from headgate.relational.changes import CHANGE, Change
 from headgate.nexmark.reference import ANSWERS, ordered
+from headgate.relational.changes import CHANGE, Change
 
 
 def result_files(query: str, folder: Path) -> ds.Dataset:
@@ -48,5 +48,7 @@ def read_result(query: str, folder: Path) -> pa.Table:
     files = result_files(query, folder)
     if not any(CHANGE in pq.read_schema(path).names for path in files.files[:1]):
         return ordered(files.to_table())
-    changes = ds.dataset(folder, format="parquet", schema=schema.append(pa.field(CHANGE, pa.int8()))).to_table()
+    changes = ds.dataset(
+        folder, format="parquet", schema=schema.append(pa.field(CHANGE, pa.int8()))
+    ).to_table()
     return ordered(net_rows(changes).select(schema.names))

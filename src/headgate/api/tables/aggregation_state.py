@@ -13,7 +13,6 @@ from headgate.common.hints import Hint
 from headgate.relational.python_types import hint_of
 from headgate.relational.relations import RUNNING, Aggregation
 
-
 GROUPS: Final = "groups"
 """Name of the keyed state of an aggregation without windows: a map from 0 to what the last mark's answer was
 made of, and from 1 to what came since.

@@ -18,8 +18,8 @@ from headgate.api.tables.by_name import ByName, refuse_text, selected_columns
 from headgate.api.tables.checked_columns import all_columns, check_partitions, place_of, projected, resolved
 from headgate.api.tables.column import Column, ColumnLike, expression_of
 from headgate.api.tables.grouped_table import GroupedTable, named_call
-from headgate.api.tables.lowering import lowered, lowered_anew, lowered_join, lowered_rank
 from headgate.api.tables.lookups import lookup
+from headgate.api.tables.lowering import lowered, lowered_anew, lowered_join, lowered_rank
 from headgate.api.tables.ordering import Ordered
 from headgate.api.tables.program_functions import Columns, form_of, table_function
 from headgate.api.tables.ranks import over, ranked
@@ -403,9 +403,7 @@ class Table(ByName, SideOutputs, Generic[S]):
         number = lowered_join(self._environment, plan, f"join() ({user_site()})")
         return self._of(Scan(plan.schema, number))
 
-    def lookup(
-        self, table: pa.Table, on: str | Sequence[str], how: str = "inner"
-    ) -> Table[S]:
+    def lookup(self, table: pa.Table, on: str | Sequence[str], how: str = "inner") -> Table[S]:
         """Return the rows of this table with those of `table` that have equal columns. `table` does not change, and
         every subtask has all of it, so nothing is kept and nothing is sent. Null equals nothing.
 
@@ -502,7 +500,9 @@ class Table(ByName, SideOutputs, Generic[S]):
         """
         where = f"over() ({user_site()})"
         calls = [named_call(each, where) for each in aggregates]
-        plan = over(self._relation, [by] if isinstance(by, str) else list(by), order_by, preceding, calls, uid)
+        plan = over(
+            self._relation, [by] if isinstance(by, str) else list(by), order_by, preceding, calls, uid
+        )
         number = lowered_anew(self._environment, plan, where)
         results = [each.name for each in plan.aggregates]
         return self._of(Scan(plan.schema, number)).select(*self.columns, *results)

@@ -206,7 +206,10 @@ class GroupedTable(Generic[T]):
         sums = {name: call for each in found.values() for name, call in each.sums.items()}
         sums[PRESENT] = present()
         keys = [self._key(key) for key in self._keys]
-        aggregates = [checked("agg", partial(resolve_aggregate, call, name, child.schema)) for name, call in sums.items()]
+        aggregates = [
+            checked("agg", partial(resolve_aggregate, call, name, child.schema))
+            for name, call in sums.items()
+        ]
         plan = replace(self._plan(where, child, keys, aggregates, uid), present=PRESENT)
         number = lowered_aggregation(self._environment, plan)
         chosen: list[tuple[str | None, Expression]] = [(name, Reference(name)) for name, _ in keys]
@@ -215,7 +218,9 @@ class GroupedTable(Generic[T]):
 
     def _anew(self, where: str, calls: list[tuple[str, AggregateCall]], uid: str | None) -> T:
         child, keys = self._child, [self._key(key) for key in self._keys]
-        aggregates = [checked("agg", partial(resolve_aggregate, call, name, child.schema)) for name, call in calls]
+        aggregates = [
+            checked("agg", partial(resolve_aggregate, call, name, child.schema)) for name, call in calls
+        ]
         plan = self._plan(where, child, keys or [(ALL_ROWS, one())], aggregates, uid)
         return self._table(Scan(plan.schema, lowered_anew(self._environment, plan, where), plan))
 

@@ -28,7 +28,9 @@ def lookup(child: Relation, table: pa.Table, on: Sequence[str], how: str) -> Loo
             "inner, left, semi or anti"
         )
     if not isinstance(table, pa.Table):
-        raise PlanError(f"{where} got {type(table).__name__}; expected a pyarrow.Table, such as dataframe.toArrow()")
+        raise PlanError(
+            f"{where} got {type(table).__name__}; expected a pyarrow.Table, such as dataframe.toArrow()"
+        )
     if not on:
         raise PlanError(f"{where} got no columns in on; name those that are equal")
     theirs = checked("lookup", lambda: schema_of(table.schema))
@@ -40,7 +42,9 @@ def lookup(child: Relation, table: pa.Table, on: Sequence[str], how: str) -> Loo
     others = [] if kind in ("semi", "anti") else [field for field in theirs if field.name not in names]
     twice = [field.name for field in others if field.name in child.schema.names]
     if twice:
-        raise PlanError(f"{where}: both tables have a column {twice[0]!r} that is not joined by; rename one of them")
+        raise PlanError(
+            f"{where}: both tables have a column {twice[0]!r} that is not joined by; rename one of them"
+        )
     made = [Field(each.name, each.type, each.nullable or kind == "left") for each in others]
     changes = child.schema.fields[len(child.schema.shown) :]
     schema = Schema((*child.schema.shown, *made, *changes), child.schema.event_time)
@@ -50,7 +54,9 @@ def lookup(child: Relation, table: pa.Table, on: Sequence[str], how: str) -> Loo
 
 def _check_key(where: str, name: str, mine: Schema, theirs: Schema) -> None:
     if name not in theirs.names:
-        raise PlanError(f"{where}: the table that is looked up has no column {name!r}; it has {', '.join(theirs.names)}")
+        raise PlanError(
+            f"{where}: the table that is looked up has no column {name!r}; it has {', '.join(theirs.names)}"
+        )
     kinds = [schema.fields[schema.place(name)].type for schema in (mine, theirs)]
     if not can_be_key(kinds[0]):
         raise PlanError(f"{where}: {name} is {text_of(kinds[0])}, by which rows cannot be joined")

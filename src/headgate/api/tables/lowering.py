@@ -9,22 +9,27 @@ from types import GenericAlias
 from headgate.api.functions import is_blocking
 from headgate.api.streams.steps import ProgramContext
 from headgate.api.tables.aggregation_state import state_declaration
-from headgate.api.tables.row_state import all_declaration, first_declaration, joined_declaration, rows_declaration
+from headgate.api.tables.row_state import (
+    all_declaration,
+    first_declaration,
+    joined_declaration,
+    rows_declaration,
+)
 from headgate.common.keys.key_types import DeclaredKeys
 from headgate.graph import logical
 from headgate.graph.logical import NEW
 from headgate.graph.partitioners import ByKeyGroup
 from headgate.graph.table_nodes import (
     AccumulateNode,
-    ColumnsNode,
     CheckedKeysNode,
+    ColumnsNode,
     FirstRowsNode,
-    LookupNode,
-    RecomputeNode,
     JoinNode,
+    LookupNode,
     RankNode,
-    TableFunctionNode,
+    RecomputeNode,
     RunningAggregateNode,
+    TableFunctionNode,
     UpdatingJoinNode,
     WindowAggregateNode,
     WindowJoinNode,
@@ -149,7 +154,9 @@ def lowered_join(environment: ProgramContext, plan: WindowJoin | Join, where: st
     """Add a join's nodes; return the last one's number. PlanError (`where`): columns stored as one name."""
     program = environment.program
     inputs = [
-        lowered(environment, side, extremes=extremes_of(plan, number) if isinstance(plan, WindowJoin) else None)
+        lowered(
+            environment, side, extremes=extremes_of(plan, number) if isinstance(plan, WindowJoin) else None
+        )
         for number, side in enumerate((plan.left, plan.right))
     ]
     number = program.add(logical.UnionNode(NEW, "both inputs"), tuple(inputs))

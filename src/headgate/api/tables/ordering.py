@@ -42,7 +42,9 @@ def orders_of(verb: str, given: Sequence[Ordered | Column | str] | Ordered | Col
                 f'{verb}() ({user_site()}) got {each!r:.80} to order by; expected columns, as in F.desc("price")'
             )
     if not listed:
-        raise PlanError(f"{verb}() ({user_site()}) got nothing to order by; name a column, as in F.desc(\"at\")")
+        raise PlanError(
+            f'{verb}() ({user_site()}) got nothing to order by; name a column, as in F.desc("at")'
+        )
     return [each if isinstance(each, Ordered) else asc(each) for each in listed]
 
 

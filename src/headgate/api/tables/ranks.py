@@ -69,7 +69,9 @@ def over(
         each = checked("over", partial(resolve_aggregate, call, name, child.schema))
         arguments = []
         for argument in each.arguments:
-            arguments.append(ResolvedColumn(argument.type, argument.nullable, len(columns), f"{name}/argument"))
+            arguments.append(
+                ResolvedColumn(argument.type, argument.nullable, len(columns), f"{name}/argument")
+            )
             columns.append((f"{name}/argument{len(columns)}", argument))
         found.append(each._replace(arguments=tuple(arguments)))
     narrow = projected("over", child, columns)
@@ -118,7 +120,9 @@ def _key(verb: str, child: Relation, name: str) -> int:
 def _sort(verb: str, child: Relation, order: Ordered) -> tuple[Typed, bool]:
     found = resolved(child, verb, order.column.expression)
     if pa.types.is_nested(found.type):
-        raise PlanError(f"{verb}() ({user_site()}): rows have no order by {found}, which is {text_of(found.type)}")
+        raise PlanError(
+            f"{verb}() ({user_site()}): rows have no order by {found}, which is {text_of(found.type)}"
+        )
     return found, order.descending
 
 

@@ -9,7 +9,15 @@ import pyarrow as pa
 from headgate.api.site import user_site
 from headgate.api.tables.checked_columns import all_columns
 from headgate.api.tables.firing_rules import refuse_repeated
-from headgate.api.tables.window_joins import equal_columns, keys_of, kind_of, nullable, others_of, side_column, with_keys
+from headgate.api.tables.window_joins import (
+    equal_columns,
+    keys_of,
+    kind_of,
+    nullable,
+    others_of,
+    side_column,
+    with_keys,
+)
 from headgate.common.errors import PlanError
 from headgate.relational.changes import CHANGE, Change
 from headgate.relational.relations import ODD_KEYS, SIDE, Join, JoinKind, Project, Relation
@@ -27,7 +35,9 @@ def regular_join(left: Relation, right: Relation, on: Sequence[str], how: str, u
     where = f"join() ({user_site()})"
     kind = kind_of(where, how)
     if not on or len({name.lower() for name in on}) < len(on):
-        raise PlanError(f"{where} got the columns {', '.join(on) or '(none)'}; expected each once, one at least")
+        raise PlanError(
+            f"{where} got the columns {', '.join(on) or '(none)'}; expected each once, one at least"
+        )
     for side in (left, right):
         refuse_repeated("join", side)
     keys = keys_of(where, on, left, right)

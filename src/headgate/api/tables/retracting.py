@@ -85,4 +85,3 @@ def _counted(value: Expression) -> AggregateCall:
 
 def _weighted(value: Expression) -> Expression:
     return Call("*", (value, Reference(_WEIGHT)))
-

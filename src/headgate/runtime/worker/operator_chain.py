@@ -27,13 +27,13 @@ from headgate.graph.logical import (
 from headgate.graph.physical import Vertex
 from headgate.graph.table_nodes import (
     AccumulateNode,
-    ColumnsNode,
     CheckedKeysNode,
+    ColumnsNode,
     FirstRowsNode,
-    LookupNode,
-    RecomputeNode,
     JoinNode,
+    LookupNode,
     RankNode,
+    RecomputeNode,
     TableFunctionNode,
     WindowAggregateNode,
     WindowJoinNode,
@@ -141,8 +141,17 @@ def _make(node: Node, context_of: Callable[[Node], OperatorContext]) -> Operator
         case SelectNode():
             return SelectOperator(context, node.columns)
         case (
-            ColumnsNode() | TableFunctionNode() | AccumulateNode() | WindowAggregateNode() | WindowJoinNode()
-            | JoinNode() | FirstRowsNode() | RankNode() | CheckedKeysNode() | RecomputeNode() | LookupNode()
+            ColumnsNode()
+            | TableFunctionNode()
+            | AccumulateNode()
+            | WindowAggregateNode()
+            | WindowJoinNode()
+            | JoinNode()
+            | FirstRowsNode()
+            | RankNode()
+            | CheckedKeysNode()
+            | RecomputeNode()
+            | LookupNode()
         ):
             from headgate.runtime.worker.operators.columns.making import (
                 table_operator,  # it loads Arrow's kernels

@@ -48,7 +48,9 @@ class TotalRig(Rig):
     @property
     def story(self) -> list[Any]:
         """What went out, with totals as numbers, without watermarks."""
-        found = [e.rows()[0] if hasattr(e, "rows") and not isinstance(e, Mark) else e for e in self.lane.elements]
+        found = [
+            e.rows()[0] if hasattr(e, "rows") and not isinstance(e, Mark) else e for e in self.lane.elements
+        ]
         return [each for each in found if not isinstance(each, Watermark | Idle)]
 
 
@@ -175,7 +177,7 @@ def test_without_credit_and_before_it_knows_its_input_a_source_begins_no_mark() 
     rig = SourcesRig(CountingReader(), credit=1)
     rig.clock.now = 5_000
     assert rig.run() == []
-    assert NOTHING_AVAILABLE == rig.reader.poll(1)
+    assert rig.reader.poll(1) == NOTHING_AVAILABLE
     rig.task.splits_assigned([Split("0-9")])
     story = rig.run()
     assert story[0] == Mark(50)

@@ -63,5 +63,3 @@ class CountingSource(SourceOperator):
         assert isinstance(taken, ReadyState)
         splits = [[name, at, self._rows.get(name, 0)] for name, at in taken.state.list_state["splits"]]
         return ReadyState(OperatorSubtaskState(self.context.uid, None, {"splits": splits}))
-
-

@@ -59,7 +59,9 @@ class LookupOperator(Operator):
         others = self._bags.take(places)
         if self._plan.how == "left":
             alone = np.flatnonzero(numbers == ABSENT)
-            nothing = pa.table([pa.nulls(len(alone), field.type) for field in others.schema], schema=others.schema)
+            nothing = pa.table(
+                [pa.nulls(len(alone), field.type) for field in others.schema], schema=others.schema
+            )
             found, others = np.concatenate([found, alone]), pa.concat_tables([others, nothing])
         order = np.argsort(found, kind="stable")
         shown = others.take(pa.array(order))
@@ -75,7 +77,9 @@ class LookupOperator(Operator):
         made = pa.RecordBatch.from_arrays(arrays, schema=self._gives)
         times, marks = batch.timestamps, batch.watermarks
         self.next.process(
-            ArrowBatch(made) if times is None or marks is None else ArrowBatch(made, times[places], marks[places])
+            ArrowBatch(made)
+            if times is None or marks is None
+            else ArrowBatch(made, times[places], marks[places])
         )
 
 

@@ -6,13 +6,13 @@ import copy
 
 from headgate.graph.table_nodes import (
     AccumulateNode,
-    ColumnsNode,
     CheckedKeysNode,
+    ColumnsNode,
     FirstRowsNode,
-    LookupNode,
-    RecomputeNode,
     JoinNode,
+    LookupNode,
     RankNode,
+    RecomputeNode,
     TableFunctionNode,
     WindowAggregateNode,
     WindowJoinNode,
@@ -33,7 +33,10 @@ from headgate.runtime.worker.operators.columns.processing_time import (
 )
 from headgate.runtime.worker.operators.columns.updating.joining import JoinOperator
 from headgate.runtime.worker.operators.columns.updating.ranking import FirstRowsOperator, RankOperator
-from headgate.runtime.worker.operators.columns.updating.recomputing import CheckedKeysOperator, RecomputingOperator
+from headgate.runtime.worker.operators.columns.updating.recomputing import (
+    CheckedKeysOperator,
+    RecomputingOperator,
+)
 from headgate.runtime.worker.operators.columns.updating.running_aggregate import RunningAggregateOperator
 from headgate.runtime.worker.operators.columns.window_aggregate import WindowAggregateOperator
 from headgate.runtime.worker.operators.columns.window_join import WindowJoinOperator
@@ -42,8 +45,17 @@ from headgate.runtime.worker.operators.operator_contract import Operator
 
 def table_operator(
     context: OperatorContext,
-    node: ColumnsNode | TableFunctionNode | AccumulateNode | WindowAggregateNode | WindowJoinNode | JoinNode
-    | FirstRowsNode | RankNode | CheckedKeysNode | RecomputeNode | LookupNode,
+    node: ColumnsNode
+    | TableFunctionNode
+    | AccumulateNode
+    | WindowAggregateNode
+    | WindowJoinNode
+    | JoinNode
+    | FirstRowsNode
+    | RankNode
+    | CheckedKeysNode
+    | RecomputeNode
+    | LookupNode,
 ) -> Operator:
     """Return a new operator that runs a table's node in one subtask, with its own copy of the function."""
     if isinstance(node, ColumnsNode):

@@ -72,5 +72,10 @@ class AnsweringOperator(WindowsOperator):
     def _give(self, rows: pa.Table | pa.RecordBatch) -> None:
         if rows.num_rows:
             whole = pa.table(rows).combine_chunks()
-            self.next.process(ArrowBatch(pa.RecordBatch.from_arrays(
-                [column.chunk(0) for column in whole.columns], schema=self._gives)))
+            self.next.process(
+                ArrowBatch(
+                    pa.RecordBatch.from_arrays(
+                        [column.chunk(0) for column in whole.columns], schema=self._gives
+                    )
+                )
+            )

@@ -60,7 +60,9 @@ class KeyNumbers:
         hashes = hashes_of_rows(keys, self._names)
         if self._integers is None:
             return self._index.find(hashes, same)
-        pairs = [(mine.to_numpy(), known) for mine, known in zip(keys.columns, self._integers.columns, strict=True)]
+        pairs = [
+            (mine.to_numpy(), known) for mine, known in zip(keys.columns, self._integers.columns, strict=True)
+        ]
 
         def same_integers(rows: Int64s, numbers: Int64s) -> NDArray[np.bool_]:
             found = pairs[0][0][rows] == pairs[0][1][numbers]

@@ -19,11 +19,10 @@ from headgate.runtime.worker.operators.columns.column_steps import failing_clear
 from headgate.runtime.worker.operators.columns.keys_checked import checked_keys
 from headgate.runtime.worker.operators.columns.row_columns import columns_of
 from headgate.runtime.worker.operators.columns.updating.answering import AnsweringOperator
-from headgate.runtime.worker.operators.columns.updating.ranked_rows import PLACE, first_rows, key_codes
+from headgate.runtime.worker.operators.columns.updating.ranked_rows import first_rows, key_codes
 from headgate.runtime.worker.operators.columns.updating.recomputed_rows import Answer, RecomputedRows
 from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT, changes_of, net_rows
 from headgate.runtime.worker.operators.operator_contract import Operator
-
 
 _FRAME: Final = "__frame"
 """Name of the column that says of which row's aggregates a row is part."""

@@ -21,7 +21,6 @@ from headgate.runtime.worker.operators.columns.updating.keyed_rows import KeyedR
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from headgate.records.batch import Int64s
 
 _WAITING_MAX: Final = 1 << 17
 """Rows that wait before those of one key become one."""

@@ -67,6 +67,8 @@ def test_changes_lead_to_the_join(how: str, steps: list[Any]) -> None:
 
 
 def _side(state: JoinedRows, side: int, changes: list[tuple[int, int, int]]) -> Side:
-    keys, values, weights = (list(column) for column in zip(*changes, strict=True)) if changes else ([], [], [])
+    keys, values, weights = (
+        (list(column) for column in zip(*changes, strict=True)) if changes else ([], [], [])
+    )
     rows = pa.table([pa.array(values, pa.int64()), pa.array(weights, pa.int64())], schema=SIDES[side])
     return Side(rows, state.keys.of(pa.table([pa.array(keys, pa.int64())], schema=KEYS)))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from operator_samples import Recorder, columns, context, finished, opened
+from operator_samples import Recorder, context, finished, opened
 
 import headgate as hg
 from headgate.common.keys.keygroups import key_group_range
@@ -44,7 +44,9 @@ class Job:
         left, right = (env.from_collection([]).to_table(schema) for schema in SCHEMAS)
         joined = left.join(right, "k", how, uid="j")
         nodes = env.program.nodes()
-        self._before = [table_operator(context(), each) for each in nodes if isinstance(each, ColumnsNode)][:2]
+        self._before = [table_operator(context(), each) for each in nodes if isinstance(each, ColumnsNode)][
+            :2
+        ]
         (self._node,) = [each for each in nodes if isinstance(each, JoinNode)]
         self.updating = joined.schema.updating
         self._sent = [opened(each)[0] for each in self._before]
@@ -65,8 +67,11 @@ class Job:
     def rows(self, side: int, rows: list[tuple[Any, int]]) -> None:
         self._sent[side].batches.clear()
         name = "b" if side else "a"
-        self._before[side].process(ArrowBatch(pa.RecordBatch.from_pylist(
-            [{"k": key, name: value} for key, value in rows], SCHEMAS[side])))
+        self._before[side].process(
+            ArrowBatch(
+                pa.RecordBatch.from_pylist([{"k": key, name: value} for key, value in rows], SCHEMAS[side])
+            )
+        )
         for sent in self._sent[side].batches:
             assert isinstance(sent, ArrowBatch)
             groups = groups_of_rows(pa.table(sent.columns), self._node.join.keys, GROUPS)

@@ -93,7 +93,9 @@ def test_a_view_stays_as_it_was() -> None:
     assert {row["v"] for table in view.tables() for row in table.to_pylist()} == {1}
 
 
-@given(st.lists(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), min_size=1, max_size=9), max_size=40))
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), min_size=1, max_size=9), max_size=40)
+)
 def test_all_rows_of_a_key(batches: list[list[tuple[int, int]]]) -> None:
     """Over tables that were merged once and twice."""
     bags, model = KeyedBags(pa.schema({"v": pa.int64()})), Counter[tuple[int, int]]()

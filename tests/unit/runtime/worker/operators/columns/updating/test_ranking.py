@@ -34,9 +34,7 @@ ROWS = st.lists(
     max_size=6,
 )
 STEPS = st.lists(
-    st.tuples(st.just("rows"), ROWS)
-    | st.just(("mark",))
-    | st.tuples(st.just("restore"), st.integers(1, 3)),
+    st.tuples(st.just("rows"), ROWS) | st.just(("mark",)) | st.tuples(st.just("restore"), st.integers(1, 3)),
     max_size=12,
 )
 

@@ -36,7 +36,9 @@ ROWS = st.lists(
     max_size=8,
 )
 STEPS = st.lists(
-    st.tuples(st.just("rows"), ROWS) | st.tuples(st.just("mark")) | st.tuples(st.just("restore"), st.integers(1, 3)),
+    st.tuples(st.just("rows"), ROWS)
+    | st.tuples(st.just("mark"))
+    | st.tuples(st.just("restore"), st.integers(1, 3)),
     max_size=20,
 )
 
@@ -103,7 +105,16 @@ def answer(rows: list[dict[str, Any]]) -> Counter[str]:
         doubles = [row["x"] for row in mine if row["x"] is not None]
         # NaN is the greatest, as in Spark.
         greatest = next((x for x in doubles if x != x), max(doubles, default=None))
-        found[repr((key, len(mine), sum(values) if values else None, None if greatest is None else greatest or 0.0))] += 1
+        found[
+            repr(
+                (
+                    key,
+                    len(mine),
+                    sum(values) if values else None,
+                    None if greatest is None else greatest or 0.0,
+                )
+            )
+        ] += 1
     return found
 
 
