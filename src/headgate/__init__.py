@@ -99,6 +99,7 @@ from headgate.api.source import (
     Split,
     SplitEnumerator,
 )
+from headgate.api.streams.async_calls import AsyncFunction, Retry, retry
 from headgate.api.streams.event_time import WatermarkStrategy
 from headgate.api.streams.stream_classes import (
     BroadcastConnectedStream,
@@ -186,6 +187,7 @@ __all__ = [
     "AT_LEAST_ONCE",
     "AggregateFunction",
     "AggregatingState",
+    "AsyncFunction",
     "BAD_RECORDS",
     "BadRecord",
     "BadRecordError",
@@ -251,6 +253,7 @@ __all__ = [
     "ReducingState",
     "RemoteJob",
     "RepeatingFailure",
+    "Retry",
     "Row",
     "RuntimeContext",
     "SECONDS",
@@ -300,6 +303,7 @@ __all__ = [
     "pickled",
     "reducing_state",
     "register_release_hook",
+    "retry",
     "run_program",
     "serializer_for",
     "spark",

@@ -4,7 +4,7 @@ node to the program and runs nothing. Sinks and looks at records are in `stream_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
 from headgate.api.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
@@ -19,6 +19,7 @@ from headgate.api.checking.arguments import (
 from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunction, is_blocking
 from headgate.api.showing import ShownAsLine
 from headgate.api.site import user_site
+from headgate.api.streams.async_calls import AsyncFunction, CallSettings, Retry, async_node
 from headgate.api.streams.declared_fields import refuse_unknown_fields
 from headgate.api.streams.event_time import WatermarkStrategy, refuse_negative_times
 from headgate.api.streams.other_names import no_such_member
@@ -78,6 +79,66 @@ class DataStream(Outputs[T]):
         node = logical.FlatMapNode(
             NEW, "flat_map", uid=uid, record_type=kind, blocking=waits, function=function
         )
+        return DataStream(self._environment, self._added(node))
+
+    def map_async(
+        self,
+        function: Callable[[T], Awaitable[U]] | AsyncFunction[T, U],
+        uid: str | None = None,
+        *,
+        capacity: int = 100,
+        timeout: str | int | None = "10s",
+        ordered: bool = True,
+        retry: Retry | None = None,
+        on_timeout: Callable[[T], U | Awaitable[U]] | None = None,
+    ) -> DataStream[U]:
+        """Emit what the coroutine function `function` returns for each record; many calls run at once in an
+        event loop of the subtask's own, while the worker goes on. See ``docs/async-io.md``.
+
+        Args:
+            function: an ``async def`` of one record, or an :class:`AsyncFunction`, which may open a session.
+            uid: names the operator, which keeps the records in flight; needed when checkpoints are on.
+            capacity: how many records of one subtask may be in flight before it takes no more input.
+            timeout: how long a record may wait for its answer, repeated calls included; None: for ever.
+            ordered: whether results leave in the order of the records; else as they come, but never across a
+                watermark.
+            retry: when a call that failed is made again; None: the first failure fails the job.
+            on_timeout: gives the output for a record whose time is over; None: the job fails.
+
+        Raises:
+            PlanError: an argument is of a wrong kind, or out of its range.
+
+        Example:
+            >>> import asyncio
+            >>> import headgate as hg
+            >>> from headgate.testing import MiniCluster
+            >>> async def looked_up(n: int) -> int:
+            ...     await asyncio.sleep(0.01)  # the answer of a server
+            ...     return 2 * n
+            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
+            >>> env.from_collection([1, 2, 3]).map_async(looked_up, capacity=10, timeout="5s").collect()
+            [2, 4, 6]
+        """
+        given = CallSettings(capacity, timeout, ordered, retry, on_timeout)
+        node = async_node("map_async", function, self._node.record_type, uid, given)
+        return DataStream(self._environment, self._added(node))
+
+    def flat_map_async(
+        self,
+        function: Callable[[T], Awaitable[Iterable[U] | None]] | AsyncFunction[T, U],
+        uid: str | None = None,
+        *,
+        capacity: int = 100,
+        timeout: str | int | None = "10s",
+        ordered: bool = True,
+        retry: Retry | None = None,
+        on_timeout: Callable[[T], Iterable[U] | None | Awaitable[Iterable[U] | None]] | None = None,
+    ) -> DataStream[U]:
+        """Emit all outputs of the iterable (None: no output) that the coroutine function `function` returns
+        for each record, or `on_timeout` in its place. All else is as in :meth:`map_async`.
+        """
+        given = CallSettings(capacity, timeout, ordered, retry, on_timeout)
+        node = async_node("flat_map_async", function, self._node.record_type, uid, given)
         return DataStream(self._environment, self._added(node))
 
     def filter(self, function: Callable[[T], object], uid: str | None = None) -> DataStream[T]:

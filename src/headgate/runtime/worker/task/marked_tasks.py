@@ -52,7 +52,7 @@ class MarkedGateTask(GateTask):
         mark = Mark(NO_EPOCH, self._handler.marks.rows())
 
         def drained() -> None:
-            self._invoke(lambda: self.head.mark(mark), taken)
+            self._invoke(lambda: self.head.mark(mark), lambda: self._when_no_timer_is_due(taken))
 
         def taken() -> None:
             self._draining = False

@@ -1,0 +1,20 @@
+"""The node of a function that is called asynchronously, many records at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headgate.graph.logical import Node
+
+if TYPE_CHECKING:
+    from headgate.common.hints import Hint
+
+
+@dataclass(frozen=True, eq=False)
+class AsyncNode(Node):
+    """A ``map_async()`` or ``flat_map_async()`` step. It begins a chain, and its subtasks keep the records
+    whose results have not left as operator state; `function` is an `api.streams.async_calls.AsyncCalls`.
+    """
+
+    function: Hint = None
