@@ -156,7 +156,7 @@ class UnorderedResults(_Borders, Generic[Q]):
         first = self._segments[0]
         if first.done:
             return first.done.popleft()
-        if first.open or first.border is None:
+        if not self.ready or first.border is None:
             return None
         self._segments.popleft()
         self._count(first.border, -1)
