@@ -230,7 +230,7 @@ async def recorded(record: dict[str, Any]) -> dict[str, Any]:
     """Changes its record, waits, and answers."""
     Recalled.calls.append(record["n"])
     n = record.pop("n")
-    await asyncio.sleep(random.random() * 0.01)
+    await asyncio.sleep(random.random() * 0.04)
     return {"n": n, "twice": 2 * n}
 
 
@@ -261,7 +261,7 @@ async def gated(n: int) -> int:
     """Waits until the test says so."""
     while not Gate.open:
         await asyncio.sleep(0.002)
-    return n
+    return await counting(n)
 
 
 def job_behind_a_gate(folder: Path, valve: Valve, parallelism: int, capacity: int) -> hg.Environment:
@@ -289,9 +289,10 @@ def test_what_is_in_flight_is_in_the_savepoint(tmp_path: Path, parallelism: int)
     held = [state for subtask in cut.operators["asked"] for state in subtask.operator_state]
     assert [(state.name, state.mode, state.count) for state in held] == [("in_flight", "split", 10)] * 2
     assert json_lines(tmp_path / "out") == []
-    Gate.open = True
+    Gate.open, InFlight.most = True, 0
     valve.open_to()
     job_behind_a_gate(tmp_path, valve, parallelism, 4).execute("second", restore_from=uri)
+    assert InFlight.most <= 4 * parallelism
     assert sorted(line["n"] for line in json_lines(tmp_path / "out")) == list(range(60))
 
 

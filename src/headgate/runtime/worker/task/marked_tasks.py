@@ -45,6 +45,11 @@ class MarkedGateTask(GateTask):
                 lambda: self._when_no_timer_is_due(lambda: self._invoke(lambda: self.head.mark(mark)))
             )
 
+    def end(self) -> None:
+        # As in a source, the last counts go ahead of the end: no later mark of this subtask brings them.
+        mark = Mark(NO_EPOCH, self._handler.marks.rows())
+        self._invoke(lambda: self.head.mark(mark), super().end)
+
     def _snapshot_when_drained(self, effect: TriggerSnapshot) -> None:
         if not effect.barrier.marks or self.ended:
             super()._snapshot_when_drained(effect)
