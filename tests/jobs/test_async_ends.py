@@ -195,11 +195,15 @@ def test_a_call_that_keeps_its_thread_does_not_hold_the_end_up() -> None:
 
 async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """A server that takes its time, and doubles numbers, one a line."""
-    while line := await reader.readline():
-        await asyncio.sleep(random.random() * 0.01)
-        writer.write(f"{2 * int(line)}\n".encode())
-        await writer.drain()
-    writer.close()
+    try:
+        while line := await reader.readline():
+            await asyncio.sleep(random.random() * 0.01)
+            writer.write(f"{2 * int(line)}\n".encode())
+            await writer.drain()
+    except ConnectionError:
+        pass  # the worker was killed
+    finally:
+        writer.close()
 
 
 class Server:
@@ -207,15 +211,24 @@ class Server:
 
     def __enter__(self) -> int:
         self.loop = asyncio.new_event_loop()
-        server = self.loop.run_until_complete(asyncio.start_server(answers, "127.0.0.1", 0))
+        self.server = self.loop.run_until_complete(asyncio.start_server(answers, "127.0.0.1", 0))
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
-        port: int = server.sockets[0].getsockname()[1]
+        port: int = self.server.sockets[0].getsockname()[1]
         return port
 
     def __exit__(self, *error: object) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join()
+        self.loop.run_until_complete(self._closed())
+        self.loop.close()
+
+    async def _closed(self) -> None:
+        self.server.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for each in others:
+            each.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
 
 class Client(hg.AsyncFunction[int, dict[str, int]]):

@@ -58,14 +58,13 @@ class EventLoopThread:
             # The worker reports a thread of this name as left over, and is replaced.
             self._thread.name = self._thread.name.replace("headgate-async-", "asynchronous function of ")
             _LOG.warning("%s: a call keeps the thread, and is left behind", self._thread.name)
+            self._loop.call_soon_threadsafe(self._loop.stop)
             return
         try:
             self._wait_for(_awaited(last))
         finally:
-            self._wait_for(self._loop.shutdown_asyncgens())
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
-            self._loop.close()
 
     def _wait_for(self, awaited: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
         # Errors of every kind come here: asyncio itself would let some end the loop.
@@ -84,10 +83,12 @@ class EventLoopThread:
 
     def _work(self) -> None:
         asyncio.set_event_loop(self._loop)
-        while True:
+        while not self._loop.is_closed():
             try:
                 self._process.call(self._code.call, self._loop.run_forever)
-                return
+                self._loop.run_until_complete(self._let_go())  # of what was left behind
+                self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+                self._loop.close()
             except BaseException as error:  # of a task or a callback that the user's code made itself
                 self._end(Ended((0, 0), None, error))
 
