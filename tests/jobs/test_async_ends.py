@@ -27,7 +27,8 @@ import headgate as hg
 import headgate.functions as F  # noqa: N812  # as PySpark's users write it
 from headgate.api.sink import Sink, SinkWriter, SinkWriterContext
 from headgate.api.tables.updating import folded
-from headgate.testing import MiniCluster, ProcessCluster
+from headgate.testing import MiniCluster, ProcessCluster, simulate
+from sim.store import EventSource
 
 NAMES = itertools.count(225_000)
 
@@ -278,3 +279,50 @@ def test_a_killed_worker_loses_and_doubles_nothing(tmp_path: Path, ordered: bool
     out = json_lines(tmp_path / "out")
     assert sorted(line["n"] for line in out) == list(range(1_200))
     assert all(line["twice"] == 2 * line["n"] for line in out)
+
+
+class Square(hg.AsyncFunction[int, int]):
+    """Waits, and at some records fails the first time; on virtual time."""
+
+    async def open(self, context: hg.RuntimeContext) -> None:
+        await asyncio.sleep(0.01)
+        self.tried: set[int] = set()
+
+    async def call(self, record: int) -> int:
+        await asyncio.sleep(record % 5 / 1000)
+        if record % 11 == 0 and record not in self.tried:
+            self.tried.add(record)
+            raise ConnectionError("the first time")
+        return record * record
+
+
+@pytest.mark.parametrize("ordered", [True, pytest.param(False, marks=pytest.mark.ci)])
+@pytest.mark.parametrize("unaligned", [True, pytest.param(False, marks=pytest.mark.ci)])
+def test_asynchronous_functions_under_faults(ordered: bool, unaligned: bool) -> None:
+    """In the simulator, with kills, pauses, cuts and slow disks: exactly once, whenever calls return."""
+
+    def build(env: hg.Environment) -> None:
+        numbers = env.from_source(EventSource(range(120), 7), uid="numbers")
+        timed = numbers.with_event_time(lambda n: n, out_of_orderness=10_000)
+        again = hg.retry(3, "3ms", on=ConnectionError)
+        squares = timed.map_async(Square(), "squares", capacity=9, ordered=ordered, retry=again, timeout="2s")
+        squares.key_by(lambda n: n % 7).process(Total(), uid="totals").collect_later(uid="out")
+
+    report = simulate(build, seeds=range(8), config={"execution.checkpointing.unaligned.enabled": unaligned})
+    assert report.faults > 0
+    assert report.restarts > 0
+    assert report.checkpoints > 0
+
+
+class Total(hg.KeyedProcessFunction[int, int, tuple[int, int]]):
+    """The sum per key, told by a timer at the end of event time."""
+
+    total: hg.ValueState[int] = hg.value_state(default=0)
+
+    def process(self, record: int, ctx: hg.KeyedContext[int]) -> Iterator[tuple[int, int]]:
+        self.total.value += record
+        ctx.timers.register_event_time(1_000_000)
+        return iter(())
+
+    def on_timer(self, timestamp: int, ctx: hg.OnTimerContext[int]) -> Iterator[tuple[int, int]]:
+        yield ctx.key, self.total.value
