@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -264,24 +265,55 @@ async def gated(n: int) -> int:
     return await counting(n)
 
 
-def job_behind_a_gate(folder: Path, valve: Valve, parallelism: int, capacity: int) -> hg.Environment:
-    """Numbers, of which those in flight wait for the gate."""
+@dataclass
+class Bid:
+    """A record with a declared type."""
+
+    n: int
+    note: str | None = None
+
+
+def as_bid(n: int) -> Bid:
+    """Says what it makes."""
+    return Bid(n)
+
+
+KINDS: dict[str, Any] = {
+    "numbers": lambda n: n,
+    "records": as_bid,
+    "rows": lambda n: hg.Row.of(n=n, note=None),
+    "dicts": lambda n: {"n": n},
+}
+
+
+async def number_of(record: Any) -> int:
+    """Of any kind of record."""
+    assert isinstance(record, (int, Bid, hg.Row, dict))
+    n: int = record if isinstance(record, int) else record.n if isinstance(record, Bid) else record["n"]
+    return await gated(n)
+
+
+def job_behind_a_gate(
+    folder: Path, valve: Valve, parallelism: int, capacity: int, kind: str
+) -> hg.Environment:
+    """Records of a kind, of which those in flight wait for the gate."""
     env = environment(parallelism, NO_RESTART)
     env.checkpoints(every="1h", storage=str(folder / "checkpoints"))
-    numbers = env.from_source(valve, uid="in")
-    asked = numbers.map_async(gated, uid="asked", capacity=capacity, timeout=None)
+    records = env.from_source(valve, uid="in").map(KINDS[kind])
+    asked = records.map_async(number_of, uid="asked", capacity=capacity, timeout=None)
     asked.map(lambda n: {"n": n}).write_json(str(folder / "out"), uid="out")
     return env
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_what_is_in_flight_is_in_the_savepoint(tmp_path: Path, parallelism: int) -> None:
+def test_what_is_in_flight_is_in_the_savepoint(tmp_path: Path, parallelism: int, kind: str) -> None:
     """In order, with names and types; at another parallelism all of it is called for again, and no more at a
     time than fit in.
     """
     Gate.open = False
     valve = Valve(next(NAMES), 10, range(30), range(30, 60))
-    with job_behind_a_gate(tmp_path, valve, 2, 25).execute_async("first") as handle:
+    with job_behind_a_gate(tmp_path, valve, 2, 25, kind).execute_async("first") as handle:
         wait_until(lambda: handle.done or _asked(handle) == 20, "the valve's records are asked for")
         uri = handle.stop(str(tmp_path / "savepoints"))
         handle.result()
@@ -291,9 +323,16 @@ def test_what_is_in_flight_is_in_the_savepoint(tmp_path: Path, parallelism: int)
     assert json_lines(tmp_path / "out") == []
     Gate.open, InFlight.most = True, 0
     valve.open_to()
-    job_behind_a_gate(tmp_path, valve, parallelism, 4).execute("second", restore_from=uri)
+    job_behind_a_gate(tmp_path, valve, parallelism, 4, kind).execute("second", restore_from=uri)
     assert InFlight.most <= 4 * parallelism
     assert sorted(line["n"] for line in json_lines(tmp_path / "out")) == list(range(60))
+
+
+def test_records_of_a_class_that_nobody_declares_are_refused() -> None:
+    """At the first of them, not at some checkpoint; the message says what to annotate."""
+    env = environment(1, NO_RESTART)
+    with pytest.raises(hg.UsageError, match="while a record is called for, is to keep a Bid.* to return Bid"):
+        env.from_collection([1, 2]).map(lambda n: Bid(n)).map_async(number_of, uid="asked").collect()
 
 
 def _asked(handle: Any) -> int:

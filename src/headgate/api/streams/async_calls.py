@@ -125,6 +125,7 @@ class AsyncCalls(RichFunction):
     """
 
     function: Callable[[Any], Awaitable[Any]] | AsyncFunction[Any, Any]
+    record_type: Any  # a hint: of the records that come in; None: not known
     many: bool  # an answer is an iterable of outputs, else the one output
     capacity: int
     timeout_ms: int | None
@@ -171,7 +172,7 @@ def async_node(
     if given.on_timeout is not None:
         refuse_arity(f"on_timeout of {where}", given.on_timeout, "one record")
     made, many = _declaring(record_type), verb.startswith("flat")
-    made.function, made.many, made.site = function, many, user_site()
+    made.function, made.record_type, made.many, made.site = function, record_type, many, user_site()
     made.capacity, made.timeout_ms, made.ordered = given.capacity, timeout_ms, given.ordered
     made.retry, made.timed_out = given.retry, given.on_timeout
     called = function.call if isinstance(function, AsyncFunction) else function
@@ -224,7 +225,10 @@ def _ms(verb: str, name: str, duration: Duration) -> int:
 
 
 def _declaring(record_type: Hint | None) -> AsyncCalls:
-    fields = [("record", Any if record_type is None else record_type), ("timestamp", int | None)]
+    from headgate.records.row import Row  # it loads NumPy
+
+    kind = Any if record_type is None or record_type is Row else record_type  # a row is stored as a dict
+    fields = [("record", kind), ("row", bool), ("timestamp", int | None)]
     request: type = NamedTuple("InFlight", fields)  # type: ignore[misc]
     request.__module__ = "headgate"
     hints = {IN_FLIGHT: OperatorListState[request]}  # type: ignore[valid-type]

@@ -7,12 +7,15 @@ from collections.abc import Iterable
 
 from headgate.api.declared.operator_state import declared_operator_state
 from headgate.api.streams.async_calls import IN_FLIGHT, AsyncCalls
+from headgate.api.windows.window_states import Storable, record_of
 from headgate.common.errors import InternalError
 from headgate.common.time import WATERMARK_MAX, format_ms
 from headgate.core.async_requests import REPLACEMENT, AsyncRequests, Expire, Request, Retries, Rules
 from headgate.core.async_results import Border
 from headgate.core.marks import NO_EPOCH, Mark
 from headgate.records.batch import Batch
+from headgate.records.row import Row
+from headgate.records.row_batch import RowBatch
 from headgate.runtime.job.event_loops import Ended, EventLoop, Made
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.job.user_errors import NoRecord, user_error
@@ -33,6 +36,7 @@ class AsyncOperator(Operator):
         self._settings = settings = settings.of_a_subtask()
         self._requests: AsyncRequests[InFlight] = AsyncRequests(_rules(settings))
         self._calls = Calls(settings)
+        self._storable = Storable(settings.record_type, f"{context.label}, while a record is called for,")
         self._stored_as = declared_operator_state(settings)[IN_FLIGHT].types[0]
         self._ended: deque[Ended] = deque()
         self._restored: deque[InFlight] = deque()
@@ -51,7 +55,8 @@ class AsyncOperator(Operator):
         self._loop = context.event_loop(f"{context.uid}-{context.subtask}", self._ended.extend)
         if (opening := self._calls.open(context)) is not None:
             self._loop.run(opening)
-        self._restored.extend(InFlight(record, timestamp, None) for record, timestamp in self._kept.get())
+        for record, was_row, timestamp in self._kept.get():
+            self._restored.append(InFlight(record_of(record, was_row), timestamp, None))
         self._kept.clear()
         self._admit_restored()
 
@@ -73,6 +78,8 @@ class AsyncOperator(Operator):
 
     def process_some(self, batch: Batch) -> int:
         piece = batch.slice(0, self._requests.room)
+        if isinstance(piece, RowBatch) and not isinstance(piece.records[0], Row):
+            self._storable.check(piece.records)  # refused now, not at some checkpoint
         self._admit(in_flight_of(piece))
         return len(piece)
 
@@ -159,7 +166,8 @@ class AsyncOperator(Operator):
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
         waiting = [*self._requests.records(), *self._restored]
-        self._kept.update(self._stored_as(each.record, each.timestamp) for each in waiting)
+        held = self._storable.held
+        self._kept.update(self._stored_as(*held(each.record), each.timestamp) for each in waiting)
         try:
             return self._state.snapshot(None)
         finally:
