@@ -1,5 +1,5 @@
-"""How jobs with asynchronous functions end: in order, with marks, by a drain, by kill -9, and with a call that
-keeps its thread.
+"""How jobs with asynchronous functions end: in order, with marks, by a drain, by kill -9, and with a call
+that keeps its thread.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ class Client(hg.AsyncFunction[int, dict[str, int]]):
 
 @pytest.mark.parametrize("ordered", [True, False])
 def test_a_killed_worker_loses_and_doubles_nothing(tmp_path: Path, ordered: bool) -> None:
-    """kill -9 while calls are in flight; the file sink has one result for each record."""
+    """By kill -9 while calls are in flight; the file sink has one result for each record."""
     (tmp_path / "in").mkdir()
     for number in range(4):
         lines = (json.dumps({"n": n}) for n in range(number, 1_200, 4))

@@ -92,7 +92,12 @@ async def three(n: int) -> list[str] | None:
 
 def test_an_answer_may_be_many_outputs() -> None:
     """Or none."""
-    assert environment(1).from_collection(range(4)).flat_map_async(three).collect() == ["0a", "0b", "2a", "2b"]
+    assert environment(1).from_collection(range(4)).flat_map_async(three).collect() == [
+        "0a",
+        "0b",
+        "2a",
+        "2b",
+    ]
 
 
 class Session(hg.AsyncFunction[int, int]):
@@ -164,7 +169,9 @@ def test_a_call_without_an_answer_fails_the_job() -> None:
 def test_something_may_stand_for_an_answer_that_does_not_come() -> None:
     """What the program gives, at the place of the record."""
     env = environment(1, NO_RESTART)
-    results = env.from_collection(range(6)).map_async(never, timeout="50ms", on_timeout=lambda n: -n).collect()
+    results = (
+        env.from_collection(range(6)).map_async(never, timeout="50ms", on_timeout=lambda n: -n).collect()
+    )
     assert results == [0, 1, 2, -3, 4, 5]
 
 
@@ -331,7 +338,9 @@ def test_what_is_in_flight_is_in_the_savepoint(tmp_path: Path, parallelism: int,
 def test_records_of_a_class_that_nobody_declares_are_refused() -> None:
     """At the first of them, not at some checkpoint; the message says what to annotate."""
     env = environment(1, NO_RESTART)
-    with pytest.raises(hg.UsageError, match="while a record is called for, is to keep a Bid.* to return Bid"):
+    with pytest.raises(
+        hg.UsageError, match=r"while a record is called for, is to keep a Bid.* to return Bid"
+    ):
         env.from_collection([1, 2]).map(lambda n: Bid(n)).map_async(number_of, uid="asked").collect()
 
 

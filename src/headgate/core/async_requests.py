@@ -6,7 +6,7 @@
     called     failed, or a wrong answer      waiting      -
     called     failed, no attempt left        failed       fail the job
     waiting    tick at the time to repeat     called       Again: call, next attempt
-    called     tick at the deadline           expired      Expire: cancel the call; give another answer or fail
+    called     tick at the deadline           expired      Expire: cancel; give another answer or fail
     waiting    tick at the deadline           expired      Expire
     expired    answered by the replacement    done         -
     done       take, when its turn has come   -            emit its results
@@ -229,4 +229,3 @@ class AsyncRequests(Generic[R]):
         request.phase = Phase.WAITING
         heapq.heappush(self._repeats, (now_ms + retries.delay_after(request.attempt), request.number))
         return True
-

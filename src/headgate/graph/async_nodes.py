@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from headgate.graph.logical import Node
-
-if TYPE_CHECKING:
-    from headgate.common.hints import Hint
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,4 +14,4 @@ class AsyncNode(Node):
     whose results have not left as operator state; `function` is an `api.streams.async_calls.AsyncCalls`.
     """
 
-    function: Hint = None
+    function: Any = None

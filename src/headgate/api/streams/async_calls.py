@@ -110,7 +110,7 @@ def retry(
         raise PlanError(f"attempts of retry() ({user_site()}) is {attempts}; expected at least 1")
     if not 1 <= factor < float("inf"):
         raise PlanError(f"factor of retry() ({user_site()}) is {factor}; expected 1 or more")
-    classes = on if isinstance(on, tuple) else (on,)
+    classes: tuple[object, ...] = on if isinstance(on, tuple) else (on,)
     if not all(isinstance(each, type) and issubclass(each, BaseException) for each in classes):
         raise PlanError(f"on of retry() ({user_site()}) is {on!r}; expected exception classes")
     if if_result is not None:
@@ -188,15 +188,15 @@ def _output_type(function: object, called: Callable[..., Any], *, many: bool) ->
     return inference.flat_map_output(called) if many else inference.map_output(called)
 
 
-def _check_function(verb: str, where: str, function: object) -> None:
+def _check_function(verb: str, where: str, function: Any) -> None:
     if isinstance(function, AsyncFunction):
         if not inspect.iscoroutinefunction(function.call):
             raise PlanError(f"{where} got {type(function).__name__}, whose call() is no `async def`")
         return
     if isinstance(function, type) or not callable(function):
         raise PlanError(
-            f"{where} got {function!r}; expected an `async def` of one record, or an instance of a subclass of "
-            "AsyncFunction"
+            f"{where} got {function!r}; expected an `async def` of one record, or an instance of a subclass "
+            "of AsyncFunction"
         )
     refuse_arity(where, function, "one record")
     refuse_blocking(verb, function)
@@ -231,7 +231,7 @@ def _declaring(record_type: Hint | None) -> AsyncCalls:
     fields = [("record", kind), ("row", bool), ("timestamp", int | None)]
     request: type = NamedTuple("InFlight", fields)  # type: ignore[misc]
     request.__module__ = "headgate"
-    hints = {IN_FLIGHT: OperatorListState[request]}  # type: ignore[valid-type]
+    hints = {IN_FLIGHT: OperatorListState[request]}
     body = {"__annotations__": hints, IN_FLIGHT: operator_list_state(), "__module__": __name__}
     made: AsyncCalls = type("AsyncCalls", (AsyncCalls,), body)()
     return made

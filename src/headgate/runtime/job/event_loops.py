@@ -38,6 +38,6 @@ class EventLoop(Protocol):
 
 
 OpenLoop: TypeAlias = Callable[[str, Callable[[list[Ended]], None]], EventLoop]
-"""Opens the event loop of one subtask, by the name of its thread. The function gets the calls that have ended,
-in the worker's loop.
+"""Opens the event loop of one subtask, by the name of its thread. The function gets the calls that have
+ended, in the worker's loop.
 """

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import heapq
-import itertools
 import math
 import random
 from asyncio import events
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -22,92 +18,57 @@ LATE_MS: Final = (0, 0, 1, 7, 60)
 Call = tuple[int, int]
 
 
-class _VirtualLoop(asyncio.AbstractEventLoop):
-    """What asyncio needs of a loop for tasks, futures and sleep; the time is the simulation's. A socket or a
-    thread it has not: such a call raises NotImplementedError.
-    """
+class _NoSockets:
+    """Of a loop without sockets."""
 
-    def __init__(self, now_ms: Callable[[], int], planned: Callable[[], None]) -> None:
-        self._now_ms, self._planned = now_ms, planned
-        self._ready: deque[events.Handle] = deque()
-        self._timers: list[tuple[float, int, events.TimerHandle]] = []
-        self._numbers = itertools.count()
+    def select(self, timeout: float | None) -> list[Any]:
+        return []
+
+
+class _VirtualLoop(asyncio.BaseEventLoop):
+    """An asyncio loop for tasks, futures and sleep, at the simulation's time; it has no sockets."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        super().__init__()
+        self._now_ms, self._ahead_s = now_ms, 0.0
+        self._selector, self._clock_resolution = _NoSockets(), 1e-6
+
+    def __del__(self) -> None:
+        """Do nothing: that of a process that was killed is not closed."""
 
     def time(self) -> float:
-        return self._now_ms() / 1000
-
-    def get_debug(self) -> bool:
-        return False
+        return max(self._now_ms() / 1000, self._ahead_s)
 
     def is_running(self) -> bool:
         return True
 
-    def is_closed(self) -> bool:
-        return False
-
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        if error is not None:
+        if error is not None:  # else it is about a task that a killed process has left
             raise error
 
-    def create_future(self) -> asyncio.Future[Any]:
-        return asyncio.Future(loop=self)
+    def _process_events(self, event_list: list[Any]) -> None: ...
 
-    def create_task(self, coro: Any, *, name: str | None = None, context: Any = None) -> asyncio.Task[Any]:
-        return asyncio.Task(coro, loop=self, name=name, context=context)
-
-    def call_soon(
-        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> events.Handle:
-        handle = events.Handle(callback, args, self, context)
-        self._ready.append(handle)
-        return handle
-
-    call_soon_threadsafe = call_soon
-
-    def call_later(
-        self,
-        delay: float,
-        callback: Callable[..., object],
-        *args: Any,
-        context: contextvars.Context | None = None,
-    ) -> events.TimerHandle:
-        return self.call_at(self.time() + delay, callback, *args, context=context)
-
-    def call_at(
-        self,
-        when: float,
-        callback: Callable[..., object],
-        *args: Any,
-        context: contextvars.Context | None = None,
-    ) -> events.TimerHandle:
-        timer = events.TimerHandle(when, callback, args, self, context)
-        heapq.heappush(self._timers, (when, next(self._numbers), timer))
-        self._planned()
-        return timer
-
-    def _timer_handle_cancelled(self, handle: events.TimerHandle) -> None:
-        """Do nothing: a cancelled timer is skipped when its time comes."""
+    def _write_to_self(self) -> None: ...
 
     def next_ms(self) -> int | None:
         """Return when the next callback is due, in virtual ms; None: none is planned."""
-        if self._ready:
+        this: Any = self
+        if this._ready:
             return self._now_ms()
-        return math.ceil(self._timers[0][0] * 1000 - 1e-6) if self._timers else None
+        return math.ceil(this._scheduled[0]._when * 1000 - 1e-6) if this._scheduled else None
 
-    def turn(self, until: float | None = None) -> None:
-        """Run what is ready, and timers up to the time `until` (s; None: now), as one thread would."""
+    def turn(self, *, ahead: bool = False) -> None:
+        """Run what is due, as one thread would; `ahead`: all that is planned, as if its time had come."""
+        this: Any = self
         before = events._get_running_loop()
         events._set_running_loop(self)
         try:
-            while self._ready or (self._timers and self._timers[0][0] <= (until or self.time()) + 1e-9):
-                if self._ready:
-                    handle = self._ready.popleft()
-                else:
-                    handle = heapq.heappop(self._timers)[2]
-                if not handle.cancelled():
-                    handle._run()
+            while (due := self.next_ms()) is not None and (ahead or due <= self._now_ms()):
+                self._ahead_s = due / 1000
+                this._run_once()
         finally:
+            self._ahead_s = 0.0
             events._set_running_loop(before)
 
 
@@ -117,7 +78,7 @@ class SimEventLoop:
     def __init__(self, process: Process, name: str, ended: Callable[[list[Ended]], None]) -> None:
         self._process, self._name, self._ended = process, f"{process.name} {name}", ended
         self._rng = random.Random(f"{process.scene.seed} {self._name}")
-        self._loop = _VirtualLoop(process.scene.now, self._plan)
+        self._loop = _VirtualLoop(process.scene.now)
         self._tasks: dict[Call, asyncio.Task[None]] = {}
         self._over = False
         self._planned_ms: int | None = None
@@ -133,7 +94,7 @@ class SimEventLoop:
                 result.append(error)
 
         self._loop.create_task(awaited())
-        self._loop.turn(float("inf"))
+        self._loop.turn(ahead=True)
         if result[0] is not None:
             raise result[0]
 

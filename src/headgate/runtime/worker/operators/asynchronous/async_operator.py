@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from typing import Any
 
 from headgate.api.declared.operator_state import declared_operator_state
 from headgate.api.streams.async_calls import IN_FLIGHT, AsyncCalls
@@ -37,7 +38,7 @@ class AsyncOperator(Operator):
         self._requests: AsyncRequests[InFlight] = AsyncRequests(_rules(settings))
         self._calls = Calls(settings)
         self._storable = Storable(settings.record_type, f"{context.label}, while a record is called for,")
-        self._stored_as = declared_operator_state(settings)[IN_FLIGHT].types[0]
+        self._stored_as: Any = declared_operator_state(settings)[IN_FLIGHT].types[0]
         self._ended: deque[Ended] = deque()
         self._restored: deque[InFlight] = deque()
         self._to_start: list[tuple[tuple[int, int], Made]] = []
@@ -62,7 +63,7 @@ class AsyncOperator(Operator):
 
     @property
     def waits(self) -> bool:
-        """Whether no input may be taken: too much is in flight, or event time ends, or a barrier comes next."""
+        """Whether no input may be taken: too much is in flight, event time ends, or a barrier comes next."""
         return self._requests.full or self._requests.sealed or bool(self._restored)
 
     @property
@@ -184,5 +185,7 @@ class AsyncOperator(Operator):
 
 def _rules(settings: AsyncCalls) -> Rules:
     said = settings.retry
-    again = Retries() if said is None else Retries(said.attempts, said.delay_ms, said.factor, said.delay_max_ms)
+    again = (
+        Retries() if said is None else Retries(said.attempts, said.delay_ms, said.factor, said.delay_max_ms)
+    )
     return Rules(settings.capacity, settings.timeout_ms, settings.ordered, again)

@@ -70,10 +70,10 @@ class Calls:
         made = self._timed_out(record)
         return Answer(self._outputs(await made if inspect.isawaitable(made) else made), False)
 
-    def _outputs(self, answer: R) -> list[Any]:
+    def _outputs(self, answer: Any) -> list[Any]:
         if not self._many:
             return [answer]
         if answer is None:
             return []
         checked_kind(answer, "the asynchronous function")
-        return list(answer)  # type: ignore[call-overload]
+        return list(answer)
