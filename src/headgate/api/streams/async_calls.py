@@ -114,6 +114,8 @@ def retry(
     if not all(isinstance(each, type) and issubclass(each, BaseException) for each in classes):
         raise PlanError(f"on of retry() ({user_site()}) is {on!r}; expected exception classes")
     if if_result is not None:
+        if not callable(if_result):
+            raise PlanError(f"if_result of retry() ({user_site()}) is {if_result!r}; expected a function")
         refuse_arity(f"if_result of retry() ({user_site()})", if_result, "one answer")
     delays = [_ms("retry", "delay", delay), _ms("retry", "max_delay", max_delay)]
     return Retry(attempts, delays[0], factor, delays[1], on, if_result)
