@@ -335,6 +335,47 @@ def test_what_is_in_flight_is_in_the_savepoint(tmp_path: Path, parallelism: int,
     assert sorted(line["n"] for line in json_lines(tmp_path / "out")) == list(range(60))
 
 
+def later_bid() -> Any:
+    """The class as a later version of the program has it: one field more, and one less."""
+
+    @dataclass
+    class Bid:
+        n: int
+        more: int = 5
+
+    Bid.__qualname__ = "Bid"
+
+    def made(n: int) -> Bid:
+        return Bid(n)
+
+    made.__annotations__["return"] = Bid
+    return made
+
+
+def test_records_in_flight_change_their_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As other state does: a call gets a record of the class that the program has now."""
+    Gate.open = False
+    valve = Valve(next(NAMES), 10, range(30))
+    with job_behind_a_gate(tmp_path, valve, 1, 25, "records").execute_async("first") as handle:
+        wait_until(lambda: handle.done or _asked(handle) == 10, "the valve's records are asked for")
+        uri = handle.stop(str(tmp_path / "savepoints"))
+        handle.result()
+    monkeypatch.setitem(KINDS, "records", later_bid())
+    Gate.open = True
+    valve.open_to()
+    env = environment(1, NO_RESTART)
+    records = env.from_source(valve, uid="in").map(KINDS["records"])
+
+    async def more(bid: Any) -> dict[str, int]:
+        return {"n": bid.n, "more": bid.more}
+
+    records.map_async(more, uid="asked").write_json(str(tmp_path / "out"), uid="out")
+    env.execute("second", restore_from=uri)
+    out = json_lines(tmp_path / "out")
+    assert sorted(line["n"] for line in out) == list(range(30))
+    assert {line["more"] for line in out} == {5}
+
+
 def test_records_of_a_class_that_nobody_declares_are_refused() -> None:
     """At the first of them, not at some checkpoint; the message says what to annotate."""
     env = environment(1, NO_RESTART)
