@@ -83,7 +83,9 @@ def q2(dataset: Dataset) -> pa.Table:
 
 
 def q3(dataset: Dataset) -> pa.Table:
-    """Return who sells auctions of category 10 and lives in Oregon, Idaho or California, with each auction."""
+    """Return who sells auctions of category 10 and lives in Oregon, Idaho or California, with each
+    auction.
+    """
     sql = """
         SELECT name, city, state, auctions.id FROM auctions JOIN persons ON seller = persons.id
         WHERE category = 10 AND state IN ('OR', 'ID', 'CA')
@@ -174,7 +176,9 @@ def q8(dataset: Dataset) -> pa.Table:
 
 
 def q9(dataset: Dataset) -> pa.Table:
-    """Return each auction with the highest bid of its time; of equal ones the first, or of the least bidder."""
+    """Return each auction with the highest bid of its time; of equal ones the first, or of the least
+    bidder.
+    """
     sql = """
         SELECT auctions.*, auction, bidder, price, bids."dateTime" AS "bid_dateTime", bids.extra AS bid_extra
         FROM auctions JOIN bids
@@ -274,14 +278,16 @@ def q14(dataset: Dataset) -> pa.Table:
 
 
 def q15(dataset: Dataset) -> pa.Table:
-    """Return how many bids, different bidders and auctions each day (UTC) had: in all, and by ranks of prices."""
-    return _answer("q15", dataset, f"SELECT {_DAY} AS day, {_ranked_counts()} FROM bid GROUP BY ALL")
+    """Return how many bids, different bidders and auctions each day (UTC) had: in all, and by ranks of
+    prices.
+    """
+    return _answer("q15", dataset, f"SELECT {_DAY} AS day, {_ranked_counts()} FROM bid GROUP BY ALL")  # noqa: S608
 
 
 def q16(dataset: Dataset) -> pa.Table:
     """Return the numbers of q15 for each channel and day (UTC), and the last minute of a bid."""
     minute = """max(strftime(make_timestamp("dateTime"), '%H:%M')) AS minute"""
-    sql = f"SELECT channel, {_DAY} AS day, {minute}, {_ranked_counts()} FROM bid GROUP BY ALL"
+    sql = f"SELECT channel, {_DAY} AS day, {minute}, {_ranked_counts()} FROM bid GROUP BY ALL"  # noqa: S608
     return _answer("q16", dataset, sql)
 
 
@@ -311,7 +317,9 @@ def q18(dataset: Dataset) -> pa.Table:
 
 
 def q19(dataset: Dataset) -> pa.Table:
-    """Return the ten highest bids of each auction with their places, from 1; of equal ones the earlier first."""
+    """Return the ten highest bids of each auction with their places, from 1; of equal ones the earlier
+    first.
+    """
     sql = """
         SELECT *, row_number() OVER (
             PARTITION BY auction ORDER BY price DESC, "dateTime", bidder, channel, url, extra
@@ -362,8 +370,8 @@ def q23(dataset: Dataset) -> pa.Table:
     sql = """
         SELECT persons.id AS person, auction, price, channel, url, bids."dateTime", bids.extra, name,
             "emailAddress", "creditCard", city, state, persons."dateTime" AS "person_dateTime",
-            persons.extra AS person_extra, auctions.id AS sold, "itemName", description, "initialBid", reserve,
-            expires, category
+            persons.extra AS person_extra, auctions.id AS sold, "itemName", description, "initialBid",
+            reserve, expires, category
         FROM bids JOIN persons ON bidder = persons.id JOIN auctions ON seller = persons.id
     """
     return _answer("q23", dataset, sql)

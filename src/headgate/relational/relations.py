@@ -356,7 +356,9 @@ def inputs_of(relation: Relation) -> tuple[Relation, ...]:
 
 
 def running_schema(child: Schema, keys: tuple[int, ...], aggregates: tuple[Aggregate, ...]) -> Schema:
-    """Return the columns of an aggregation without windows: its keys without hidden ones, results, `CHANGE`."""
+    """Return the columns of an aggregation without windows: its keys without hidden ones, results,
+    `CHANGE`.
+    """
     kept = [child.fields[place] for place in keys if child.names[place] not in HIDDEN]
     results = [Field(each.name, each.result, each.nullable) for each in aggregates]
     return Schema((*kept, *results, Field(CHANGE, pa.int8(), False)))

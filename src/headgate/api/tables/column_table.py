@@ -404,8 +404,8 @@ class Table(ByName, SideOutputs, Generic[S]):
         return self._of(Scan(plan.schema, number))
 
     def lookup(self, table: pa.Table, on: str | Sequence[str], how: str = "inner") -> Table[S]:
-        """Return the rows of this table with those of `table` that have equal columns. `table` does not change, and
-        every subtask has all of it, so nothing is kept and nothing is sent. Null equals nothing.
+        """Return the rows of this table with those of `table` that have equal columns. `table` does not
+        change, and every subtask has all of it, so nothing is kept and nothing is sent. Null equals nothing.
 
         Args:
             table: a ``pyarrow.Table``, such as ``dataframe.toArrow()``; it is shipped with the program.
@@ -473,8 +473,9 @@ class Table(ByName, SideOutputs, Generic[S]):
         preceding: int | None = None,
         uid: str | None = None,
     ) -> Table[S]:
-        """Return all rows, each with aggregates over itself and rows of its key before it; they are corrected as
-        more rows come. All rows are kept, and those of a key are computed anew when one of them changes.
+        """Return all rows, each with aggregates over itself and rows of its key before it; they are
+        corrected as more rows come. All rows are kept, and those of a key are computed anew when one of them
+        changes.
 
         Args:
             aggregates: such as ``F.avg("price").alias("mean")``.

@@ -24,7 +24,8 @@ def lookup(child: Relation, table: pa.Table, on: Sequence[str], how: str) -> Loo
     kind = kind_of(where, how)
     if kind in ("right", "full"):
         raise PlanError(
-            f"{where}: how is {how!r}, for which every subtask would have to know what the others found; expected "
+            f"{where}: how is {how!r}, for which every subtask would have to know what the others found; "
+            "expected "
             "inner, left, semi or anti"
         )
     if not isinstance(table, pa.Table):
@@ -62,6 +63,7 @@ def _check_key(where: str, name: str, mine: Schema, theirs: Schema) -> None:
         raise PlanError(f"{where}: {name} is {text_of(kinds[0])}, by which rows cannot be joined")
     if kinds[0] != kinds[1] and not (pa.types.is_integer(kinds[0]) and pa.types.is_integer(kinds[1])):
         raise PlanError(
-            f"{where}: {name} is {text_of(kinds[0])} here and {text_of(kinds[1])} in the table that is looked up; "
+            f"{where}: {name} is {text_of(kinds[0])} here and {text_of(kinds[1])} in the table that is "
+            "looked up; "
             "cast one of them"
         )

@@ -27,7 +27,7 @@ from headgate.relational.spark_types import text_of
 def ranked(
     verb: str,
     child: Relation,
-    n: int,
+    n: object,
     by: Sequence[str],
     order_by: Sequence[Ordered | Column | str] | Ordered | Column | str,
     rank: str | None,
@@ -39,7 +39,7 @@ def ranked(
     not 1 or more, a key is of no possible type, or rows of the table may come more than once.
     """
     where = f"{verb}() ({user_site()})"
-    if not isinstance(n, int) or n < 1:
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise PlanError(f"{where} got n={n!r}; expected a number of rows, 1 or more")
     columns, keys, order = _ordered(verb, child, by, order_by)
     narrow = projected(verb, child, columns)
@@ -51,15 +51,17 @@ def over(
     child: Relation,
     by: Sequence[str],
     order_by: Sequence[Ordered | Column | str] | Ordered | Column | str,
-    preceding: int | None,
+    preceding: object,
     calls: Sequence[tuple[str, AggregateCall]],
     uid: str | None,
 ) -> Over:
-    """Return the plan of aggregates over each row and rows before it, for :meth:`Table.over`. PlanError: a column
-    is wrong, `preceding` is below 0, a key is of no possible type, or rows may come more than once.
+    """Return the plan of aggregates over each row and rows before it, for :meth:`Table.over`.
+
+    PlanError: a column is wrong, `preceding` is below 0, a key is of no possible type, or rows may come more
+    than once.
     """
     where = f"over() ({user_site()})"
-    if preceding is not None and (not isinstance(preceding, int) or preceding < 0):
+    if not (preceding is None or (isinstance(preceding, int) and preceding >= 0)):
         raise PlanError(f"{where} got preceding={preceding!r}; expected a number of rows, 0 or more, or None")
     if not calls:
         raise PlanError(f"{where} got no aggregates; name one, such as F.avg('price')")
@@ -89,7 +91,9 @@ def _ordered(
     by: Sequence[str],
     order_by: Sequence[Ordered | Column | str] | Ordered | Column | str,
 ) -> tuple[list[tuple[str, Typed]], int, tuple[Order, ...]]:
-    """Return the columns of `child`, the keys first, and then those to order by; how many are keys; the order."""
+    """Return the columns of `child`, the keys first, and then those to order by; how many are keys; the
+    order.
+    """
     where = f"{verb}() ({user_site()})"
     refuse_repeated(verb, child)
     orders = orders_of(verb, order_by)
@@ -111,7 +115,8 @@ def _key(verb: str, child: Relation, name: str) -> int:
     kind = child.schema.fields[place].type
     if not can_be_key(kind):
         raise PlanError(
-            f"{verb}() ({user_site()}): {name} is {text_of(kind)}, by which rows cannot be grouped; cast it to "
+            f"{verb}() ({user_site()}): {name} is {text_of(kind)}, by which rows cannot be grouped; cast it "
+            "to "
             "string or to a number"
         )
     return place

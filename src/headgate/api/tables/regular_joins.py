@@ -29,8 +29,8 @@ _CHANGES = (CHANGE, SIDE, ODD_KEYS)
 
 def regular_join(left: Relation, right: Relation, on: Sequence[str], how: str, uid: str | None) -> Join:
     """Return the plan of a join of tables by the equal columns `on`, for :meth:`Table.join`. `how` is any of
-    PySpark's names; `uid` names the operator (None: not given). PlanError: `on` or `how` is wrong, a key is of
-    no possible type, windows emit more than once, or two other columns share a name.
+    PySpark's names; `uid` names the operator (None: not given). PlanError: `on` or `how` is wrong, a key is
+    of no possible type, windows emit more than once, or two other columns share a name.
     """
     where = f"join() ({user_site()})"
     kind = kind_of(where, how)
@@ -44,12 +44,14 @@ def regular_join(left: Relation, right: Relation, on: Sequence[str], how: str, u
     both = [keys, others_of(left, on), others_of(right, on)]
     kept = (kind in ("left", "full", "anti"), kind in ("right", "full"))
     taken_back = left.schema.updating or right.schema.updating
-    inputs = [
+    one, other = (
         _input(each if kept[side] else with_keys(each, keys), side, both, taken_back)
         for side, each in enumerate((left, right))
-    ]
+    )
     updating = taken_back or kind not in ("inner", "semi")
-    return Join(_schema(where, kind, both, updating or kind == "semi"), *inputs, (*on, ODD_KEYS), kind, uid)
+    return Join(
+        _schema(where, kind, both, updating or kind == "semi"), one, other, (*on, ODD_KEYS), kind, uid
+    )
 
 
 def _input(side: Relation, number: int, both: list[list[Field]], taken_back: bool) -> Project:

@@ -25,8 +25,8 @@ def rows_declaration(plan: WindowJoin, where: str) -> KeyedProcessFunction[Any, 
 
 
 ROWS: Final = "rows"
-"""Name of the keyed state of a join without windows: (0, number) -> a row of either side, and under (1, number)
-what came since the last mark.
+"""Name of the keyed state of a join without windows: (0, number) -> a row of either side, and under (1,
+number) what came since the last mark.
 """
 
 
@@ -39,14 +39,14 @@ def joined_declaration(plan: Join, where: str) -> KeyedProcessFunction[Any, Any,
 
 
 FIRST: Final = "first"
-"""Name of the keyed state of a rank: from (place, 0), with places 1 and up, to the row there at the last mark;
-with places -1 and down to the first rows of those that came since.
+"""Name of the keyed state of a rank: from (place, 0), with places 1 and up, to the row there at the last
+mark; with places -1 and down to the first rows of those that came since.
 """
 
 
 def first_declaration(plan: Rank, where: str) -> KeyedProcessFunction[Any, Any, Any]:
-    """Return a function, never run, with the state of a rank, `FIRST`, as savepoints hold it. PlanError, after
-    `where`: two columns would be stored under one name.
+    """Return a function, never run, with the state of a rank, `FIRST`, as savepoints hold it. PlanError,
+    after `where`: two columns would be stored under one name.
     """
     fields = plan.child.schema.fields[plan.keys :]
     record = named_record("RankedRows", [(each.name, hint_of(each.type)) for each in fields], where)
@@ -54,14 +54,14 @@ def first_declaration(plan: Rank, where: str) -> KeyedProcessFunction[Any, Any, 
 
 
 ALL: Final = "all"
-"""Name of the keyed state of what is computed anew: (0, number) -> a row, and under (1, number) changes that came
-since the last mark.
+"""Name of the keyed state of what is computed anew: (0, number) -> a row, and under (1, number) changes
+that came since the last mark.
 """
 
 
 def all_declaration(plan: Aggregation | Rank | Over, where: str) -> KeyedProcessFunction[Any, Any, Any]:
-    """Return a function, never run, with the state `ALL`, as savepoints hold it. PlanError, after `where`: two
-    columns would be stored under one name.
+    """Return a function, never run, with the state `ALL`, as savepoints hold it. PlanError, after `where`:
+    two columns would be stored under one name.
     """
     fields = [each for each in plan.child.schema if each.name not in plan.key_names]
     record = named_record("Rows", [(each.name, hint_of(each.type)) for each in fields], where)
