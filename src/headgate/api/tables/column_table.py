@@ -18,17 +18,17 @@ from headgate.api.tables.by_name import ByName, refuse_text, selected_columns
 from headgate.api.tables.checked_columns import all_columns, check_partitions, place_of, projected, resolved
 from headgate.api.tables.column import Column, ColumnLike, expression_of
 from headgate.api.tables.grouped_table import GroupedTable, named_call
-from headgate.api.tables.lookups import lookup
+from headgate.api.tables.joins.lookups import lookup
+from headgate.api.tables.joins.regular_joins import regular_join
+from headgate.api.tables.joins.window_joins import joins_windows, window_join
 from headgate.api.tables.lowering import lowered, lowered_anew, lowered_join, lowered_rank
-from headgate.api.tables.ordering import Ordered
 from headgate.api.tables.program_functions import Columns, form_of, table_function
-from headgate.api.tables.ranks import over, ranked
-from headgate.api.tables.regular_joins import regular_join
+from headgate.api.tables.ranking.ordering import Ordered
+from headgate.api.tables.ranking.ranks import over, ranked
 from headgate.api.tables.selecting import selected
 from headgate.api.tables.side_outputs import SideOutputs
 from headgate.api.tables.table_explained import explained
 from headgate.api.tables.updating import folded, refuse_updates
-from headgate.api.tables.window_joins import joins_windows, window_join
 from headgate.common.errors import PlanError
 from headgate.graph.logical import NEW, TimestampsNode
 from headgate.relational.exploding import is_map

@@ -31,8 +31,8 @@ from headgate.runtime.worker.operators.columns.processing_time import (
     ProcessingAccumulatingOperator,
     ProcessingWindowsOperator,
 )
-from headgate.runtime.worker.operators.columns.updating.joining import JoinOperator
-from headgate.runtime.worker.operators.columns.updating.ranking import FirstRowsOperator, RankOperator
+from headgate.runtime.worker.operators.columns.updating.join_operator import JoinOperator
+from headgate.runtime.worker.operators.columns.updating.rank_operator import FirstRowsOperator, RankOperator
 from headgate.runtime.worker.operators.columns.updating.recomputing import (
     CheckedKeysOperator,
     RecomputingOperator,

@@ -11,7 +11,7 @@ from headgate.api.site import user_site
 from headgate.api.tables.checked_columns import all_columns, checked, projected, resolved
 from headgate.api.tables.column import Column
 from headgate.api.tables.firing_rules import refuse_repeated
-from headgate.api.tables.ordering import Ordered, orders_of
+from headgate.api.tables.ranking.ordering import Ordered, orders_of
 from headgate.common.errors import PlanError
 from headgate.relational.aggregates import resolve_aggregate
 from headgate.relational.changes import CHANGE

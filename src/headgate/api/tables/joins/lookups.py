@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from headgate.api.site import user_site
 from headgate.api.tables.checked_columns import checked, place_of
-from headgate.api.tables.window_joins import kind_of
+from headgate.api.tables.joins.window_joins import kind_of
 from headgate.common.errors import PlanError
 from headgate.relational.python_types import can_be_key
 from headgate.relational.relations import Lookup, Relation

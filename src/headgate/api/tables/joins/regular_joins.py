@@ -9,7 +9,7 @@ import pyarrow as pa
 from headgate.api.site import user_site
 from headgate.api.tables.checked_columns import all_columns
 from headgate.api.tables.firing_rules import refuse_repeated
-from headgate.api.tables.window_joins import (
+from headgate.api.tables.joins.window_joins import (
     equal_columns,
     keys_of,
     kind_of,
