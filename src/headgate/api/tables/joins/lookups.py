@@ -12,7 +12,7 @@ from headgate.api.tables.joins.window_joins import kind_of
 from headgate.common.errors import PlanError
 from headgate.relational.python_types import can_be_key
 from headgate.relational.relations import Lookup, Relation
-from headgate.relational.schema import Field, Schema, schema_of
+from headgate.relational.schema import Field, Schema, schema_of, shown
 from headgate.relational.spark_types import text_of
 
 
@@ -47,8 +47,8 @@ def lookup(child: Relation, table: pa.Table, on: Sequence[str], how: str) -> Loo
             f"{where}: both tables have a column {twice[0]!r} that is not joined by; rename one of them"
         )
     made = [Field(each.name, each.type, each.nullable or kind == "left") for each in others]
-    changes = child.schema.fields[len(child.schema.shown) :]
-    schema = Schema((*child.schema.shown, *made, *changes), child.schema.event_time)
+    changes = child.schema.fields[len(shown(child.schema)) :]
+    schema = Schema((*shown(child.schema), *made, *changes), child.schema.event_time)
     rows = pa.table(columns, names=theirs.names).select([*names, *(field.name for field in others)])
     return Lookup(schema, child, rows.combine_chunks(), tuple(names), kind)
 

@@ -20,7 +20,7 @@ from headgate.relational.python_types import can_be_key
 from headgate.relational.relations import ORDER_PREFIX, Order, Over, Rank, Relation
 from headgate.relational.resolved import Column as ResolvedColumn
 from headgate.relational.resolved import Typed
-from headgate.relational.schema import Field, Schema
+from headgate.relational.schema import Field, Schema, shown
 from headgate.relational.spark_types import text_of
 
 
@@ -100,7 +100,7 @@ def _ordered(
     keys = [child.schema.names[_key(verb, child, name)] for name in by]
     if not keys:
         raise PlanError(f"{where} got no columns in by; name those that rows have in common")
-    others = [field.name for field in child.schema.shown if field.name not in keys]
+    others = [field.name for field in shown(child.schema) if field.name not in keys]
     mine = dict(all_columns(child))
     columns = [(name, mine[name]) for name in (*keys, *others)]
     sorts = [_sort(verb, child, each) for each in orders]

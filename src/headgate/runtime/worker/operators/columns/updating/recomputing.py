@@ -25,7 +25,7 @@ from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT, c
 from headgate.runtime.worker.operators.operator_contract import Operator
 
 if TYPE_CHECKING:
-    from headgate.relational.typed import ResolvedColumn
+    from headgate.relational.resolved import Column as ResolvedColumn
 
 _FRAME: Final = "__frame"
 """Name of the column that says of which row's aggregates a row is part."""
