@@ -14,7 +14,7 @@ from headgate.graph.table_nodes import (
     RankNode,
     RecomputeNode,
     TableFunctionNode,
-    WindowAggregateNode,
+    TableNode,
     WindowJoinNode,
 )
 from headgate.relational.firing import AT_END
@@ -43,20 +43,7 @@ from headgate.runtime.worker.operators.columns.window_join import WindowJoinOper
 from headgate.runtime.worker.operators.operator_contract import Operator
 
 
-def table_operator(
-    context: OperatorContext,
-    node: ColumnsNode
-    | TableFunctionNode
-    | AccumulateNode
-    | WindowAggregateNode
-    | WindowJoinNode
-    | JoinNode
-    | FirstRowsNode
-    | RankNode
-    | CheckedKeysNode
-    | RecomputeNode
-    | LookupNode,
-) -> Operator:
+def table_operator(context: OperatorContext, node: TableNode) -> Operator:
     """Return a new operator that runs a table's node in one subtask, with its own copy of the function."""
     if isinstance(node, ColumnsNode):
         if node.extremes is not None:
