@@ -17,12 +17,11 @@ from urllib.parse import quote
 
 from headgate.api.sink import Fork, Sink, SinkCommitter, SinkCommitterContext
 from headgate.common.errors import OperatingError, StorageError
-from headgate.common.files.durable import unlink
+from headgate.common.files.durable import checksum, unlink
 from headgate.common.files.stored_paths import inside, made_folder
 from headgate.common.registry import Kind, load
 from headgate.connectors.dataframe.connector import unprepared
 from headgate.connectors.dataframe.staged_files import TO_SPARK
-from headgate.connectors.files.part_file import checksum
 
 if TYPE_CHECKING:
     import pyarrow as pa
