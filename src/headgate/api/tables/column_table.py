@@ -15,6 +15,8 @@ from headgate.api.streams.event_time import WatermarkStrategy
 from headgate.api.streams.steps import ProgramContext
 from headgate.api.streams.stream_outputs import Outputs, StreamSink
 from headgate.api.tables.by_name import ByName, refuse_text, selected_columns
+from headgate.api.tables.changelogs.duplicates import time_to_live
+from headgate.api.tables.changelogs.set_operations import SetOperations
 from headgate.api.tables.checked_columns import all_columns, check_partitions, place_of, projected, resolved
 from headgate.api.tables.column import Column, ColumnLike, expression_of
 from headgate.api.tables.grouped_table import GroupedTable, named_call
@@ -54,7 +56,7 @@ S = TypeVar("S", bound=Outputs[Any], default=Any)
 """The class of streams that tables are turned into."""
 
 
-class Table(ByName, SideOutputs, Generic[S]):
+class Table(ByName, SideOutputs, SetOperations, Generic[S]):
     """Columns of a stream, on which expressions are computed batch by batch; ``stream.to_table()`` makes one.
 
     Example:
@@ -373,23 +375,31 @@ class Table(ByName, SideOutputs, Generic[S]):
     groupBy = group_by  # noqa: N815
 
     def join(
-        self, other: Table[S], on: str | Sequence[str], how: str = "inner", uid: str | None = None
+        self,
+        other: Table[S],
+        on: str | Sequence[str],
+        how: str = "inner",
+        uid: str | None = None,
+        ttl: str | int | None = None,
     ) -> Table[S]:
-        """Return the rows of this and the other table that have equal columns, in the same window.
+        """Return the rows of this and the other table that have equal columns, in the same window if one of the
+        columns is a window.
 
-        A row goes out when event time passes the end of its window; rows that come later are dropped and
-        counted. The result has the columns of `on` (the window last), the others of this table and, but for
-        "semi" and "anti", those of the other table.
+        With a window a row goes out when event time passes the end of its window; rows that come later are dropped
+        and counted. Without one rows are kept for good, and the result of all but inner joins of tables that only
+        grow is corrected. The result has the columns of `on` (the window last), the others of this table and, but
+        for "semi" and "anti", those of the other table.
 
         Args:
             other: the other table, of the same Environment.
-            on: names of columns that both tables have; one of them is a window, as of an aggregation.
+            on: names of columns that both tables have; one of them may be a window, as of an aggregation.
             how: "inner", "left", "right", "full", "semi" or "anti", or PySpark's other names of these.
             uid: names the state for later versions of the program; needed when checkpoints are on.
+            ttl: without a window: after so long without rows, of either table, a key is forgotten with its rows,
+                as "1h" or in ms. None: never.
 
         Raises:
-            PlanError: a column of `on` is not in both or cannot be a key, not exactly one is a window, `how`
-                is unknown, windows may emit more than once, or both tables have another column of one name.
+            PlanError: a column of `on` is not in both or cannot be a key, two are windows, `how` is unknown, windows may emit more than once, or both tables have another column of one name.
         """
         names = [on] if isinstance(on, str) else list(on)
         if getattr(other, "_environment", None) is not self._environment:
@@ -397,8 +407,8 @@ class Table(ByName, SideOutputs, Generic[S]):
         sides = self._relation, other._relation
         plan: WindowJoin | Join = (
             window_join(*sides, names, how, uid)
-            if joins_windows(*sides, names)
-            else regular_join(*sides, names, how, uid)
+            if ttl is None and joins_windows(*sides, names)
+            else regular_join(*sides, names, how, uid, ttl)
         )
         number = lowered_join(self._environment, plan, f"join() ({user_site()})")
         return self._of(Scan(plan.schema, number))
@@ -435,6 +445,7 @@ class Table(ByName, SideOutputs, Generic[S]):
         order_by: Sequence[Ordered | Column | str] | Ordered | Column | str,
         rank: str | None = None,
         uid: str | None = None,
+        ttl: str | int | None = None,
     ) -> Table[S]:
         """Return the first `n` rows of each key; they are corrected as more rows come.
 
@@ -444,9 +455,11 @@ class Table(ByName, SideOutputs, Generic[S]):
             order_by: columns, as ``F.desc("price")``; of equal rows the one that came earlier is first.
             rank: name of a column for the rows' places, from 1; None: there is none.
             uid: names the state for later versions of the program; needed when checkpoints are on.
+            ttl: after so long without rows a key is forgotten, as "1h" or in ms: the result stays as it is, and rows
+                that come for it later begin anew. None: never.
 
         Raises:
-            PlanError: a column does not exist, cannot be a key or has no order.
+            PlanError: a column does not exist, cannot be a key or has no order, or `ttl` is no duration.
 
         Example:
             >>> import pyarrow as pa
@@ -460,7 +473,7 @@ class Table(ByName, SideOutputs, Generic[S]):
             [{'k': 1, 'v': 4}, {'k': 1, 'v': 9}]
         """
         names = [by] if isinstance(by, str) else list(by)
-        plan = ranked("top_n", self._relation, n, names, order_by, rank, uid)
+        plan = ranked("top_n", self._relation, n, names, order_by, rank, uid, time_to_live("top_n", ttl))
         lower = lowered_anew if plan.child.schema.updating else lowered_rank
         number = lower(self._environment, plan, f"top_n() ({user_site()})")
         return self._of(Scan(plan.schema, number)).select(*plan.shown(self.columns))
@@ -472,6 +485,7 @@ class Table(ByName, SideOutputs, Generic[S]):
         order_by: Sequence[Ordered | Column | str] | Ordered | Column | str,
         preceding: int | None = None,
         uid: str | None = None,
+        ttl: str | int | None = None,
     ) -> Table[S]:
         """Return all rows, each with aggregates over itself and rows of its key before it; they are corrected as
         more rows come. All rows are kept, and those of a key are computed anew when one of them changes.
@@ -482,6 +496,8 @@ class Table(ByName, SideOutputs, Generic[S]):
             order_by: columns, as ``F.desc("price")``; of equal rows the one that came earlier is first.
             preceding: over how many rows before a row; None: over all.
             uid: names the state for later versions of the program; needed when checkpoints are on.
+            ttl: after so long without rows a key is forgotten, as "1h" or in ms: the result stays as it is, and rows
+                that come for it later begin anew. None: never.
 
         Raises:
             PlanError: something is no aggregate, a column does not exist, cannot be a key or has no order.
@@ -500,9 +516,8 @@ class Table(ByName, SideOutputs, Generic[S]):
         """
         where = f"over() ({user_site()})"
         calls = [named_call(each, where) for each in aggregates]
-        plan = over(
-            self._relation, [by] if isinstance(by, str) else list(by), order_by, preceding, calls, uid
-        )
+        names = [by] if isinstance(by, str) else list(by)
+        plan = over(self._relation, names, order_by, preceding, calls, uid, time_to_live("over", ttl))
         number = lowered_anew(self._environment, plan, where)
         results = [each.name for each in plan.aggregates]
         return self._of(Scan(plan.schema, number)).select(*self.columns, *results)

@@ -12,6 +12,7 @@ from headgate.api.functions import OutputTag
 from headgate.api.site import user_site
 from headgate.api.streams.steps import ProgramContext
 from headgate.api.tables.aggregate_functions import plain_aggregate
+from headgate.api.tables.changelogs.duplicates import time_to_live
 from headgate.api.tables.checked_columns import all_columns, checked, projected, resolved
 from headgate.api.tables.column import Column, shown_name
 from headgate.api.tables.firing_rules import early_interval, lateness_of, refuse_repeated, tag_name
@@ -74,6 +75,7 @@ class GroupedTable(Generic[T]):
         self._window: TimeWindow = windows[0] if windows else NO_WINDOW
         self._keys = [key for key in keys if _window(key, child) is None]
         self._firing = AT_END
+        self._ttl_ms: int | None = None
         if windows:
             self._check_time()
         refuse_repeated("group_by", child)
@@ -172,7 +174,7 @@ class GroupedTable(Generic[T]):
         other._firing = replace(self._firing, **changes)
         return other
 
-    def agg(self, *aggregates: Column, uid: str | None = None) -> T:
+    def agg(self, *aggregates: Column, uid: str | None = None, ttl: str | int | None = None) -> T:
         """Return a row for each group: its keys, its window, and these aggregates.
 
         A row goes out when time passes the end of its window. Rows that come after that are dropped and
@@ -181,12 +183,18 @@ class GroupedTable(Generic[T]):
         Args:
             aggregates: such as ``F.count("*").alias("n")``.
             uid: names the state for later versions of the program; needed when checkpoints are on.
+            ttl: without a window: after so long without rows a group is forgotten, as "1h" or in ms; its row stays as
+                it is, and rows that come for it later begin a new one. None: never.
 
         Raises:
-            PlanError: something is no aggregate, does not fit its columns, or a name is there twice.
+            PlanError: something is no aggregate, does not fit its columns, or a name is there twice; `ttl` is no
+                duration, or windows bound the state already.
         """
         where, child = f"agg() ({user_site()})", self._child
         calls = [named_call(each, where) for each in aggregates]
+        self._ttl_ms = time_to_live("agg", ttl)
+        if self._ttl_ms is not None and self._window is not NO_WINDOW:
+            raise PlanError(f"{where} got ttl, and windows are forgotten when they end; leave it away")
         if child.schema.updating:
             return self._of_changes(where, calls, uid)
         keys = [self._key(key) for key in self._keys] + self._hidden_keys()
@@ -335,7 +343,9 @@ class GroupedTable(Generic[T]):
         if len(set(schema.names)) != len(schema.names):
             raise PlanError(f"{where}: two columns of the result have one name; use alias()")
         window, late = windowed(self._window), None if self._firing.late_tag is None else child.schema
-        return Aggregation(schema, narrow, places, window, tuple(moved), uid, self._firing, late)
+        return Aggregation(
+            schema, narrow, places, window, tuple(moved), uid, self._firing, late, ttl_ms=self._ttl_ms
+        )
 
 
 def _window(key: Column, child: Relation) -> TimeWindow | None:

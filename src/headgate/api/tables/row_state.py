@@ -68,6 +68,18 @@ def all_declaration(plan: Aggregation | Rank | Over, where: str) -> KeyedProcess
     return windows_function("Recomputed", MapState[tuple[int, int], record], ALL)  # type: ignore[valid-type]
 
 
+SEEN: Final = "seen"
+"""Name of the keyed state of what sends the first row of a key: from (0, 0) to the event time from which on a row
+of the key is no duplicate.
+"""
+
+
+def seen_declaration(where: str) -> KeyedProcessFunction[Any, Any, Any]:
+    """Return a function, never run, with the state `SEEN`, as savepoints hold it."""
+    record = named_record("Seen", [("until", int)], where)
+    return windows_function("Deduplicate", MapState[tuple[int, int], record], SEEN)  # type: ignore[valid-type]
+
+
 def rows_record(plan: WindowJoin | Join, where: str) -> type:
     fields: list[tuple[str, Hint]] = []
     for field in plan.left.schema:

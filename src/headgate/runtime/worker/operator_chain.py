@@ -29,6 +29,7 @@ from headgate.graph.table_nodes import (
     AccumulateNode,
     CheckedKeysNode,
     ColumnsNode,
+    DeduplicateNode,
     FirstRowsNode,
     JoinNode,
     LookupNode,
@@ -151,6 +152,7 @@ def _make(node: Node, context_of: Callable[[Node], OperatorContext]) -> Operator
             | RankNode()
             | CheckedKeysNode()
             | RecomputeNode()
+            | DeduplicateNode()
             | LookupNode()
         ):
             from headgate.runtime.worker.operators.columns.making import (

@@ -8,6 +8,7 @@ from headgate.graph.table_nodes import (
     AccumulateNode,
     CheckedKeysNode,
     ColumnsNode,
+    DeduplicateNode,
     FirstRowsNode,
     JoinNode,
     LookupNode,
@@ -31,6 +32,8 @@ from headgate.runtime.worker.operators.columns.processing_time import (
     ProcessingAccumulatingOperator,
     ProcessingWindowsOperator,
 )
+from headgate.runtime.worker.operators.columns.updating.counted_rows import CountedRowsOperator
+from headgate.runtime.worker.operators.columns.updating.deduplicating import DeduplicateOperator
 from headgate.runtime.worker.operators.columns.updating.joining import JoinOperator
 from headgate.runtime.worker.operators.columns.updating.ranking import FirstRowsOperator, RankOperator
 from headgate.runtime.worker.operators.columns.updating.recomputing import (
@@ -55,6 +58,7 @@ def table_operator(
     | RankNode
     | CheckedKeysNode
     | RecomputeNode
+    | DeduplicateNode
     | LookupNode,
 ) -> Operator:
     """Return a new operator that runs a table's node in one subtask, with its own copy of the function."""
@@ -70,6 +74,8 @@ def table_operator(
         return CheckedKeysOperator(context, node.plan)
     if isinstance(node, RecomputeNode):
         return RecomputingOperator(context, node.plan, copy.copy(node.function))
+    if isinstance(node, DeduplicateNode):
+        return DeduplicateOperator(context, node.plan, copy.copy(node.function))
     if isinstance(node, FirstRowsNode):
         return FirstRowsOperator(context, node.rank)
     if isinstance(node, RankNode):
@@ -88,7 +94,8 @@ def table_operator(
     # A function instance belongs to one subtask; the mini-cluster's subtasks share a process.
     function = copy.copy(node.function)
     if running:
-        return RunningAggregateOperator(context, plan, function)
+        counted = plan.copies is not None
+        return (CountedRowsOperator if counted else RunningAggregateOperator)(context, plan, function)
     if by_clock:
         return ProcessingWindowsOperator(context, plan, function)
     return (PatientAggregateOperator if patient else WindowAggregateOperator)(context, plan, function)

@@ -13,6 +13,7 @@ from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
 from headgate.runtime.worker.operators.columns.kept_windows import Ended
+from headgate.runtime.worker.operators.columns.updating.forgetting import KeyAges
 from headgate.runtime.worker.operators.columns.updating.kept_for_good import KeptForGood
 from headgate.runtime.worker.operators.columns.windows_operator import WindowsOperator
 
@@ -29,6 +30,8 @@ class AnsweringOperator(WindowsOperator):
 
     _in_memory: ClassVar = True
     _what: ClassVar[str]
+    _ttl_ms: int | None = None
+    _ages: KeyAges | None = None
     _came: pa.Schema
     _gives: pa.Schema
     _kept: KeptForGood
@@ -49,7 +52,31 @@ class AnsweringOperator(WindowsOperator):
     def process(self, batch: Batch) -> None:
         assert isinstance(batch, ArrowBatch)  # of our own sender
         with failing_clearly(self.context, self._what):
-            self._kept.gather(self._received_or_refused(batch.columns))
+            rows = self._received_or_refused(batch.columns)
+            self._kept.gather(rows)
+            self._touch(rows)
+
+    def open(self) -> None:
+        super().open()
+        if self._ttl_ms is None:
+            return
+        now = self.context.clock.now_ms()
+        self._ages = KeyAges(self._of_keys, self._ttl_ms, now)
+        for table in self._kept.view()():
+            self._ages.touch(table, now)
+
+    def _touch(self, rows: pa.Table) -> None:
+        if self._ages is not None:
+            self._ages.touch(rows, self.context.clock.now_ms())
+
+    def _forget_old(self) -> None:
+        # Nothing waits, so what is kept is what the last answer was made of.
+        if self._ages is not None and self._ages.is_due(now := self.context.clock.now_ms()):
+            with failing_clearly(self.context, self._what):
+                self._kept = self._ages.without_old(self._kept, lambda: self._windows_from(self._mark), now)
+
+    @abstractmethod
+    def _windows_from(self, mark: int) -> KeptForGood: ...
 
     def watermark(self, timestamp: int) -> None:
         self._mark = max(self._mark, timestamp)
@@ -57,6 +84,7 @@ class AnsweringOperator(WindowsOperator):
 
     def mark(self, mark: Mark) -> None:
         self._send_changes()
+        self._forget_old()
         self.next.mark(mark)
 
     def end_of_data(self) -> None:
