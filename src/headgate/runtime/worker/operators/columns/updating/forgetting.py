@@ -47,6 +47,7 @@ class KeyAges:
 
     def is_due(self, now_ms: int) -> bool:
         """Return whether keys should be looked through."""
+        self._looked_at = min(self._looked_at, now_ms)  # the clock may be set back
         return now_ms - self._looked_at >= max(self._ttl // _PARTS, 1)
 
     def without_old(self, kept: KeptForGood, new: Callable[[], KeptForGood], now_ms: int) -> KeptForGood:
