@@ -21,7 +21,7 @@ from headgate.api.tables.checked_columns import all_columns, check_partitions, p
 from headgate.api.tables.column import Column, ColumnLike, expression_of
 from headgate.api.tables.grouped_table import GroupedTable, named_call
 from headgate.api.tables.lookups import lookup
-from headgate.api.tables.lowering import lowered, lowered_anew, lowered_join, lowered_rank
+from headgate.api.tables.lowering import as_changes, lowered, lowered_anew, lowered_join, lowered_rank
 from headgate.api.tables.ordering import Ordered
 from headgate.api.tables.program_functions import Columns, form_of, table_function
 from headgate.api.tables.ranks import over, ranked
@@ -33,6 +33,7 @@ from headgate.api.tables.updating import folded, refuse_updates
 from headgate.api.tables.window_joins import joins_windows, window_join
 from headgate.common.errors import PlanError
 from headgate.graph.logical import NEW, TimestampsNode
+from headgate.relational.changes import CHANGE
 from headgate.relational.exploding import is_map
 from headgate.relational.expressions import Aliases, Expression, Generator, Reference
 from headgate.relational.relations import (
@@ -246,6 +247,7 @@ class Table(ByName, SideOutputs, SetOperations, Generic[S]):
     def union(self, other: Table[S]) -> Table[S]:
         """Return the rows of both tables, in no particular order; columns go together by place.
 
+        If rows of one of them are corrected, those of the result are, too.
         Names are those of this table, and a type is the one that both fit into. Event time stays if the
         columns that carry it stand at the same place; the watermark is the lower one of both sides.
 
@@ -590,9 +592,14 @@ class Table(ByName, SideOutputs, SetOperations, Generic[S]):
             raise PlanError(f"{where} got {type(other).__name__}; expected a table")
         if other._environment is not self._environment:
             raise PlanError(f"{where} got a table of another Environment; expected one of the same")
+        left, right = self._relation, other._relation
+        change = []
+        if left.schema.updating or right.schema.updating:
+            left, right = as_changes(left), as_changes(right)
+            change = [Pair(CHANGE, len(left.schema) - 1, len(right.schema) - 1)]
+        shown = [Schema(each.schema.shown) for each in (left, right)]
         try:
-            left, right = self._relation, other._relation
-            return self._of(united(left, right, pairs(left.schema, right.schema)))
+            return self._of(united(left, right, [*pairs(*shown), *change]))
         except PlanError as error:
             raise PlanError(f"{where}: {error}") from None
 
