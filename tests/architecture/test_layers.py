@@ -103,7 +103,7 @@ OURS = {
     ],
     "runtime": ["common.process.logs"],
     "connectors": [
-        "common", "serde", "records.late_columns", "api", "relational.casts", "relational.column_tests",
+        "common", "serde", "records.late_columns", "api", "relational.casts", "relational.changes", "relational.column_tests",
         "relational.spark_types",
     ],
     "offline": [

@@ -17,6 +17,7 @@ from headgate.api.streams.stream_outputs import Outputs, StreamSink
 from headgate.api.tables.by_name import ByName, refuse_text, selected_columns
 from headgate.api.tables.changelogs.duplicates import time_to_live
 from headgate.api.tables.changelogs.set_operations import SetOperations
+from headgate.api.tables.changelogs.ways_out import WaysOut
 from headgate.api.tables.checked_columns import all_columns, check_partitions, place_of, projected, resolved
 from headgate.api.tables.column import Column, ColumnLike, expression_of
 from headgate.api.tables.grouped_table import GroupedTable, named_call
@@ -57,7 +58,7 @@ S = TypeVar("S", bound=Outputs[Any], default=Any)
 """The class of streams that tables are turned into."""
 
 
-class Table(ByName, SideOutputs, SetOperations, Generic[S]):
+class Table(ByName, SideOutputs, SetOperations, WaysOut, Generic[S]):
     """Columns of a stream, on which expressions are computed batch by batch; ``stream.to_table()`` makes one.
 
     Example:
