@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 from typing_extensions import override
 
 from headgate.api.checking.arguments import check_job_name
+from headgate.api.checking.unbounded_state import warn_of_unbounded_state
 from headgate.api.checking.program_checks import (
     check_connectors,
     check_program,
@@ -379,6 +380,7 @@ class Environment(Readers):
         check_job_name(name)
         validate(config)
         check_program(nodes, config)
+        warn_of_unbounded_state(nodes)
         return _physical(nodes, config)
 
     def _described(self, name: str, nodes: tuple[Node, ...], config: Config) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def is_float(value: Typed) -> bool:
     return bool(pa.types.is_floating(value.type))
 
 
-def bit(number: int, condition: Typed) -> Typed:
+def bit_where(number: int, condition: Typed) -> Typed:
     """Return an integer that has the bit `number` where `condition` is true, and no other."""
     set_, unset = (Constant(pa.int64(), False, pa.scalar(each, pa.int64())) for each in (1 << number, 0))
     return Choice(pa.int64(), False, ((condition, set_),), unset)
@@ -89,7 +89,7 @@ def keys_with_nulls(schema: Schema, places: list[int]) -> Keys:
 def _odd_columns(bits: list[Typed]) -> list[tuple[str, Typed]]:
     found: list[tuple[str, Typed]] = []
     for start in range(0, len(bits), _BITS_MAX):
-        parts = [bit(number, each) for number, each in enumerate(bits[start : start + _BITS_MAX])]
+        parts = [bit_where(number, each) for number, each in enumerate(bits[start : start + _BITS_MAX])]
         found.append(
             (f"{_ODD}{start // _BITS_MAX}", reduce(lambda one, other: called("|", [one, other]), parts))
         )

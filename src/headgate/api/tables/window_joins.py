@@ -13,7 +13,7 @@ from headgate.api.tables.checked_columns import all_columns, resolved
 from headgate.api.tables.firing_rules import refuse_repeated, refuse_wall_clock
 from headgate.common.errors import PlanError
 from headgate.relational.expressions import Call, Literal, Reference
-from headgate.relational.odd_keys import as_key, bit, is_float
+from headgate.relational.odd_keys import as_key, bit_where, is_float
 from headgate.relational.python_types import can_be_key
 from headgate.relational.relations import (
     ODD_KEYS,
@@ -165,10 +165,10 @@ def equal_columns(side: Relation, number: int, keys: list[Field]) -> list[tuple[
     if not keys:
         return columns
     nulls = [called("isnull", [each]) for each in found]
-    bits = [bit(bit, called("isnan", [each])) for bit, each in enumerate(found) if is_float(each)]
-    bits += [bit(len(keys) + bit, null) for bit, null in enumerate(nulls)]
+    bits = [bit_where(bit, called("isnan", [each])) for bit, each in enumerate(found) if is_float(each)]
+    bits += [bit_where(len(keys) + bit, null) for bit, null in enumerate(nulls)]
     if number:
-        bits.append(bit(2 * len(keys), reduce(lambda one, other: called("or", [one, other]), nulls)))
+        bits.append(bit_where(2 * len(keys), reduce(lambda one, other: called("or", [one, other]), nulls)))
     return [*columns, (ODD_KEYS, reduce(lambda one, other: called("|", [one, other]), bits))]
 
 
