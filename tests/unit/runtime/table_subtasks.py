@@ -13,6 +13,7 @@ from headgate.common.keys.keygroups import key_group_range
 from headgate.core.marks import Mark
 from headgate.graph.logical import Node
 from headgate.records.arrow_batch import ArrowBatch
+from headgate.relational.changes import CHANGE
 from headgate.restore.assignment import share_operator
 from headgate.runtime.worker.operators.columns.making import table_operator
 from headgate.runtime.worker.operators.columns.panes import groups_of_rows
@@ -74,7 +75,8 @@ class Subtasks:
         for operator in self.operators:
             operator.mark(Mark(1))
         self._take()
-        return folded(map(dict, self.received))
+        changes = self.received and CHANGE in self.received[0]
+        return folded(map(dict, self.received)) if changes else self.received
 
     def restore(self, parallelism: int) -> None:
         self.open([finished(operator.snapshot(1)) for operator in self.operators], parallelism)

@@ -103,7 +103,9 @@ def _ordered(
     mine = dict(all_columns(child))
     columns = [(name, mine[name]) for name in (*keys, *others)]
     sorts = [_sort(verb, child, each) for each in orders]
-    columns += [(f"{ORDER_PREFIX}{number}", value) for number, (value, _) in enumerate(sorts)]
+    # State is found by these names: rows that were kept in another order are no use.
+    for number, (value, descending) in enumerate(sorts):
+        columns.append((f"{ORDER_PREFIX}{number} {value}{' descending' if descending else ''}", value))
     first = len(keys) + len(others)
     order = tuple(Order(first + number, descending) for number, (_, descending) in enumerate(sorts))
     return columns, len(keys), order

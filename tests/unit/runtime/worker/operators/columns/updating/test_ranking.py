@@ -23,7 +23,6 @@ from headgate.runtime.worker.operators.columns.panes import groups_of_rows
 from headgate.testing import MiniCluster
 
 GROUPS = 6
-NAMES = ("k", "v", "i", "order/0", "order/1")
 ROWS = st.lists(
     st.tuples(
         st.sampled_from("abcde"),
@@ -69,7 +68,7 @@ class Job:
     def rows(self, rows: list[tuple[str, Any, int]]) -> None:
         self._sent.batches.clear()
         schema = self._node.rank.child.schema.to_arrow()
-        wide = [dict(zip(NAMES, (*row, *row[1:]), strict=True)) for row in rows]
+        wide = [dict(zip(schema.names, (*row, *row[1:]), strict=True)) for row in rows]
         self._before.process(ArrowBatch(pa.RecordBatch.from_pylist(wide, schema)))
         (sent,) = self._sent.batches
         assert isinstance(sent, ArrowBatch)
