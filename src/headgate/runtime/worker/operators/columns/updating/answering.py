@@ -55,6 +55,8 @@ class AnsweringOperator(WindowsOperator):
             rows = self._received_or_refused(batch.columns)
             self._kept.gather(rows)
             self._touch(rows)
+        if self.context.eager:
+            self._send_changes()
 
     def open(self) -> None:
         super().open()
