@@ -1,4 +1,6 @@
-"""Changes in files and databases, once each, through crashes: PostgreSQL where it is installed, SQLite always."""
+"""Changes in files and databases, once each, through crashes: PostgreSQL where it is installed, SQLite
+always.
+"""
 
 from __future__ import annotations
 

@@ -150,7 +150,9 @@ def test_what_is_credited_and_debited_adds_up_to_nothing_at_every_mark(tmp_path:
 
 
 def test_corrections_come_after_each_batch_where_they_are_wanted_at_once(tmp_path: Path) -> None:
-    """No mark comes in this time. At marks each group is answered once, at the end; at once it is many times."""
+    """No mark comes in this time. At marks each group is answered once, at the end; at once it is many
+    times.
+    """
     (tmp_path / "bids").mkdir()
     files = written(tmp_path / "bids")
     counts = {}
@@ -167,8 +169,9 @@ def test_corrections_come_after_each_batch_where_they_are_wanted_at_once(tmp_pat
         again.to_changes().sink_to(Watched(emission), uid="sink")
         env.execute(emission)
         lists = [each for story in seen.stories.values() for each in story if isinstance(each, list)]
-        changes = sum(lists, [])
+        changes = [change for each in lists for change in each]
         counts[emission] = len(changes)
         final = folded(map(dict, changes))
-        assert Counter((r["auction"], r["n"], r["s"]) for r in final) == answer(sum(files.values(), []))
+        everything = [row for rows in files.values() for row in rows]
+        assert Counter((r["auction"], r["n"], r["s"]) for r in final) == answer(everything)
     assert counts["marks"] == 50 < counts["eager"]

@@ -41,6 +41,10 @@ def counted(table: Any, uid: str) -> Any:
     return table.filter(F.col("k").isNotNull()).group_by("k").agg(F.count("*").alias("n"), uid=uid)
 
 
+_COUNTED_A, _COUNTED_B = (
+    f"SELECT k, count(*) AS n FROM {name} WHERE k IS NOT NULL GROUP BY k"
+    for name in ("a", "b")
+)
 COLUMNS = ("k", "x", "d")
 CASES: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "distinct": (lambda a, b: a.select(*COLUMNS).distinct(uid="s"), "SELECT DISTINCT k, x, d FROM a"),
@@ -62,17 +66,17 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     ),
     "distinct of a corrected table": (
         lambda a, b: counted(a, "c").select("n").distinct(uid="s"),
-        "SELECT DISTINCT count(*) AS n FROM a WHERE k IS NOT NULL GROUP BY k",
+        f"SELECT DISTINCT n FROM ({_COUNTED_A})",
     ),
     "subtract of corrected tables": (
         lambda a, b: counted(a, "c").subtract(counted(b, "d"), uid="s"),
-        "SELECT k, count(*) AS n FROM a WHERE k IS NOT NULL GROUP BY k EXCEPT "
-        "SELECT k, count(*) FROM b WHERE k IS NOT NULL GROUP BY k",
+        f"{_COUNTED_A} EXCEPT {_COUNTED_B}",
     ),
     "union of corrected and growing tables": (
-        lambda a, b: counted(a, "c").union(b.select("k", "n")).union_by_name(counted(b, "d").select("n", "k")),
-        "SELECT k, count(*) AS n FROM a WHERE k IS NOT NULL GROUP BY k UNION ALL SELECT k, n FROM b UNION ALL "
-        "SELECT k, count(*) FROM b WHERE k IS NOT NULL GROUP BY k",
+        lambda a, b: (
+            counted(a, "c").union(b.select("k", "n")).union_by_name(counted(b, "d").select("n", "k"))
+        ),
+        f"{_COUNTED_A} UNION ALL SELECT k, n FROM b UNION ALL {_COUNTED_B}",
     ),
     "earliest": (
         lambda a, b: a.drop_duplicates(["k"], order_by="n", uid="s").select("k", "n"),
@@ -80,7 +84,7 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     ),
     "latest of a corrected table": (
         lambda a, b: counted(a, "c").drop_duplicates(["n"], "last", ["k"], uid="s"),
-        "SELECT max(k) AS k, n FROM (SELECT k, count(*) AS n FROM a WHERE k IS NOT NULL GROUP BY k) GROUP BY n",
+        f"SELECT max(k) AS k, n FROM ({_COUNTED_A}) GROUP BY n",
     ),
 }  # fmt: skip
 

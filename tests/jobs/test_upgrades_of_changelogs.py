@@ -1,4 +1,6 @@
-"""What becomes of state without windows when a program changes: the verdict beforehand is what a restore does."""
+"""What becomes of state without windows when a program changes: the verdict beforehand is what a restore
+does.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +32,7 @@ BID_ROWS = [{"id": n, "auction": n % 10, "price": n * 7 % 20, "note": f"n{n % 3}
 AUCTION_ROWS = [{"auction": n, "seller": f"s{n % 4}", "city": f"c{n % 2}"} for n in range(12)]
 
 Build = Callable[[Any, Any], Any]
+TOTAL = F.sum("price").alias("total")
 
 
 def joined(bids: Any, auctions: Any, *columns: str, how: str = "left", **more: Any) -> Any:
@@ -54,7 +57,7 @@ def ranked(*columns: str, n: int = 2, by: str = "auction") -> Build:
 
 OLD: dict[str, Build] = {
     "join": joined,
-    "groups": groups(F.sum("price").alias("total")),
+    "groups": groups(TOTAL),
     "rank": ranked(),
     "distinct": lambda bids, auctions: bids().select("auction", "note").distinct(uid="state"),
     "subtract": lambda bids, auctions: (
@@ -73,9 +76,9 @@ CHANGES: dict[str, tuple[str, Build, bool]] = {
         False,
     ),
     "an aggregate less": ("groups", groups(), True),
-    "an aggregate more": ("groups", groups(F.sum("price").alias("total"), F.max("price").alias("top")), False),
-    "another key of groups": ("groups", groups(F.sum("price").alias("total"), by="note"), False),
-    "a time to live of groups": ("groups", groups(F.sum("price").alias("total"), ttl="1d"), True),
+    "an aggregate more": ("groups", groups(TOTAL, F.max("price").alias("top")), False),
+    "another key of groups": ("groups", groups(TOTAL, by="note"), False),
+    "a time to live of groups": ("groups", groups(TOTAL, ttl="1d"), True),
     "a column more of a rank": ("rank", ranked("note"), True),
     "more rows of a rank": ("rank", ranked(n=3), True),
     "another order of a rank": (
@@ -161,7 +164,9 @@ def test_the_verdict_on_a_change_is_what_a_restore_does(
 def test_the_other_sides_rows_are_kept_when_a_join_gets_a_column(
     savepoints: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """Bids that come later find the auctions of before, whose new column is null; both parts are the answer."""
+    """Bids that come later find the auctions of before, whose new column is null; both parts are the
+    answer.
+    """
     savepoint = savepoints("join")
     env = environment(2, {**TINY, "restart-strategy.type": "none"})
     env.checkpoints(every="20ms", storage=str(tmp_path / "checkpoints"))

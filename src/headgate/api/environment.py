@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 from typing_extensions import override
 
 from headgate.api.checking.arguments import check_job_name
-from headgate.api.checking.unbounded_state import warn_of_unbounded_state
 from headgate.api.checking.program_checks import (
     check_connectors,
     check_program,
@@ -19,6 +18,7 @@ from headgate.api.checking.program_checks import (
     committing_sinks,
     states_of,
 )
+from headgate.api.checking.unbounded_state import warn_of_unbounded_state
 from headgate.api.jobs import launch_settings as launch
 from headgate.api.jobs.executor_contract import Executor, JobControl, JobResult, JobSpec
 from headgate.api.jobs.job_handle import JobHandle

@@ -48,7 +48,9 @@ def kept_by(node: Node) -> Kept | None:
 
 
 def kept_lines(node: Node) -> Iterator[str]:
-    """Yield the line in which `explain()` tells what is kept and for how long; none for operators with windows."""
+    """Yield the line in which `explain()` tells what is kept and for how long; none for operators with
+    windows.
+    """
     kept = kept_by(node)
     if kept is None:
         return

@@ -1,4 +1,4 @@
-"""Keys that may be null or NaN, as values that can be hashed: these become 0, and bits of a column tell them."""
+"""Keys that may be null or NaN, as values that can be hashed: these become 0, and bits tell."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def bit_where(number: int, condition: Typed) -> Typed:
 
 
 class Keys(NamedTuple):
-    """Columns that are equal exactly where those of a program are, null and null too: `columns` computes them,
-    and `given` computes the program's from them, by name.
+    """Columns that are equal exactly where those of a program are, null and null too: `columns` computes
+    them, and `given` computes the program's from them, by name.
     """
 
     columns: list[tuple[str, Typed]]
@@ -71,8 +71,8 @@ def keys_with_nulls(schema: Schema, places: list[int]) -> Keys:
             value, shown = convert(value, pa.string()), Cast(shown, text_of(field.type))
         elif not can_be_key(field.type):
             raise PlanError(
-                f"{field.name} is {text_of(field.type)}, whose values are not compared; leave it out, or cast "
-                "it to string"
+                f"{field.name} is {text_of(field.type)}, whose values are not compared; leave it out, or "
+                "cast it to string"
             )
         columns.append((name, as_key(value)))
         odd: list[tuple[Expression, Expression]] = []

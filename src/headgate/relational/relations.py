@@ -1,8 +1,8 @@
 """The nodes of the relational plan: what is computed of which columns; pure data, whatever runs it.
 
 Built are those that run: scan, project, filter, explode, union, functions of batches and of rows, aggregate,
-joins with and without windows, rank, over, lookup, deduplicate. Match, watermark, changelog and sink have their
-place in decision 0208.
+joins with and without windows, rank, over, lookup, deduplicate. Match, watermark, changelog and sink have
+their place in decision 0208.
 """
 
 from __future__ import annotations
@@ -190,8 +190,9 @@ class Aggregation(Relation):
             late rows are dropped.
         present: of an aggregation of a changelog, the name of the result that counts a group's rows; a group
             with none has no row. None: rows of the input only come.
-        copies: of an operation on sets: how many rows like its keys a group gives, by its two sums, of the rows of
-            the left and of the right table; results are not shown. None: a group gives a row with its results.
+        copies: of an operation on sets: how many rows like its keys a group gives, by its two sums, of the
+            rows of the left and of the right table; results are not shown. None: a group gives a row with its
+            results.
         ttl_ms: without windows: after so long without rows a group is forgotten; None: never.
     """
 
@@ -347,8 +348,8 @@ class Deduplicate(Relation):
 
     Attributes:
         keys: how many columns of the child are the key: the first ones, which the result lacks.
-        within_ms: a row whose event time is so much later than that of the last one sent, or more, is sent, too;
-            None: none is.
+        within_ms: a row whose event time is so much later than that of the last one sent, or more, is sent,
+            too; None: none is.
         uid: by which a later program finds the state; None: none was given.
         ttl_ms: after so long without rows a key is forgotten; None: never.
     """
@@ -405,7 +406,9 @@ def inputs_of(relation: Relation) -> tuple[Relation, ...]:
 
 
 def running_schema(child: Schema, keys: tuple[int, ...], aggregates: tuple[Aggregate, ...]) -> Schema:
-    """Return the columns of an aggregation without windows: its keys without hidden ones, results, `CHANGE`."""
+    """Return the columns of an aggregation without windows: its keys without hidden ones, results,
+    `CHANGE`.
+    """
     kept = [child.fields[place] for place in keys if child.names[place] not in HIDDEN]
     results = [Field(each.name, each.result, each.nullable) for each in aggregates]
     return Schema((*kept, *results, Field(CHANGE, pa.int8(), False)))

@@ -1,4 +1,6 @@
-"""The subtasks of one operator of a table, fed through the part before the exchange, in tests without a worker."""
+"""The subtasks of one operator of a table, fed through the part before the exchange, in tests without a
+worker.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ GROUPS = 6
 
 
 class Subtasks:
-    """Runs `before`, in one subtask, and then `node`, partitioned by its key; a snapshot of all brings them back,
-    with any parallelism.
+    """Runs `before`, in one subtask, and then `node`, partitioned by its key; a snapshot of all brings them
+    back, with any parallelism.
     """
 
     def __init__(self, before: list[Any], node: Any) -> None:

@@ -11,12 +11,15 @@ from headgate.graph.kept_state import kept_by
 from headgate.graph.logical import Node, SourceNode
 from headgate.graph.table_nodes import JoinNode
 
-_WAYS: Final = 'Bound it by a window (F.window), by a time to live (ttl="1d"), or, where duplicates are dropped, by within="1h"'
+_WAYS: Final = (
+    'Bound it by a window (F.window), by a time to live (ttl="1d"), or, where duplicates are dropped, by '
+    'within="1h"'
+)
 _WARNED: dict[str | tuple[str, type[Warning], int], int] = {}
 
 
 def warn_of_unbounded_state(nodes: Sequence[Node]) -> None:
-    """Warn, at the line of the program, of each operator that keeps rows of a source that does not end for good."""
+    """Warn, at the line of the program, of each operator that keeps for good what an endless source gives."""
     by_id = {node.id: node for node in nodes}
     for node in nodes:
         kept = kept_by(node)
@@ -27,8 +30,8 @@ def warn_of_unbounded_state(nodes: Sequence[Node]) -> None:
             what = "join" if isinstance(node, JoinNode) else node.name
             file, _, line = node.site.rpartition(":")
             warnings.warn_explicit(
-                f"operator {node.uid or node.name!r} ({what}) keeps {kept.what} of {' and '.join(endless)} for as "
-                f"long as the job runs. {_WAYS}",
+                f"operator {node.uid or node.name!r} ({what}) keeps {kept.what} of {' and '.join(endless)} "
+                f"for as long as the job runs. {_WAYS}",
                 UserWarning,
                 file or "headgate",
                 int(line) if line.isdigit() else 0,

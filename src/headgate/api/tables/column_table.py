@@ -385,24 +385,25 @@ class Table(ByName, SideOutputs, SetOperations, WaysOut, Generic[S]):
         uid: str | None = None,
         ttl: str | int | None = None,
     ) -> Table[S]:
-        """Return the rows of this and the other table that have equal columns, in the same window if one of the
-        columns is a window.
+        """Return the rows of this and the other table that have equal columns, in the same window if one of
+        the columns is a window.
 
-        With a window a row goes out when event time passes the end of its window; rows that come later are dropped
-        and counted. Without one rows are kept for good, and the result of all but inner joins of tables that only
-        grow is corrected. The result has the columns of `on` (the window last), the others of this table and, but
-        for "semi" and "anti", those of the other table.
+        With a window a row goes out when event time passes the end of its window; rows that come later are
+        dropped and counted. Without one rows are kept for good, and the result of all but inner joins of
+        tables that only grow is corrected. The result has the columns of `on` (the window last), the others
+        of this table and, but for "semi" and "anti", those of the other table.
 
         Args:
             other: the other table, of the same Environment.
             on: names of columns that both tables have; one of them may be a window, as of an aggregation.
             how: "inner", "left", "right", "full", "semi" or "anti", or PySpark's other names of these.
             uid: names the state for later versions of the program; needed when checkpoints are on.
-            ttl: without a window: after so long without rows, of either table, a key is forgotten with its rows,
-                as "1h" or in ms. None: never.
+            ttl: without a window: after so long without rows, of either table, a key is forgotten with its
+                rows, as "1h" or in ms. None: never.
 
         Raises:
-            PlanError: a column of `on` is not in both or cannot be a key, two are windows, `how` is unknown, windows may emit more than once, or both tables have another column of one name.
+            PlanError: a column of `on` is not in both or cannot be a key, two are windows, `how` is unknown,
+                windows may emit more than once, or both tables have another column of one name.
         """
         names = [on] if isinstance(on, str) else list(on)
         if getattr(other, "_environment", None) is not self._environment:
@@ -417,8 +418,8 @@ class Table(ByName, SideOutputs, SetOperations, WaysOut, Generic[S]):
         return self._of(Scan(plan.schema, number))
 
     def lookup(self, table: pa.Table, on: str | Sequence[str], how: str = "inner") -> Table[S]:
-        """Return the rows of this table with those of `table` that have equal columns. `table` does not change, and
-        every subtask has all of it, so nothing is kept and nothing is sent. Null equals nothing.
+        """Return the rows of this table with those of `table` that have equal columns. `table` does not
+        change, and every subtask has all of it, so nothing is kept and nothing is sent. Null equals nothing.
 
         Args:
             table: a ``pyarrow.Table``, such as ``dataframe.toArrow()``; it is shipped with the program.
@@ -458,8 +459,8 @@ class Table(ByName, SideOutputs, SetOperations, WaysOut, Generic[S]):
             order_by: columns, as ``F.desc("price")``; of equal rows the one that came earlier is first.
             rank: name of a column for the rows' places, from 1; None: there is none.
             uid: names the state for later versions of the program; needed when checkpoints are on.
-            ttl: after so long without rows a key is forgotten, as "1h" or in ms: the result stays as it is, and rows
-                that come for it later begin anew. None: never.
+            ttl: after so long without rows a key is forgotten, as "1h" or in ms: the result stays as it is,
+                and rows that come for it later begin anew. None: never.
 
         Raises:
             PlanError: a column does not exist, cannot be a key or has no order, or `ttl` is no duration.
@@ -490,8 +491,8 @@ class Table(ByName, SideOutputs, SetOperations, WaysOut, Generic[S]):
         uid: str | None = None,
         ttl: str | int | None = None,
     ) -> Table[S]:
-        """Return all rows, each with aggregates over itself and rows of its key before it; they are corrected as
-        more rows come. All rows are kept, and those of a key are computed anew when one of them changes.
+        """Return all rows, each with aggregates over itself and rows of its key before it; they are corrected
+        as more rows come. All rows are kept, and those of a key are computed anew when one of them changes.
 
         Args:
             aggregates: such as ``F.avg("price").alias("mean")``.
@@ -499,8 +500,8 @@ class Table(ByName, SideOutputs, SetOperations, WaysOut, Generic[S]):
             order_by: columns, as ``F.desc("price")``; of equal rows the one that came earlier is first.
             preceding: over how many rows before a row; None: over all.
             uid: names the state for later versions of the program; needed when checkpoints are on.
-            ttl: after so long without rows a key is forgotten, as "1h" or in ms: the result stays as it is, and rows
-                that come for it later begin anew. None: never.
+            ttl: after so long without rows a key is forgotten, as "1h" or in ms: the result stays as it is,
+                and rows that come for it later begin anew. None: never.
 
         Raises:
             PlanError: something is no aggregate, a column does not exist, cannot be a key or has no order.

@@ -183,12 +183,12 @@ class GroupedTable(Generic[T]):
         Args:
             aggregates: such as ``F.count("*").alias("n")``.
             uid: names the state for later versions of the program; needed when checkpoints are on.
-            ttl: without a window: after so long without rows a group is forgotten, as "1h" or in ms; its row stays as
-                it is, and rows that come for it later begin a new one. None: never.
+            ttl: without a window: after so long without rows a group is forgotten, as "1h" or in ms; its row
+                stays as it is, and rows that come for it later begin a new one. None: never.
 
         Raises:
-            PlanError: something is no aggregate, does not fit its columns, or a name is there twice; `ttl` is no
-                duration, or windows bound the state already.
+            PlanError: something is no aggregate, does not fit its columns, or a name is there twice; `ttl` is
+                no duration, or windows bound the state already.
         """
         where, child = f"agg() ({user_site()})", self._child
         calls = [named_call(each, where) for each in aggregates]

@@ -58,8 +58,8 @@ def over(
     uid: str | None,
     ttl_ms: int | None = None,
 ) -> Over:
-    """Return the plan of aggregates over each row and rows before it, for :meth:`Table.over`. PlanError: a column
-    is wrong, `preceding` is below 0, a key is of no possible type, or rows may come more than once.
+    """Return the plan of aggregates over each row and rows before it, for :meth:`Table.over`. PlanError: a
+    column is wrong, `preceding` is below 0, a key is of no possible type, or rows may come more than once.
     """
     where = f"over() ({user_site()})"
     if preceding is not None and (not isinstance(preceding, int) or preceding < 0):
@@ -92,7 +92,9 @@ def _ordered(
     by: Sequence[str],
     order_by: Sequence[Ordered | Column | str] | Ordered | Column | str,
 ) -> tuple[list[tuple[str, Typed]], int, tuple[Order, ...]]:
-    """Return the columns of `child`, the keys first, and then those to order by; how many are keys; the order."""
+    """Return the columns of `child`, the keys first, and then those to order by; how many are keys; the
+    order.
+    """
     where = f"{verb}() ({user_site()})"
     refuse_repeated(verb, child)
     orders = orders_of(verb, order_by)

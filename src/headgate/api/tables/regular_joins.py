@@ -32,8 +32,8 @@ def regular_join(
     left: Relation, right: Relation, on: Sequence[str], how: str, uid: str | None, ttl: str | int | None
 ) -> Join:
     """Return the plan of a join of tables by the equal columns `on`, for :meth:`Table.join`. `how` is any of
-    PySpark's names; `uid` names the operator (None: not given). PlanError: `on` or `how` is wrong, a key is of
-    no possible type, windows emit more than once, or two other columns share a name.
+    PySpark's names; `uid` names the operator (None: not given). PlanError: `on` or `how` is wrong, a key is
+    of no possible type, windows emit more than once, or two other columns share a name.
     """
     where = f"join() ({user_site()})"
     kind, ttl_ms = kind_of(where, how), time_to_live("join", ttl)

@@ -27,8 +27,8 @@ def rows_declaration(plan: WindowJoin, where: str) -> KeyedProcessFunction[Any, 
 
 
 ROWS: Final = "rows"
-"""Name of the keyed state of a join without windows: (0, number) -> a row of either side, and under (1, number)
-what came since the last mark.
+"""Name of the keyed state of a join without windows: (0, number) -> a row of either side, and under (1,
+number) what came since the last mark.
 """
 
 
@@ -43,14 +43,14 @@ def joined_declaration(plan: Join, where: str) -> KeyedProcessFunction[Any, Any,
 
 
 FIRST: Final = "first"
-"""Name of the keyed state of a rank: from (place, 0), with places 1 and up, to the row there at the last mark;
-with places -1 and down to the first rows of those that came since.
+"""Name of the keyed state of a rank: from (place, 0), with places 1 and up, to the row there at the last
+mark; with places -1 and down to the first rows of those that came since.
 """
 
 
 def first_declaration(plan: Rank, where: str) -> KeyedProcessFunction[Any, Any, Any]:
-    """Return a function, never run, with the state of a rank, `FIRST`, as savepoints hold it. PlanError, after
-    `where`: two columns would be stored under one name.
+    """Return a function, never run, with the state of a rank, `FIRST`, as savepoints hold it. PlanError,
+    after `where`: two columns would be stored under one name.
     """
     fields = plan.child.schema.fields[plan.keys :]
     record = named_record("RankedRows", [(each.name, hint_of(each.type)) for each in fields], where)
@@ -59,14 +59,14 @@ def first_declaration(plan: Rank, where: str) -> KeyedProcessFunction[Any, Any, 
 
 
 ALL: Final = "all"
-"""Name of the keyed state of what is computed anew: (0, number) -> a row, and under (1, number) changes that came
-since the last mark.
+"""Name of the keyed state of what is computed anew: (0, number) -> a row, and under (1, number) changes that
+came since the last mark.
 """
 
 
 def all_declaration(plan: Aggregation | Rank | Over, where: str) -> KeyedProcessFunction[Any, Any, Any]:
-    """Return a function, never run, with the state `ALL`, as savepoints hold it. PlanError, after `where`: two
-    columns would be stored under one name.
+    """Return a function, never run, with the state `ALL`, as savepoints hold it. PlanError, after `where`:
+    two columns would be stored under one name.
     """
     fields = [each for each in plan.child.schema if each.name not in plan.key_names]
     record = named_record("Rows", [(each.name, hint_of(each.type)) for each in fields], where)
@@ -76,8 +76,8 @@ def all_declaration(plan: Aggregation | Rank | Over, where: str) -> KeyedProcess
 
 
 SEEN: Final = "seen"
-"""Name of the keyed state of what sends the first row of a key: from (0, 0) to the event time from which on a row
-of the key is no duplicate.
+"""Name of the keyed state of what sends the first row of a key: from (0, 0) to the event time from which on a
+row of the key is no duplicate.
 """
 
 
@@ -93,7 +93,9 @@ def _shown(fields: Sequence[Field]) -> list[str]:
 
 
 def with_defaults(record: type, columns: Sequence[str]) -> type:
-    """Return `record`, in which `columns` that a later version of the program adds are null in earlier rows."""
+    """Return `record`, in which `columns` that a later version of the program adds are null in earlier
+    rows.
+    """
     record._field_defaults = {plain_name(name): None for name in columns}  # type: ignore[attr-defined]
     return record
 

@@ -192,8 +192,8 @@ CHANGELOG_EMISSION: Final = ConfigOption(
     "execution.changelog-emission",
     Choice(ChangelogEmission),
     ChangelogEmission.MARKS,
-    "When tables that correct earlier results send corrections: marks: when all inputs have come to one moment, so "
-    "that each answer is exact; eager: after each batch, so that what is seen in between may be of no moment.",
+    "When tables that correct earlier results send corrections: marks: when all inputs have come to one "
+    "moment, so that each answer is exact; eager: after each batch, so that some answers are of no moment.",
 )
 
 # --- network

@@ -49,8 +49,8 @@ class NetChanges:
         return found.filter(pc.not_equal(found.column(_WEIGHT), 0)).select(whole.column_names)
 
     def taken(self) -> tuple[list[str], list[tuple[int, tuple[Any, ...]]]]:
-        """Return the names of the columns, and for each key that changed what to do, with the row; forget them.
-        UsageError: two rows have one key, or a key is null.
+        """Return the names of the columns, and for each key that changed what to do, with the row; forget
+        them. UsageError: two rows have one key, or a key is null.
         """
         if not self._waiting:
             return [], []
@@ -64,8 +64,8 @@ class NetChanges:
                 )
             if weight > 1 or (weight > 0 and found.get(key, (DELETE,))[0] == UPSERT):
                 raise UsageError(
-                    f"two rows have the key {dict(zip(self._keys, key, strict=True))!r:.200}; name the columns as "
-                    "key that tell rows apart, or drop_duplicates() first"
+                    f"two rows have the key {dict(zip(self._keys, key, strict=True))!r:.200}; name the "
+                    "columns as key that tell rows apart, or drop_duplicates() first"
                 )
             found[key] = UPSERT if weight > 0 else DELETE, tuple(row.values())
         return list(rows[0]) if rows else [], list(found.values())

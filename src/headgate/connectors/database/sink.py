@@ -44,9 +44,11 @@ def database_sink(connect: Connect, table: str, key: str | Sequence[str]) -> Dat
     """Return a sink that keeps a table of a database as the job's table is, exactly once.
 
     Args:
-        connect: opens a connection of a DB-API driver, such as ``lambda: psycopg.connect("dbname=shop")``; it is
-            called in workers and in the driver. The database knows ``INSERT ... ON CONFLICT``: PostgreSQL, SQLite.
-        table: name of the table, as statements write it. It exists, has the columns, and a unique index on `key`.
+        connect: opens a connection of a DB-API driver, such as ``lambda: psycopg.connect("dbname=shop")``; it
+            is called in workers and in the driver. The database knows ``INSERT ... ON CONFLICT``: PostgreSQL,
+            SQLite.
+        table: name of the table, as statements write it. It exists, has the columns, and a unique index on
+            `key`.
         key: names of the columns that tell its rows apart, never null.
 
     Raises:
@@ -120,7 +122,7 @@ def _prepare(connection: Any, target: Target) -> None:
         connection.commit()
     except Exception:  # drivers' errors have no base; another subtask may have been faster
         connection.rollback()
-        connection.cursor().execute(f"SELECT 1 FROM {target.staging}, {target.holds} WHERE 1 = 0")
+        connection.cursor().execute(f"SELECT 1 FROM {target.staging}, {target.holds} WHERE 1 = 0")  # noqa: S608
         connection.commit()
 
 

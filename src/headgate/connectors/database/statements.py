@@ -1,5 +1,7 @@
 """The statements of a database sink, for PostgreSQL and SQLite alike."""
 
+# ruff: noqa: S608  # names of tables are the program's own, values are parameters
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -11,7 +13,7 @@ UPSERT: Final = 1
 DELETE: Final = 0
 """What a staged row does."""
 
-_TOKEN: Final = "headgate_token"
+_TOKEN: Final = "headgate_token"  # noqa: S105  # a column, no secret
 _OP: Final = "headgate_op"
 
 
@@ -93,7 +95,7 @@ def place_of(connection: Any) -> str:
     found = {"qmark": "?", "format": "%s", "pyformat": "%s"}.get(str(style))
     if found is None:
         raise UsageError(
-            f"the database's driver {package.__name__} has the paramstyle {style!r}; expected one with qmark, "
-            "format or pyformat, such as psycopg or sqlite3"
+            f"the database's driver {package.__name__} has the paramstyle {style!r}; expected one with "
+            "qmark, format or pyformat, such as psycopg or sqlite3"
         )
     return found

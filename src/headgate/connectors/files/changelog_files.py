@@ -37,8 +37,8 @@ def changelog_sink(
     Args:
         path: the output directory, on a disk that the driver and all workers share.
         style: "signs": the row's columns after ``op``, which is "+I" where a row comes, "-U" and "+U" for old
-            and new values of one that is corrected, "-D" where it goes. "debezium": ``op`` is "c", "u" or "d",
-            and ``before`` and ``after`` have the row, null where there is none.
+            and new values of one that is corrected, "-D" where it goes. "debezium": ``op`` is "c", "u" or
+            "d", and ``before`` and ``after`` have the row, null where there is none.
         roll_bytes: as for :func:`json_sink`.
         if_exists: as for :func:`json_sink`.
 

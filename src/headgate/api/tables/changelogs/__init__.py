@@ -1,4 +1,4 @@
-"""Tables whose rows are corrected, as a program makes them: sets of rows, duplicates, ways out, bounds of state.
+"""Tables whose rows are corrected, as a program makes them: sets of rows, duplicates, and ways out.
 
 Operators that keep the state never live here.
 """

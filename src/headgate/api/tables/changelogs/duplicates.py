@@ -24,7 +24,7 @@ _VERB: Final = "drop_duplicates"
 
 
 class Bounds(NamedTuple):
-    """What bounds the state of a call: `within_ms` of event time, and `ttl_ms` of the clock; None: nothing."""
+    """What bounds the state of a call: `within_ms` of event time, `ttl_ms` of the clock; None: nothing."""
 
     within_ms: int | None
     ttl_ms: int | None
@@ -36,8 +36,8 @@ def time_to_live(verb: str, ttl: str | int | None) -> int | None:
 
 
 def bounds_of(child: Relation, within: str | int | None, ttl: str | int | None) -> Bounds:
-    """Return what bounds the state of ``drop_duplicates()``. PlanError: something is no duration, both are given,
-    or rows have no event time to be `within`.
+    """Return what bounds the state of ``drop_duplicates()``. PlanError: something is no duration, both are
+    given, or rows have no event time to be `within`.
     """
     where = f"{_VERB}() ({user_site()})"
     if within is not None and ttl is not None:
@@ -46,8 +46,8 @@ def bounds_of(child: Relation, within: str | int | None, ttl: str | int | None) 
         )
     if within is not None and child.schema.event_time is None:
         raise PlanError(
-            f"{where} got within={within!r}, and the table has no event time; call with_watermark() on it, or "
-            "with_event_time() on its stream, first"
+            f"{where} got within={within!r}, and the table has no event time; call with_watermark() on "
+            "it, or with_event_time() on its stream, first"
         )
     within_ms = None if within is None else checked_duration(_VERB, "within", within)
     return Bounds(within_ms, time_to_live(_VERB, ttl))
@@ -61,21 +61,21 @@ def check_how(child: Relation, keep: Keep, order_by: OrderBy | None, bounds: Bou
         raise PlanError(f'{where} got keep={keep!r}; expected "first" or "last"')
     if bounds.within_ms is not None and (keep == "last" or order_by is not None):
         raise PlanError(
-            f"{where} got within, by which each key's first row is sent once, as it comes; leave keep and order_by "
-            "away, or take windows: group_by(columns, F.window(...)).agg(F.last(...))"
+            f"{where} got within, by which each key's first row is sent once, as it comes; leave keep and "
+            "order_by away, or take windows: group_by(columns, F.window(...)).agg(F.last(...))"
         )
     if child.schema.updating and order_by is None:
         raise PlanError(
-            f"{where}: rows of the table are corrected as more come, so none of them is the first that came; say "
-            "which one by order_by, or write distinct()"
+            f"{where}: rows of the table are corrected as more come, so none of them is the first that "
+            "came; say which one by order_by, or write distinct()"
         )
 
 
 def keyed(verb: str, child: Relation, subset: Sequence[str] | None) -> tuple[Project, Keys]:
-    """Return the rows of `child` with keys for the columns `subset` first, and the keys; None: for all columns.
-    PlanError: there is no such column, or its values cannot be told from each other.
+    """Return the rows of `child` with keys for the columns `subset` first, and the keys; None: for all
+    columns. PlanError: there is no such column, or its values cannot be told from each other.
     """
-    if isinstance(subset, str) or subset is not None and not subset:
+    if isinstance(subset, str) or (subset is not None and not subset):
         raise PlanError(
             f"{verb}() ({user_site()}) got {subset!r}; expected a list of names of columns, or None"
         )

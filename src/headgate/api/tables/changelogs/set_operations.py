@@ -82,23 +82,24 @@ class SetOperations:
     ) -> Self:
         """Return one of the rows that have equal columns `subset`; null is equal to null.
 
-        The first row goes out once, as it comes, and keeps its event time. The last row, or one in an order, is
-        corrected as more rows come.
+        The first row goes out once, as it comes, and keeps its event time. The last row, or one in an order,
+        is corrected as more rows come.
 
         Args:
             subset: names of columns; None: all.
             keep: "first" or "last".
-            order_by: columns that say which row is first, as ``F.asc("at")``; of equal rows it is the one that
-                came earlier. None: the order in which rows come.
-            within: for how much event time a row is a duplicate of the one that was sent, as "10min" or in ms:
-                a key is forgotten when the watermark has passed it by so much. Rows that the watermark has
-                passed are dropped and counted. None: for ever.
+            order_by: columns that say which row is first, as ``F.asc("at")``; of equal rows it is the one
+                that came earlier. None: the order in which rows come.
+            within: for how much event time a row is a duplicate of the one that was sent, as "10min" or in
+                ms: a key is forgotten when the watermark has passed it by so much. Rows that the watermark
+                has passed are dropped and counted. None: for ever.
             ttl: after so long without rows a key is forgotten, by the wall clock; None: never.
             uid: names the state for later versions of the program; needed when checkpoints are on.
 
         Raises:
-            PlanError: a column does not exist or is an array, a map or a struct; rows of the table are corrected
-                and there is no `order_by`; `within` goes with something else, or the table has no event time.
+            PlanError: a column does not exist or is an array, a map or a struct; rows of the table are
+                corrected and there is no `order_by`; `within` goes with something else, or the table has no
+                event time.
 
         Example:
             >>> import pyarrow as pa
@@ -128,8 +129,8 @@ class SetOperations:
         return self.drop_duplicates(subset)
 
     def intersect(self, other: Self, *, ttl: str | int | None = None, uid: str | None = None) -> Self:
-        """Return the different rows that are in both tables, corrected as rows come. Columns go together by place,
-        with the names of this table; null is equal to null.
+        """Return the different rows that are in both tables, corrected as rows come. Columns go together by
+        place, with the names of this table; null is equal to null.
 
         Args:
             other: a table of the same Environment.
@@ -159,22 +160,22 @@ class SetOperations:
         return self._counted("intersect", "intersect", other, uid, ttl)
 
     def intersect_all(self, other: Self, *, ttl: str | int | None = None, uid: str | None = None) -> Self:
-        """Return the rows that are in both tables, each as often as in the one where it is less often; arguments and
-        errors are those of :meth:`intersect`.
+        """Return the rows that are in both tables, each as often as in the one where it is less often;
+        arguments and errors are those of :meth:`intersect`.
         """
         return self._counted("intersect_all", "intersect_all", other, uid, ttl)
 
     intersectAll = intersect_all  # noqa: N815  # PySpark's name
 
     def subtract(self, other: Self, *, ttl: str | int | None = None, uid: str | None = None) -> Self:
-        """Return the different rows of this table that are not in the other one, as EXCEPT of SQL; arguments and
-        errors are those of :meth:`intersect`.
+        """Return the different rows of this table that are not in the other one, as EXCEPT of SQL; arguments
+        and errors are those of :meth:`intersect`.
         """
         return self._counted("subtract", "subtract", other, uid, ttl)
 
     def except_all(self, other: Self, *, ttl: str | int | None = None, uid: str | None = None) -> Self:
-        """Return the rows of this table, each as many times as it is here more often than in the other one; arguments
-        and errors are those of :meth:`intersect`.
+        """Return the rows of this table, each as many times as it is here more often than in the other one;
+        arguments and errors are those of :meth:`intersect`.
         """
         return self._counted("except_all", "except_all", other, uid, ttl)
 

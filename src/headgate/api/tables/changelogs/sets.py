@@ -28,14 +28,14 @@ _SIDES: Final = ("__left", "__right")
 def set_operation(
     verb: str, copies: Copies, left: Relation, right: Relation | None, uid: str | None, ttl: str | int | None
 ) -> tuple[Aggregation, dict[str, Expression]]:
-    """Return the plan of an operation on the rows of tables, for the call `verb`, and the columns of its result as
-    computed of the plan's. `right` is None where there is one table. PlanError: tables have other numbers of columns,
-    types without one in common, or columns that are not compared.
+    """Return the plan of an operation on the rows of tables, for the call `verb`, and the columns of its
+    result as computed of the plan's. `right` is None where there is one table. PlanError: tables have other
+    numbers of columns, types without one in common, or columns that are not compared.
     """
     for each in (left, right):
         if each is not None:
             refuse_repeated(verb, each)
-    both = _counted(left, 0)
+    both: Relation = _counted(left, 0)
     if right is not None:
         both = checked(verb, partial(_both, left, right))
     count = len(both.schema) - len(_SIDES)
@@ -63,8 +63,8 @@ def set_operation(
 def _both(left: Relation, right: Relation) -> Relation:
     shown = [Schema(each.schema.shown) for each in (left, right)]
     by_position(*shown)
-    sides = [_counted(each, number) for number, each in enumerate((left, right))]
-    return united(*sides, by_position(sides[0].schema, sides[1].schema))
+    mine, its = _counted(left, 0), _counted(right, 1)
+    return united(mine, its, by_position(mine.schema, its.schema))
 
 
 def _counted(side: Relation, number: int) -> Project:

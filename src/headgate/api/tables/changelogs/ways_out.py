@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from os import PathLike, fspath
 from typing import Any, Literal
 
+from headgate.api.checking.arguments import path_uid
 from headgate.api.site import user_site
 from headgate.api.streams.steps import ProgramContext
-from headgate.api.streams.stream_outputs import StreamSink, add_sink, path_uid
+from headgate.api.streams.stream_outputs import StreamSink, add_sink
 from headgate.api.tables.checked_columns import place_of
 from headgate.api.tables.lowering import as_changes, lowered
 from headgate.common.errors import PlanError, UsageError
@@ -35,15 +36,15 @@ class WaysOut:
         style: Literal["signs", "debezium"] = "signs",
         **options: Any,
     ) -> StreamSink:
-        """Write the changes of this table as JSON lines into a directory, exactly once with checkpoints. What is
-        visible there are changes of whole marks.
+        """Write the changes of this table as JSON lines into a directory, exactly once with checkpoints. What
+        is visible there are changes of whole marks.
 
         Args:
             path: the directory.
             uid: names the sink's state; made from the path when omitted.
-            style: "signs": each line has the columns of the row, and ``op``: "+I" it comes, "-U" and "+U" old and
-                new values, "-D" it goes. "debezium": ``op`` is "c", "u" or "d", and ``before`` and ``after`` are
-                the row.
+            style: "signs": each line has the columns of the row, and ``op``: "+I" it comes, "-U" and "+U" old
+                and new values, "-D" it goes. "debezium": ``op`` is "c", "u" or "d", and ``before`` and
+                ``after`` are the row.
             options: `roll_bytes` and `if_exists`, as for ``DataStream.write_json``.
 
         Raises:
@@ -65,8 +66,8 @@ class WaysOut:
         """
         if style == "signs" and "op" in self.columns:
             raise PlanError(
-                f"write_changelog() ({user_site()}): the table has a column 'op', which each line has already; "
-                'rename it, or write style="debezium"'
+                f"write_changelog() ({user_site()}): the table has a column 'op', which each line has "
+                'already; rename it, or write style="debezium"'
             )
         where = fspath(path)
         try:
@@ -78,16 +79,17 @@ class WaysOut:
     def write_database(
         self, connect: Callable[[], Any], table: str, key: str | Sequence[str], uid: str | None = None
     ) -> StreamSink:
-        """Keep a table of a database as this table is, exactly once with checkpoints: rows are put and deleted by
-        key. At each checkpoint all that changed becomes visible in one transaction.
+        """Keep a table of a database as this table is, exactly once with checkpoints: rows are put and
+        deleted by key. At each checkpoint all that changed becomes visible in one transaction.
 
-        Beside the table stand two others of the sink, ``<table>_headgate_staging`` and ``<table>_headgate_holds``.
+        Beside the table stand two others of the sink, ``<table>_headgate_staging`` and
+        ``<table>_headgate_holds``.
 
         Args:
             connect: opens a connection of a DB-API driver, in workers and in the driver, as
                 ``lambda: psycopg.connect("dbname=shop")``. PostgreSQL and SQLite are tested.
-            table: name of the table, as statements write it. It exists, has this table's columns, and a unique
-                index on `key`.
+            table: name of the table, as statements write it. It exists, has this table's columns, and a
+                unique index on `key`.
             key: names of the columns that tell rows apart; they are never null.
             uid: names the sink's state; made from the table's name when omitted.
 
@@ -105,7 +107,8 @@ class WaysOut:
             >>> created = base.execute("CREATE TABLE counts (k TEXT PRIMARY KEY, count INTEGER)")
             >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
             >>> rows = env.from_collection([{"k": "a"}, {"k": "a"}]).to_table(pa.schema({"k": pa.string()}))
-            >>> sink = rows.group_by("k").count(uid="n").write_database(lambda: sqlite3.connect(shop), "counts", "k")
+            >>> counts = rows.group_by("k").count(uid="n")
+            >>> sink = counts.write_database(lambda: sqlite3.connect(shop), "counts", "k")
             >>> result = env.execute("counts")
             >>> base.execute("SELECT * FROM counts").fetchall()
             [('a', 2)]

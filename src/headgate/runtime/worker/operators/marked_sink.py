@@ -18,7 +18,9 @@ from headgate.runtime.worker.operators.stateless import SinkOperator
 from headgate.state.snapshots import OperatorSubtaskState
 
 SINCE_MARK: Final = "since-mark"
-"""Name of a list of plain values in a snapshot: corrections that no mark has followed yet, as Arrow streams."""
+"""Name of a list of plain values in a snapshot: corrections that no mark has followed yet, as Arrow
+streams.
+"""
 
 
 class MarkedSinkOperator(SinkOperator):

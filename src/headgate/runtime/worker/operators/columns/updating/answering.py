@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 
 class AnsweringOperator(WindowsOperator):
-    """Gathers what comes, and sends the changes of its answer at marks and at the end of the data. `_came` are
-    the columns of rows that come, `_gives` those of changes, `_what` the operator in the words of messages.
+    """Gathers what comes, and sends the changes of its answer at marks and at the end of the data. `_came`
+    are the columns of rows that come, `_gives` those of changes, `_what` the operator in the words of
+    messages.
     """
 
     _in_memory: ClassVar = True

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 class DeduplicateOperator(WindowsOperator):
-    """Sends of the rows of each key of its subtask the first one. Where event time bounds what is a duplicate, rows
-    behind the watermark are dropped and counted, as their keys may be forgotten.
+    """Sends of the rows of each key of its subtask the first one. Where event time bounds what is a
+    duplicate, rows behind the watermark are dropped and counted, as their keys may be forgotten.
     """
 
     _in_memory: ClassVar = True

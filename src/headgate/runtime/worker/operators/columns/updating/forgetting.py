@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from headgate.runtime.worker.operators.columns.updating.kept_for_good import KeptForGood
 
 _PARTS: Final = 4
-"""State is looked through so many times in a time to live: a key is forgotten at most a quarter of it late."""
+"""State is looked through so many times in a time to live: a key is forgotten at most a quarter of it
+late.
+"""
 
 
 class KeyAges:
@@ -51,7 +53,9 @@ class KeyAges:
         return now_ms - self._looked_at >= max(self._ttl // _PARTS, 1)
 
     def without_old(self, kept: KeptForGood, new: Callable[[], KeptForGood], now_ms: int) -> KeptForGood:
-        """Return `kept`, or `new()` filled with its rows of keys that are young enough, and forget the others."""
+        """Return `kept`, or `new()` filled with its rows of keys that are young enough, and forget the
+        others.
+        """
         self._looked_at = now_ms
         young = self._came[: self._keys.count] > now_ms - self._ttl
         if young.all():

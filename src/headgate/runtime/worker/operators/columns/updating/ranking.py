@@ -28,7 +28,9 @@ from headgate.runtime.worker.operators.operator_contract import Operator
 
 
 class FirstRowsOperator(Operator):
-    """Leaves out rows of a batch that so many of the same batch precede that they cannot be among the first."""
+    """Leaves out rows of a batch that so many of the same batch precede that they cannot be among the
+    first.
+    """
 
     def __init__(self, context: OperatorContext, plan: Rank) -> None:
         super().__init__(context)
@@ -46,7 +48,9 @@ class FirstRowsOperator(Operator):
 
 
 class RankOperator(AnsweringOperator):
-    """Keeps the first rows of each key of its subtask, and sends what changes of them at marks and at the end."""
+    """Keeps the first rows of each key of its subtask, and sends what changes of them at marks and at the
+    end.
+    """
 
     _name: ClassVar = FIRST
     _what: ClassVar = "a rank"

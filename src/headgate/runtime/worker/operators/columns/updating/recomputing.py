@@ -29,7 +29,9 @@ _FRAME: Final = "__frame"
 
 
 class CheckedKeysOperator(Operator):
-    """Passes rows on with keys that can be grouped by, before the exchange; the first columns are the keys."""
+    """Passes rows on with keys that can be grouped by, before the exchange; the first columns are the
+    keys.
+    """
 
     def __init__(self, context: OperatorContext, plan: Aggregation | Rank | Over) -> None:
         super().__init__(context)

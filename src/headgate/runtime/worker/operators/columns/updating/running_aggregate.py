@@ -22,7 +22,9 @@ from headgate.runtime.worker.operators.columns.updating.running_groups import Ch
 
 
 class RunningAggregateOperator(AnsweringOperator):
-    """Keeps the accumulators of each group, and sends the changes of their results at marks and at the end."""
+    """Keeps the accumulators of each group, and sends the changes of their results at marks and at the
+    end.
+    """
 
     _name: ClassVar = GROUPS
     _what: ClassVar = "a group"

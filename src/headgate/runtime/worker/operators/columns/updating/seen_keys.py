@@ -42,8 +42,8 @@ class SeenKeys(KeptForGood):
         return self._keys.count
 
     def first(self, rows: pa.Table, times: Int64s | None) -> Int64s:
-        """Return the indices of the rows that are no duplicates, ascending; `times` are event times (ms), needed
-        if duplicates are so `within_ms`.
+        """Return the indices of the rows that are no duplicates, ascending; `times` are event times (ms),
+        needed if duplicates are so `within_ms`.
         """
         numbers = self._numbers(rows)
         if self._within is None or times is None:

@@ -1,4 +1,6 @@
-"""The first rows of keys through batches, snapshots, and changes of the parallelism, against a loop over rows."""
+"""The first rows of keys through batches, snapshots, and changes of the parallelism, against a loop over
+rows.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Sets of rows of tables that grow and of corrected ones, through marks, snapshots and changes of the parallelism."""
+"""Sets of rows of tables that grow and of corrected ones, through marks, snapshots and changes of the
+parallelism.
+"""
 
 from __future__ import annotations
 
