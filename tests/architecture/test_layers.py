@@ -43,7 +43,7 @@ OURS = {
         "ha.files", "ha.zookeeper",
 ],
     "runtime.protocol": [
-        "common", "metrics", "serde", "records", "core.alignment.barriers", "state.snapshots",
+        "common", "metrics", "serde", "records", "core.alignment.barriers", "core.marks", "state.snapshots",
     ],
     "runtime.transport": ["common", "runtime.protocol"],
     "runtime.job": [
@@ -66,14 +66,15 @@ OURS = {
         "runtime.job",
 ],
     "runtime.worker.operators.columns": [
-        "common", "metrics", "serde", "records", "graph.table_nodes", "api.declared", "api.functions",
+        "common", "metrics", "serde", "records", "graph.table_nodes", "core.marks", "api.declared",
+        "api.functions", "api.tables.aggregation_state", "api.tables.row_state",
         "state", "relational", "runtime.job", "runtime.worker.operators",
     ],
     "runtime.worker.operators.windows_of_rows": [
         "common", "metrics", "records", "core", "api", "state", "runtime.job", "runtime.worker.operators",
     ],
     "runtime.worker.exchange": [
-        "common", "records", "graph", "core.credit", "runtime.job", "runtime.protocol",
+        "common", "records", "graph", "core.credit", "core.marks", "runtime.job", "runtime.protocol",
         "runtime.transport", "runtime.worker.operators",
 ],
     "runtime.worker.in_flight": [
@@ -116,7 +117,7 @@ OURS = {
     "spark": ["common.refusals", "connectors.dataframe.writers", "deploy.spark.session", "stateprocessor"],
     "stateprocessor": ["common", "serde", "api", "state", "checkpoint", "offline"],
     "cli": ["common", "api", "graph", "checkpoint", "display", "offline", "stateprocessor", "nexmark"],
-    "nexmark": ["common", "api", "connectors.files.paths"],
+    "nexmark": ["common", "api", "connectors.files.paths", "relational.changes"],
     "testing": [
         "common", "metrics", "serde", "records", "core", "graph", "api", "state", "checkpoint", "restore",
         "ha", "usercode", "runtime"],
@@ -143,7 +144,7 @@ ONLY_IN = {
         "api/jobs/executor_contract.py",
         "api/streams/reading_inputs.py",
         "api/streams/stream_outputs.py",
-        "api/tables/column_table.py",
+        "api/tables/table_outputs.py",
     ],
     "py4j": ["deploy/spark/", "connectors/dataframe/"],
     "pandas": ["connectors/dataframe/"],

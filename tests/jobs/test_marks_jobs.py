@@ -110,7 +110,9 @@ def test_each_mark_at_a_sink_is_the_answer_of_the_rows_that_it_counts(
         checked += bool(wanted)
     assert checked >= 3
     final = folded(map(dict, changes))
-    assert Counter((r["auction"], r["n"], r["s"]) for r in final) == answer(sum(files.values(), []))
+    assert Counter((r["auction"], r["n"], r["s"]) for r in final) == answer(
+        [row for rows in files.values() for row in rows]
+    )
 
 
 def test_what_is_credited_and_debited_adds_up_to_nothing_at_every_mark(tmp_path: Path) -> None:

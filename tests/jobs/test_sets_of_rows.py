@@ -42,8 +42,7 @@ def counted(table: Any, uid: str) -> Any:
 
 
 _COUNTED_A, _COUNTED_B = (
-    f"SELECT k, count(*) AS n FROM {name} WHERE k IS NOT NULL GROUP BY k"
-    for name in ("a", "b")
+    f"SELECT k, count(*) AS n FROM {name} WHERE k IS NOT NULL GROUP BY k" for name in ("a", "b")
 )
 COLUMNS = ("k", "x", "d")
 CASES: dict[str, tuple[Callable[[Any, Any], Any], str]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from headgate.common.plain_data import Json
 from headgate.graph.logical import KeyedProcessNode, Node
@@ -127,6 +127,23 @@ class TableFunctionNode(Node):
     form: Form = field(kw_only=True)
     reads: Schema = field(kw_only=True)
     gives: Schema = field(kw_only=True)
+
+
+TableNode: TypeAlias = (
+    ColumnsNode
+    | TableFunctionNode
+    | AccumulateNode
+    | WindowAggregateNode
+    | WindowJoinNode
+    | JoinNode
+    | FirstRowsNode
+    | RankNode
+    | CheckedKeysNode
+    | RecomputeNode
+    | DeduplicateNode
+    | LookupNode
+)
+"""A node that an operator of columns runs."""
 
 
 TABLES = (

@@ -12,10 +12,15 @@ from headgate.api.functions import OutputTag
 from headgate.api.site import user_site
 from headgate.api.streams.steps import ProgramContext
 from headgate.api.tables.aggregate_functions import plain_aggregate
-from headgate.api.tables.changelogs.duplicates import time_to_live
 from headgate.api.tables.checked_columns import all_columns, checked, projected, resolved
 from headgate.api.tables.column import Column, shown_name
-from headgate.api.tables.firing_rules import early_interval, lateness_of, refuse_repeated, tag_name
+from headgate.api.tables.firing_rules import (
+    early_interval,
+    lateness_of,
+    refuse_repeated,
+    tag_name,
+    time_to_live,
+)
 from headgate.api.tables.lowering import lowered_aggregation, lowered_anew
 from headgate.api.tables.retracting import PRESENT, adds_up, one, present, rewritten, with_weights
 from headgate.api.tables.selecting import selected

@@ -59,8 +59,8 @@ def first_declaration(plan: Rank, where: str) -> KeyedProcessFunction[Any, Any, 
 
 
 ALL: Final = "all"
-"""Name of the keyed state of what is computed anew: (0, number) -> a row, and under (1, number) changes that
-came since the last mark.
+"""Name of the keyed state of what is computed anew: (0, number) -> a row, and under (1, number) changes
+that came since the last mark.
 """
 
 

@@ -9,13 +9,14 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from headgate.api.site import user_site
 from headgate.api.tables.checked_columns import all_columns, checked, place_of, projected
 from headgate.api.tables.column import Column
-from headgate.api.tables.firing_rules import refuse_repeated
-from headgate.api.tables.ordering import Ordered, orders_of
-from headgate.api.tables.ranks import ranked
+from headgate.api.tables.firing_rules import refuse_repeated, time_to_live
+from headgate.api.tables.ranking.ordering import Ordered, orders_of
+from headgate.api.tables.ranking.ranks import ranked
 from headgate.api.windows.window import checked_duration
 from headgate.common.errors import PlanError
 from headgate.relational.odd_keys import Keys, keys_with_nulls
 from headgate.relational.relations import Deduplicate, Project, Rank, Relation
+from headgate.relational.schema import shown
 
 Keep: TypeAlias = Literal["first", "last"]
 OrderBy: TypeAlias = "Sequence[Ordered | Column | str] | Ordered | Column | str"
@@ -28,11 +29,6 @@ class Bounds(NamedTuple):
 
     within_ms: int | None
     ttl_ms: int | None
-
-
-def time_to_live(verb: str, ttl: str | int | None) -> int | None:
-    """Return `ttl` of the call `verb` in ms; None: there is none. PlanError: it is no duration."""
-    return None if ttl is None else checked_duration(verb, "ttl", ttl)
 
 
 def bounds_of(child: Relation, within: str | int | None, ttl: str | int | None) -> Bounds:
@@ -79,7 +75,7 @@ def keyed(verb: str, child: Relation, subset: Sequence[str] | None) -> tuple[Pro
         raise PlanError(
             f"{verb}() ({user_site()}) got {subset!r}; expected a list of names of columns, or None"
         )
-    names = [field.name for field in child.schema.shown] if subset is None else list(subset)
+    names = [field.name for field in shown(child.schema)] if subset is None else list(subset)
     places = list(dict.fromkeys(place_of(child, verb, name) for name in names))
     keys = checked(verb, partial(keys_with_nulls, child.schema, places))
     return projected(verb, child, [*keys.columns, *all_columns(child)]), keys

@@ -32,6 +32,7 @@ from headgate.api.tables.selecting import selected
 from headgate.common.errors import PlanError
 from headgate.relational.expressions import Reference
 from headgate.relational.relations import Copies, Relation, Scan
+from headgate.relational.schema import shown
 
 
 class SetOperations:
@@ -214,4 +215,4 @@ class SetOperations:
         return self._of(selected("drop_duplicates", found._relation, self._given()))
 
     def _given(self) -> list[tuple[str, Reference]]:
-        return [(field.name, Reference(field.name)) for field in self._relation.schema.shown]
+        return [(field.name, Reference(field.name)) for field in shown(self._relation.schema)]

@@ -8,9 +8,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from headgate.api.tables.changelogs.duplicates import time_to_live
 from headgate.api.tables.checked_columns import all_columns, checked, projected
-from headgate.api.tables.firing_rules import refuse_repeated
+from headgate.api.tables.firing_rules import refuse_repeated, time_to_live
 from headgate.api.tables.retracting import WEIGHT, with_weights
 from headgate.relational.aggregates import resolve_aggregate
 from headgate.relational.changes import CHANGE
@@ -18,7 +17,7 @@ from headgate.relational.expressions import AggregateCall, Expression, Reference
 from headgate.relational.odd_keys import keys_with_nulls
 from headgate.relational.relations import RUNNING, Aggregation, Copies, Project, Relation, Windowed
 from headgate.relational.resolved import Column, Constant, Typed
-from headgate.relational.schema import Field, Schema
+from headgate.relational.schema import Field, Schema, shown
 from headgate.relational.united_tables import by_position, united
 
 _SIDES: Final = ("__left", "__right")
@@ -61,8 +60,7 @@ def set_operation(
 
 
 def _both(left: Relation, right: Relation) -> Relation:
-    shown = [Schema(each.schema.shown) for each in (left, right)]
-    by_position(*shown)
+    by_position(Schema(shown(left.schema)), Schema(shown(right.schema)))
     mine, its = _counted(left, 0), _counted(right, 1)
     return united(mine, its, by_position(mine.schema, its.schema))
 

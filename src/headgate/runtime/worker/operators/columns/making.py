@@ -15,7 +15,7 @@ from headgate.graph.table_nodes import (
     RankNode,
     RecomputeNode,
     TableFunctionNode,
-    WindowAggregateNode,
+    TableNode,
     WindowJoinNode,
 )
 from headgate.relational.firing import AT_END
@@ -34,8 +34,8 @@ from headgate.runtime.worker.operators.columns.processing_time import (
 )
 from headgate.runtime.worker.operators.columns.updating.counted_rows import CountedRowsOperator
 from headgate.runtime.worker.operators.columns.updating.deduplicating import DeduplicateOperator
-from headgate.runtime.worker.operators.columns.updating.joining import JoinOperator
-from headgate.runtime.worker.operators.columns.updating.ranking import FirstRowsOperator, RankOperator
+from headgate.runtime.worker.operators.columns.updating.join_operator import JoinOperator
+from headgate.runtime.worker.operators.columns.updating.rank_operator import FirstRowsOperator, RankOperator
 from headgate.runtime.worker.operators.columns.updating.recomputing import (
     CheckedKeysOperator,
     RecomputingOperator,
@@ -46,21 +46,7 @@ from headgate.runtime.worker.operators.columns.window_join import WindowJoinOper
 from headgate.runtime.worker.operators.operator_contract import Operator
 
 
-def table_operator(
-    context: OperatorContext,
-    node: ColumnsNode
-    | TableFunctionNode
-    | AccumulateNode
-    | WindowAggregateNode
-    | WindowJoinNode
-    | JoinNode
-    | FirstRowsNode
-    | RankNode
-    | CheckedKeysNode
-    | RecomputeNode
-    | DeduplicateNode
-    | LookupNode,
-) -> Operator:
+def table_operator(context: OperatorContext, node: TableNode) -> Operator:
     """Return a new operator that runs a table's node in one subtask, with its own copy of the function."""
     if isinstance(node, ColumnsNode):
         if node.extremes is not None:

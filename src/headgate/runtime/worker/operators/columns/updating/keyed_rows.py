@@ -74,13 +74,13 @@ class KeyedRows:
         self._where[numbers] = _GONE
 
     def _merge_last(self) -> None:
-        kept = []
+        tables, kept = [], []
         first = self._pieces[-2].first
         for piece, numbers in zip(self._pieces[-2:], self._numbers[-2:], strict=True):
             present = self._where[numbers] == piece.places
-            kept.append((piece.table.filter(pa.array(present)), numbers[present]))
-        tables, numbers = zip(*kept, strict=True)
-        merged, of_merged = pa.concat_tables(tables).combine_chunks(), np.concatenate(numbers)
+            tables.append(piece.table.filter(pa.array(present)))
+            kept.append(numbers[present])
+        merged, of_merged = pa.concat_tables(tables).combine_chunks(), np.concatenate(kept)
         self._where[of_merged] = np.arange(first, first + len(of_merged))
         self._pieces[-2:], self._numbers[-2:] = [Piece(first, merged)], [of_merged]
 

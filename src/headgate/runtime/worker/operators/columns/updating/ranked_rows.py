@@ -64,8 +64,8 @@ class Reranked(NamedTuple):
 
 
 class RankedRows(KeptForGood):
-    """The first `n` rows of each key, in memory. `schema` are the columns of rows, of which the first `keys` are
-    the key.
+    """The first `n` rows of each key, in memory. `schema` are the columns of rows, of which the first
+    `keys` are the key.
     """
 
     def __init__(self, schema: pa.Schema, keys: int, order: Sequence[Order], n: int) -> None:
@@ -87,7 +87,9 @@ class RankedRows(KeptForGood):
         return rows.take(pa.array(found)).append_column(PLACE, pa.array(places))
 
     def at_mark(self) -> Reranked | None:
-        """Rank what came since the last mark, and return the rows of all keys that got some; None: none did."""
+        """Rank what came since the last mark, and return the rows of all keys that got some; None: none
+        did.
+        """
         if not self._waiting:
             return None
         came, self._waiting = pa.concat_tables(self._waiting), []

@@ -35,8 +35,8 @@ Answer: TypeAlias = Callable[[pa.Table], pa.Table]
 
 
 class RecomputedRows(KeptForGood):
-    """All rows of each key of one subtask, in memory. `came` are the columns of changes that come, of which the
-    first `keys` are the key and the last is `CHANGE`; `answer` is computed of all rows of a key.
+    """All rows of each key of one subtask, in memory. `came` are the columns of changes that come, of
+    which the first `keys` are the key and the last is `CHANGE`; `answer` is computed of all rows of a key.
     """
 
     def __init__(self, came: pa.Schema, keys: int, answer: Answer) -> None:
@@ -51,8 +51,8 @@ class RecomputedRows(KeptForGood):
         self._waiting.append(rows)
 
     def at_mark(self) -> tuple[pa.Table, pa.Table] | None:
-        """Add what came since the last mark, and return the answers of the keys that changed, before and after;
-        None: nothing came.
+        """Add what came since the last mark, and return the answers of the keys that changed, before and
+        after; None: nothing came.
         """
         if not self._waiting:
             return None

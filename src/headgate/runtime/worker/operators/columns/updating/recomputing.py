@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +18,14 @@ from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
 from headgate.runtime.worker.operators.columns.keys_checked import checked_keys
 from headgate.runtime.worker.operators.columns.row_columns import columns_of
-from headgate.runtime.worker.operators.columns.updating.answering import AnsweringOperator
+from headgate.runtime.worker.operators.columns.updating.answering_operator import AnsweringOperator
 from headgate.runtime.worker.operators.columns.updating.ranked_rows import first_rows, key_codes
 from headgate.runtime.worker.operators.columns.updating.recomputed_rows import Answer, RecomputedRows
 from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT, changes_of, net_rows
 from headgate.runtime.worker.operators.operator_contract import Operator
+
+if TYPE_CHECKING:
+    from headgate.relational.resolved import Column as ResolvedColumn
 
 _FRAME: Final = "__frame"
 """Name of the column that says of which row's aggregates a row is part."""
@@ -99,7 +102,8 @@ class _Groups:
         """Return keys and results, one row for each group; arguments are columns of `rows` by their index."""
         arrays = {name: rows.column(name) for name in self._keys}
         for each in self._aggregates:
-            values = [rows.column(argument.index).combine_chunks() for argument in each.arguments]
+            places = [cast("ResolvedColumn", argument).index for argument in each.arguments]
+            values = [rows.column(place).combine_chunks() for place in places]
             for one in each.parts.accumulators:
                 ((name, _),) = columns_of_parts(each.name, (one,))
                 names = [column for column, _ in fields_of(name, one)]

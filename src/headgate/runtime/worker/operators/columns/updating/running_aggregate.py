@@ -16,8 +16,8 @@ from headgate.relational.relations import HIDDEN, Aggregation
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.accumulating import accumulators_of, keys_of
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
-from headgate.runtime.worker.operators.columns.updating.answering import AnsweringOperator
-from headgate.runtime.worker.operators.columns.updating.changes import changes_between
+from headgate.runtime.worker.operators.columns.updating.answering_operator import AnsweringOperator
+from headgate.runtime.worker.operators.columns.updating.changed_rows import changes_between
 from headgate.runtime.worker.operators.columns.updating.running_groups import Changed, RunningGroups
 
 

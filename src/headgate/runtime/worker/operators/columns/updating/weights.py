@@ -45,7 +45,9 @@ def repeated(rows: pa.Table) -> pa.Table:
 
 
 def changes_of(rows: pa.Table) -> pa.Table:
-    """Return rows with weights as changes: as many as the weight says, with `CHANGE` last; deletions first."""
+    """Return rows with weights as changes: as many as the weight says, with `CHANGE` last; deletions
+    first.
+    """
     weights = rows.column(WEIGHT).to_numpy()
     order = np.argsort(weights > 0, kind="stable")
     places = np.repeat(order, np.abs(weights[order]))

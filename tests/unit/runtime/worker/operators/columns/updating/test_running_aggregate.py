@@ -140,6 +140,7 @@ def test_at_each_mark_the_answer_is_that_of_all_rows_before_it(steps: list[tuple
 
 
 def test_a_group_whose_result_stays_sends_nothing_and_old_values_go_first() -> None:
+    """A correction takes the old row back before the new one comes."""
     job = Job()
     job.rows([{"k": "a", "v": 0, "x": 1.0}])
     job.mark()

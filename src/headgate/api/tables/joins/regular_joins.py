@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from headgate.api.site import user_site
-from headgate.api.tables.changelogs.duplicates import time_to_live
 from headgate.api.tables.checked_columns import all_columns
-from headgate.api.tables.firing_rules import refuse_repeated
-from headgate.api.tables.window_joins import (
+from headgate.api.tables.firing_rules import refuse_repeated, time_to_live
+from headgate.api.tables.joins.window_joins import (
     equal_columns,
     keys_of,
     kind_of,
@@ -47,13 +46,13 @@ def regular_join(
     both = [keys, others_of(left, on), others_of(right, on)]
     kept = (kind in ("left", "full", "anti"), kind in ("right", "full"))
     taken_back = left.schema.updating or right.schema.updating
-    inputs = [
+    one, other = (
         _input(each if kept[side] else with_keys(each, keys), side, both, taken_back)
         for side, each in enumerate((left, right))
-    ]
+    )
     updating = taken_back or kind not in ("inner", "semi")
     return Join(
-        _schema(where, kind, both, updating or kind == "semi"), *inputs, (*on, ODD_KEYS), kind, uid, ttl_ms
+        _schema(where, kind, both, updating or kind == "semi"), one, other, (*on, ODD_KEYS), kind, uid, ttl_ms
     )
 
 

@@ -28,7 +28,7 @@ from headgate.relational.relations import (
 )
 from headgate.relational.resolved import Constant, Typed
 from headgate.relational.resolving import called, common_of, convert
-from headgate.relational.schema import Field, Schema
+from headgate.relational.schema import Field, Schema, shown
 from headgate.relational.spark_types import WINDOW, text_of
 
 KINDS: Final[dict[str, JoinKind]] = {
@@ -137,7 +137,7 @@ def keys_of(where: str, keys: Sequence[str], left: Relation, right: Relation) ->
 
 def others_of(side: Relation, on: Sequence[str]) -> list[Field]:
     joined = {name.lower() for name in on}
-    return [field for field in side.schema.shown if field.name.lower() not in joined]
+    return [field for field in shown(side.schema) if field.name.lower() not in joined]
 
 
 def _input(side: Relation, number: int, window: str, both: list[list[Field]]) -> Project:

@@ -14,7 +14,7 @@ from headgate.records.batch import Batch
 from headgate.relational.relations import Join
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
-from headgate.runtime.worker.operators.columns.updating.answering import AnsweringOperator
+from headgate.runtime.worker.operators.columns.updating.answering_operator import AnsweringOperator
 from headgate.runtime.worker.operators.columns.updating.joined_rows import Found, JoinedRows
 from headgate.runtime.worker.operators.columns.updating.kept_join import KeptJoin, columns_of_sides
 from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT, changes_of, net_rows

@@ -11,7 +11,7 @@ from headgate.api.site import user_site
 from headgate.api.tables.checked_columns import all_columns, checked, projected, resolved
 from headgate.api.tables.column import Column
 from headgate.api.tables.firing_rules import refuse_repeated
-from headgate.api.tables.ordering import Ordered, orders_of
+from headgate.api.tables.ranking.ordering import Ordered, orders_of
 from headgate.common.errors import PlanError
 from headgate.relational.aggregates import resolve_aggregate
 from headgate.relational.changes import CHANGE
@@ -20,14 +20,14 @@ from headgate.relational.python_types import can_be_key
 from headgate.relational.relations import ORDER_PREFIX, Order, Over, Rank, Relation
 from headgate.relational.resolved import Column as ResolvedColumn
 from headgate.relational.resolved import Typed
-from headgate.relational.schema import Field, Schema
+from headgate.relational.schema import Field, Schema, shown
 from headgate.relational.spark_types import text_of
 
 
 def ranked(
     verb: str,
     child: Relation,
-    n: int,
+    n: object,
     by: Sequence[str],
     order_by: Sequence[Ordered | Column | str] | Ordered | Column | str,
     rank: str | None,
@@ -41,7 +41,7 @@ def ranked(
     not 1 or more, a key is of no possible type, or rows of the table may come more than once.
     """
     where = f"{verb}() ({user_site()})"
-    if not isinstance(n, int) or n < 1:
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise PlanError(f"{where} got n={n!r}; expected a number of rows, 1 or more")
     columns, keys, order = _ordered(verb, child, by, order_by)
     narrow = projected(verb, child, columns)
@@ -53,16 +53,18 @@ def over(
     child: Relation,
     by: Sequence[str],
     order_by: Sequence[Ordered | Column | str] | Ordered | Column | str,
-    preceding: int | None,
+    preceding: object,
     calls: Sequence[tuple[str, AggregateCall]],
     uid: str | None,
     ttl_ms: int | None = None,
 ) -> Over:
-    """Return the plan of aggregates over each row and rows before it, for :meth:`Table.over`. PlanError: a
-    column is wrong, `preceding` is below 0, a key is of no possible type, or rows may come more than once.
+    """Return the plan of aggregates over each row and rows before it, for :meth:`Table.over`.
+
+    PlanError: a column is wrong, `preceding` is below 0, a key is of no possible type, or rows may come more
+    than once.
     """
     where = f"over() ({user_site()})"
-    if preceding is not None and (not isinstance(preceding, int) or preceding < 0):
+    if not (preceding is None or (isinstance(preceding, int) and preceding >= 0)):
         raise PlanError(f"{where} got preceding={preceding!r}; expected a number of rows, 0 or more, or None")
     if not calls:
         raise PlanError(f"{where} got no aggregates; name one, such as F.avg('price')")
@@ -101,7 +103,7 @@ def _ordered(
     keys = [child.schema.names[_key(verb, child, name)] for name in by]
     if not keys:
         raise PlanError(f"{where} got no columns in by; name those that rows have in common")
-    others = [field.name for field in child.schema.shown if field.name not in keys]
+    others = [field.name for field in shown(child.schema) if field.name not in keys]
     mine = dict(all_columns(child))
     columns = [(name, mine[name]) for name in (*keys, *others)]
     sorts = [_sort(verb, child, each) for each in orders]
@@ -118,7 +120,8 @@ def _key(verb: str, child: Relation, name: str) -> int:
     kind = child.schema.fields[place].type
     if not can_be_key(kind):
         raise PlanError(
-            f"{verb}() ({user_site()}): {name} is {text_of(kind)}, by which rows cannot be grouped; cast it to "
+            f"{verb}() ({user_site()}): {name} is {text_of(kind)}, by which rows cannot be grouped; cast it "
+            "to "
             "string or to a number"
         )
     return place

@@ -16,7 +16,7 @@ from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
 from headgate.runtime.worker.operators.columns.keys_checked import checked_keys
 from headgate.runtime.worker.operators.columns.row_columns import columns_of
-from headgate.runtime.worker.operators.columns.updating.answering import AnsweringOperator
+from headgate.runtime.worker.operators.columns.updating.answering_operator import AnsweringOperator
 from headgate.runtime.worker.operators.columns.updating.ranked_rows import (
     PLACE,
     RankedRows,
