@@ -125,6 +125,7 @@ def test_a_database_has_the_rows_of_the_table(
 
 @pytest.mark.parametrize("verb", ["to_stream", "write_json", "write_parquet", "take", "preview"])
 def test_other_ways_out_are_refused_with_those_that_there_are(tmp_path: Path, verb: str) -> None:
+    """A correction would be taken for a row."""
     env = environment(1)
     table = env.from_collection(ROWS).to_table(SCHEMA).group_by("user").count(uid="n")
     given: dict[str, Any] = {"write_json": tmp_path, "write_parquet": tmp_path, "take": 1, "preview": 1}

@@ -101,6 +101,7 @@ def wanted(folder: Path, query: str) -> Counter[str]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_rows_are_those_of_duckdb(tmp_path: Path, case: str) -> None:
+    """Null, NaN and decimals are compared as SQL does."""
     written(tmp_path)
     compute, query = CASES[case]
     env = hg.Environment(parallelism=2, executor=MiniCluster())

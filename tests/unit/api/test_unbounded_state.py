@@ -62,6 +62,7 @@ def test_each_operator_that_keeps_rows_for_good_names_its_source_and_the_ways_ou
 
 @pytest.mark.parametrize("call", CALLS)
 def test_explain_says_how_long_rows_are_kept(call: str) -> None:
+    """For good, or as long as a time to live says."""
     for bound, text in (({}, "for as long as the job runs"), ({"ttl": "90s"}, "has come for 90s")):
         env = hg.Environment(parallelism=1, executor=MiniCluster())
         found = CALLS[call](table(env, "bids", 3), table(env, "people", 5), **bound).explain()
@@ -70,6 +71,7 @@ def test_explain_says_how_long_rows_are_kept(call: str) -> None:
 
 
 def test_within_is_a_bound() -> None:
+    """Nothing is warned of, and the plan says until when a key is kept."""
     env = hg.Environment(parallelism=1, executor=MiniCluster())
     bids = env.from_source(generator_source(lambda n: {"k": n, "v": n}), uid="bids").with_event_time("v")
     found = bids.to_table(SCHEMA).drop_duplicates(["k"], within="1h", uid="d")

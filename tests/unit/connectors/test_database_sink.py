@@ -66,6 +66,7 @@ def test_of_each_key_what_is_there_at_the_end_is_left() -> None:
 
 
 def test_keys_that_do_not_tell_rows_apart_are_refused() -> None:
+    """The table of the database would lose rows."""
     net = NetChanges(("k",))
     net.add(changes((1, 1.0, "+I"), (1, 2.0, "+I")))
     with pytest.raises(hg.UsageError, match="two rows have the key"):

@@ -84,6 +84,7 @@ def test_within_some_time_a_row_is_a_duplicate(steps: list[Any], within: int) ->
 
 
 def test_what_is_kept_is_bounded_by_the_keys_of_that_time() -> None:
+    """Keys are forgotten once the watermark has passed them."""
     seen = SeenKeys(pa.schema({"k": pa.int64()}), within_ms=10)
     most = 0
     for at in range(500):
@@ -96,6 +97,7 @@ def test_what_is_kept_is_bounded_by_the_keys_of_that_time() -> None:
 
 
 def test_late_rows_are_counted() -> None:
+    """They are left out, as their keys may be forgotten."""
     subtasks = job(within="1s")
     subtasks.send(batch([(("a", 1.0), 5), (("b", 1.0), 15)], 0), [5, 15], 10)
     assert [row["i"] for row in subtasks.received] == [1]

@@ -80,6 +80,7 @@ def test_state_is_that_of_keys_of_which_rows_have_come(case: str) -> None:
 
 @pytest.mark.parametrize("case", ["groups", "rank", "over"])
 def test_a_key_that_has_rows_in_time_is_never_forgotten_and_others_begin_anew(case: str) -> None:
+    """What they answered before stays as it was."""
     subtasks = job(case)
     for step in range(20):
         subtasks.clock.now += 100
@@ -97,6 +98,7 @@ def test_a_key_that_has_rows_in_time_is_never_forgotten_and_others_begin_anew(ca
 
 
 def test_a_time_to_live_is_refused_where_windows_bound_the_state() -> None:
+    """The message says what to leave away."""
     env = hg.Environment(parallelism=1, executor=MiniCluster())
     table = env.from_collection([]).with_event_time("v").to_table(SCHEMA)
     with pytest.raises(hg.PlanError, match=r"agg\(\) .* got ttl, and windows"):
