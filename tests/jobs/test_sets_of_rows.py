@@ -44,6 +44,7 @@ def counted(table: Any, uid: str) -> Any:
 _COUNTED_A, _COUNTED_B = (
     f"SELECT k, count(*) AS n FROM {name} WHERE k IS NOT NULL GROUP BY k" for name in ("a", "b")
 )
+_SUMMED_A = "SELECT k, x, sum(n)::BIGINT AS s FROM a GROUP BY k, x"
 COLUMNS = ("k", "x", "d")
 CASES: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "distinct": (lambda a, b: a.select(*COLUMNS).distinct(uid="s"), "SELECT DISTINCT k, x, d FROM a"),
@@ -76,6 +77,20 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
             counted(a, "c").union(b.select("k", "n")).union_by_name(counted(b, "d").select("n", "k"))
         ),
         f"{_COUNTED_A} UNION ALL SELECT k, n FROM b UNION ALL {_COUNTED_B}",
+    ),
+    "groups with nulls": (
+        lambda a, b: (
+            a.group_by("k", "x", (F.col("n") % 3).alias("e")).with_nulls()
+            .agg(F.count("*").alias("c"), F.max("n").alias("m"), uid="s")
+        ),
+        "SELECT k, x, n % 3 AS e, count(*) AS c, max(n) AS m FROM a GROUP BY k, x, n % 3",
+    ),
+    "groups with nulls of a corrected table": (
+        lambda a, b: (
+            a.group_by("k", "x").with_nulls().agg(F.sum("n").alias("s"), uid="c")
+            .group_by("k").with_nulls().agg(F.count("*").alias("c"), F.sum("s").alias("s"), uid="s")
+        ),
+        f"SELECT k, count(*) AS c, sum(s)::BIGINT AS s FROM ({_SUMMED_A}) GROUP BY k",
     ),
     "earliest": (
         lambda a, b: a.drop_duplicates(["k"], order_by="n", uid="s").select("k", "n"),

@@ -38,6 +38,7 @@ from headgate.relational.expressions import (
     TimeWindow,
 )
 from headgate.relational.firing import AT_END
+from headgate.relational.odd_keys import keys_with_nulls
 from headgate.relational.python_types import can_be_key
 from headgate.relational.relations import (
     ALL_ROWS,
@@ -53,6 +54,7 @@ from headgate.relational.relations import (
 )
 from headgate.relational.resolved import Column as ResolvedColumn
 from headgate.relational.resolved import Typed
+from headgate.relational.schema import shown
 from headgate.relational.spark_types import WINDOW, is_numeric, text_of
 
 T = TypeVar("T")
@@ -178,6 +180,43 @@ class GroupedTable(Generic[T]):
         other = copy.copy(self)
         other._firing = replace(self._firing, **changes)
         return other
+
+    def with_nulls(self) -> GroupedTable[T]:
+        """Have null, and NaN, be keys like others, as in SQL; by default such a key fails the job.
+
+        Raises:
+            PlanError: there is a window, or no key; or a key is of a type that cannot be one.
+
+        Example:
+            >>> import pyarrow as pa
+            >>> import headgate as hg
+            >>> from headgate.testing import MiniCluster
+            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
+            >>> rows = env.from_collection([{"user": "ada"}, {"user": None}, {"user": None}])
+            >>> table = rows.to_table(pa.schema({"user": pa.string()}))
+            >>> counts = table.group_by("user").with_nulls().count(uid="counts").collect()
+            >>> sorted(counts, key=lambda row: row["count"])
+            [{'user': 'ada', 'count': 1}, {'user': None, 'count': 2}]
+        """
+        where = f"with_nulls() ({user_site()})"
+        if self._window is not NO_WINDOW or not self._keys:
+            raise PlanError(
+                f"{where} is for groups by columns without a window; filter or fill null keys before"
+            )
+        shown_keys = [self._key(key) for key in self._keys]
+        rows = projected("with_nulls", self._child, [*_named_keys(shown_keys), *all_columns(self._child)])
+        keys = checked("with_nulls", partial(keys_with_nulls, rows.schema, list(range(len(shown_keys)))))
+        whole = projected("with_nulls", rows, [*keys.columns, *all_columns(rows)[len(shown_keys) :]])
+        given = dict(zip((name for name, _ in shown_keys), keys.given.values(), strict=True))
+        hidden = {name for name, _ in keys.columns}
+
+        def table(relation: Relation) -> T:
+            results = [field.name for field in shown(relation.schema) if field.name not in hidden]
+            chosen = [*given.items(), *((name, Reference(name)) for name in results)]
+            return self._table(selected("agg", relation, chosen))
+
+        columns = [Column(Reference(name)) for name, _ in keys.columns]
+        return GroupedTable(self._environment, whole, columns, table)
 
     def agg(self, *aggregates: Column, uid: str | None = None, ttl: str | int | None = None) -> T:
         """Return a row for each group: its keys, its window, and these aggregates.
@@ -351,6 +390,10 @@ class GroupedTable(Generic[T]):
         return Aggregation(
             schema, narrow, places, window, tuple(moved), uid, self._firing, late, ttl_ms=self._ttl_ms
         )
+
+
+def _named_keys(keys: list[tuple[str, Typed]]) -> list[tuple[str, Typed]]:
+    return [(f"group/{number}", value) for number, (_, value) in enumerate(keys)]
 
 
 def _window(key: Column, child: Relation) -> TimeWindow | None:
