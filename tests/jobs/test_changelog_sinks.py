@@ -70,6 +70,34 @@ def test_files_have_each_change_once(tmp_path: Path, style: str) -> None:
     assert Counter((row["user"], row["n"], row["total"]) for row in folded(changes)) == wanted()
 
 
+SETS: dict[str, Callable[[Any, Any], Any]] = {
+    "distinct": lambda a, b: a.distinct(uid="s"),
+    "first": lambda a, b: a.drop_duplicates(["user", "price"], uid="s"),
+    "intersect_all": lambda a, b: a.intersect_all(b, uid="s"),
+    "except_all": lambda a, b: a.except_all(b, uid="s"),
+}
+
+
+@pytest.mark.parametrize("operation", SETS)
+def test_sets_of_rows_go_on_after_a_crash(tmp_path: Path, operation: str) -> None:
+    """Each row that is left, as often as it is left; both tables are read anew from a checkpoint."""
+    env = crashing(tmp_path)
+    lists = ROWS, [row for number, row in enumerate(ROWS) if number % 3 == 0]
+    tables = [
+        env.from_source(Halting(next(NUMBERS), 50, rows[::2], rows[1::2]), uid=uid).to_table(SCHEMA)
+        for uid, rows in zip("ab", lists, strict=True)
+    ]
+    if operation in ("distinct", "first"):
+        tables[1].write_json(tmp_path / "unused", uid="unused")
+    SETS[operation](*tables).write_changelog(tmp_path / "out", uid="out")
+    assert env.execute("sets").restarts > 0
+    left, right = (Counter((row["user"], row["price"]) for row in rows) for rows in lists)
+    changes = [{"__change": SIGNS.index(row.pop("op")), **row} for row in json_lines(tmp_path / "out")]
+    answers = {"intersect_all": left & right, "except_all": left - right}
+    found = Counter((row["user"], row["price"]) for row in folded(changes))
+    assert found == answers.get(operation, Counter(left.keys()))
+
+
 @pytest.fixture(scope="module")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server of its own, and how to connect to it."""

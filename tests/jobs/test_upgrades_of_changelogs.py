@@ -172,7 +172,7 @@ def test_the_other_sides_rows_are_kept_when_a_join_gets_a_column(
     env.checkpoints(every="20ms", storage=str(tmp_path / "checkpoints"))
     program(env, tmp_path, lambda b, a: joined(b, a, "city"), float("inf"))
     env.execute("new", restore_from=savepoint)
-    changes = [{**row, "__change": SIGNS.index(row.pop("op"))} for row in json_lines(tmp_path / "out")]
+    changes = [{"__change": SIGNS.index(row.pop("op")), **row} for row in json_lines(tmp_path / "out")]
     sellers = {row["auction"]: row["seller"] for row in AUCTION_ROWS}
     wanted = Counter((row["id"], sellers.get(row["auction"]), None) for row in BID_ROWS[60:])
     assert Counter((row["id"], row["seller"], row["city"]) for row in folded(changes)) == wanted

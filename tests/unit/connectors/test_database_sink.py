@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import headgate as hg
-from headgate.api.sink import SinkWriter
+from headgate.api.sink import SinkWriter, SinkWriterContext
 from headgate.connectors.database.net_changes import NetChanges
 from headgate.connectors.database.sink import DatabaseSink, database_sink
 from headgate.relational.changes import CHANGE
@@ -73,3 +73,20 @@ def test_keys_that_do_not_tell_rows_apart_are_refused() -> None:
         net.taken()
     with pytest.raises(hg.UsageError, match="no column 'z'"):
         NetChanges(("z",)).add(changes((1, 1.0, "+I")))
+
+
+def test_a_row_may_move_from_one_subtask_to_another(tmp_path: Path) -> None:
+    """It goes in one and comes in the other, in any order, and is there in the end."""
+    connect = partial(sqlite3.connect, str(tmp_path / "base.db"))
+    with closing(connect()) as base:
+        base.execute("CREATE TABLE rows (k INTEGER PRIMARY KEY, v REAL)")
+        base.execute("INSERT INTO rows VALUES (1, 1.0), (2, 1.0)")
+        base.commit()
+    sink = database_sink(connect, "rows", "k")
+    writers = [sink.create_writer(SinkWriterContext("out", n, 2, 1, "job"), []) for n in range(2)]
+    writers[0].write(changes((1, 2.0, "+I"), (2, 1.0, "-D")))
+    writers[1].write(changes((1, 1.0, "-D"), (2, 2.0, "+I")))
+    staged = [each for writer in writers for each in writer.prepare_commit_at(7)]
+    sink.create_committer().commit(staged)
+    with closing(connect()) as base:
+        assert base.execute("SELECT k, v FROM rows ORDER BY k").fetchall() == [(1, 2.0), (2, 2.0)]
