@@ -104,8 +104,8 @@ OURS = {
     ],
     "runtime": ["common.process.logs"],
     "connectors": [
-        "common", "serde", "records.late_columns", "api", "relational.casts", "relational.column_tests",
-        "relational.spark_types",
+        "common", "serde", "records.late_columns", "api", "relational.casts", "relational.changes",
+        "relational.column_tests", "relational.spark_types",
     ],
     "offline": [
         "common", "serde", "records", "graph", "api", "state", "checkpoint", "restore", "runtime",

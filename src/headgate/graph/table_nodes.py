@@ -12,7 +12,16 @@ from headgate.graph.logical import KeyedProcessNode, Node
 if TYPE_CHECKING:
     from headgate.relational.passes.extremes import Extremes
     from headgate.relational.passes.fused_steps import AnyStep
-    from headgate.relational.relations import Aggregation, Form, Join, Lookup, Over, Rank, WindowJoin
+    from headgate.relational.relations import (
+        Aggregation,
+        Deduplicate,
+        Form,
+        Join,
+        Lookup,
+        Over,
+        Rank,
+        WindowJoin,
+    )
     from headgate.relational.schema import Schema
 
 
@@ -101,6 +110,13 @@ class RecomputeNode(KeyedProcessNode):
 
 
 @dataclass(frozen=True, eq=False)
+class DeduplicateNode(KeyedProcessNode):
+    """The first row of each key as it comes; nothing is corrected."""
+
+    plan: Deduplicate = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
 class TableFunctionNode(Node):
     """A table's step that calls a function of the program with the columns `reads`, and emits `gives`.
 
@@ -124,6 +140,7 @@ TableNode: TypeAlias = (
     | RankNode
     | CheckedKeysNode
     | RecomputeNode
+    | DeduplicateNode
     | LookupNode
 )
 """A node that an operator of columns runs."""
@@ -140,6 +157,7 @@ TABLES = (
     RankNode,
     CheckedKeysNode,
     RecomputeNode,
+    DeduplicateNode,
     LookupNode,
 )
 """All of these nodes: they compute with columns, and rows that come in become columns."""
@@ -173,7 +191,7 @@ def columns_given(node: Node) -> Schema | None:
             return node.join.schema
         case RankNode():
             return node.rank.schema
-        case RecomputeNode():
+        case RecomputeNode() | DeduplicateNode():
             return node.plan.schema
         case LookupNode():
             return node.lookup.schema

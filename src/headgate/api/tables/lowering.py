@@ -14,6 +14,7 @@ from headgate.api.tables.row_state import (
     first_declaration,
     joined_declaration,
     rows_declaration,
+    seen_declaration,
 )
 from headgate.common.keys.key_types import DeclaredKeys
 from headgate.graph import logical
@@ -23,6 +24,7 @@ from headgate.graph.table_nodes import (
     AccumulateNode,
     CheckedKeysNode,
     ColumnsNode,
+    DeduplicateNode,
     FirstRowsNode,
     JoinNode,
     LookupNode,
@@ -42,6 +44,7 @@ from headgate.relational.relations import (
     ALL_ROWS,
     RUNNING,
     Aggregation,
+    Deduplicate,
     Form,
     Join,
     Lookup,
@@ -228,6 +231,25 @@ def lowered_rank(environment: ProgramContext, plan: Rank, where: str) -> int:
         key=selector,
         keys=_declared_keys("rank", plan.child.schema.fields[: plan.keys]),
         rank=plan,
+    )
+    return program.add(node, (number,))
+
+
+def lowered_deduplicate(environment: ProgramContext, plan: Deduplicate, where: str) -> int:
+    """Add the nodes of what sends the first row of each key; return the last one's number."""
+    program, names = environment.program, plan.key_names
+    selector = names[0] if len(names) == 1 else tuple(names)
+    number = lowered(environment, plan.child)
+    exchange = logical.PartitionNode(NEW, "duplicates", partitioner=ByKeyGroup(selector))
+    number = program.add(exchange, (number,))
+    node = DeduplicateNode(
+        NEW,
+        "first rows of keys",
+        uid=plan.uid,
+        function=seen_declaration(where),
+        key=selector,
+        keys=_declared_keys("drop_duplicates", plan.child.schema.fields[: plan.keys]),
+        plan=plan,
     )
     return program.add(node, (number,))
 

@@ -32,10 +32,12 @@ def ranked(
     order_by: Sequence[Ordered | Column | str] | Ordered | Column | str,
     rank: str | None,
     uid: str | None,
+    ttl_ms: int | None = None,
 ) -> Rank:
     """Return the plan of the first `n` rows of each key, the columns `by`, in the order `order_by`.
 
-    `rank` names a column for their places, from 1; None: there is none. PlanError: a column is wrong, `n` is
+    `rank` names a column for their places, from 1; None: there is none. After `ttl_ms` without rows a key is
+    forgotten; None: never. PlanError: a column is wrong, `n` is
     not 1 or more, a key is of no possible type, or rows of the table may come more than once.
     """
     where = f"{verb}() ({user_site()})"
@@ -44,7 +46,7 @@ def ranked(
     columns, keys, order = _ordered(verb, child, by, order_by)
     narrow = projected(verb, child, columns)
     first = len(columns) - len(order)
-    return Rank(_schema(where, narrow, first, rank), narrow, keys, order, n, rank, uid)
+    return Rank(_schema(where, narrow, first, rank), narrow, keys, order, n, rank, uid, ttl_ms)
 
 
 def over(
@@ -54,6 +56,7 @@ def over(
     preceding: object,
     calls: Sequence[tuple[str, AggregateCall]],
     uid: str | None,
+    ttl_ms: int | None = None,
 ) -> Over:
     """Return the plan of aggregates over each row and rows before it, for :meth:`Table.over`.
 
@@ -82,7 +85,7 @@ def over(
     names = [field.name for field in fields]
     if len(set(names)) < len(names):
         raise PlanError(f"{where}: two columns of the result have one name; use alias()")
-    return Over(Schema(fields), narrow, keys, order, preceding, tuple(found), shown, uid)
+    return Over(Schema(fields), narrow, keys, order, preceding, tuple(found), shown, uid, ttl_ms)
 
 
 def _ordered(
@@ -104,7 +107,9 @@ def _ordered(
     mine = dict(all_columns(child))
     columns = [(name, mine[name]) for name in (*keys, *others)]
     sorts = [_sort(verb, child, each) for each in orders]
-    columns += [(f"{ORDER_PREFIX}{number}", value) for number, (value, _) in enumerate(sorts)]
+    # State is found by these names: rows that were kept in another order are no use.
+    for number, (value, descending) in enumerate(sorts):
+        columns.append((f"{ORDER_PREFIX}{number} {value}{' descending' if descending else ''}", value))
     first = len(keys) + len(others)
     order = tuple(Order(first + number, descending) for number, (_, descending) in enumerate(sorts))
     return columns, len(keys), order

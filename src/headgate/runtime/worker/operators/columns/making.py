@@ -8,6 +8,7 @@ from headgate.graph.table_nodes import (
     AccumulateNode,
     CheckedKeysNode,
     ColumnsNode,
+    DeduplicateNode,
     FirstRowsNode,
     JoinNode,
     LookupNode,
@@ -31,6 +32,8 @@ from headgate.runtime.worker.operators.columns.processing_time import (
     ProcessingAccumulatingOperator,
     ProcessingWindowsOperator,
 )
+from headgate.runtime.worker.operators.columns.updating.counted_rows import CountedRowsOperator
+from headgate.runtime.worker.operators.columns.updating.deduplicating import DeduplicateOperator
 from headgate.runtime.worker.operators.columns.updating.join_operator import JoinOperator
 from headgate.runtime.worker.operators.columns.updating.rank_operator import FirstRowsOperator, RankOperator
 from headgate.runtime.worker.operators.columns.updating.recomputing import (
@@ -57,6 +60,8 @@ def table_operator(context: OperatorContext, node: TableNode) -> Operator:
         return CheckedKeysOperator(context, node.plan)
     if isinstance(node, RecomputeNode):
         return RecomputingOperator(context, node.plan, copy.copy(node.function))
+    if isinstance(node, DeduplicateNode):
+        return DeduplicateOperator(context, node.plan, copy.copy(node.function))
     if isinstance(node, FirstRowsNode):
         return FirstRowsOperator(context, node.rank)
     if isinstance(node, RankNode):
@@ -75,7 +80,8 @@ def table_operator(context: OperatorContext, node: TableNode) -> Operator:
     # A function instance belongs to one subtask; the mini-cluster's subtasks share a process.
     function = copy.copy(node.function)
     if running:
-        return RunningAggregateOperator(context, plan, function)
+        counted = plan.copies is not None
+        return (CountedRowsOperator if counted else RunningAggregateOperator)(context, plan, function)
     if by_clock:
         return ProcessingWindowsOperator(context, plan, function)
     return (PatientAggregateOperator if patient else WindowAggregateOperator)(context, plan, function)

@@ -57,9 +57,14 @@ class LoggedState:
         columns: ChunkColumns,
         pending: Callable[[], PendingWindows],
     ) -> None:
-        self.kept, self._chunks, self._columns, self._pending = kept, chunks, columns, pending
-        self._whole = True  # whether the log does not have all that is in memory
-        if chunks.incremental:
+        self._chunks, self._columns, self._pending = chunks, columns, pending
+        self.replace(kept)
+
+    def replace(self, kept: KeptForGood) -> None:
+        """Keep `kept` from now on, of which the log has nothing."""
+        self.kept = kept
+        self._whole = True  # whether the log lacks what is in memory
+        if self._chunks.incremental:
             kept.begin_log()
 
     def restore(self, states: Sequence[NamedStates]) -> None:

@@ -23,7 +23,6 @@ from headgate.runtime.worker.operators.columns.making import table_operator
 from headgate.testing import MiniCluster
 
 GROUPS = 6
-NAMES = ("k", "v", "i", "order/0", "order/1")
 ROWS = st.lists(
     st.tuples(
         st.sampled_from("abcde"),
@@ -60,7 +59,7 @@ class Job(Subtasks):
     def rows(self, rows: list[tuple[str, Any, int]]) -> None:
         self._sent.batches.clear()
         schema = self._rank.rank.child.schema.to_arrow()
-        wide = [dict(zip(NAMES, (*row, *row[1:]), strict=True)) for row in rows]
+        wide = [dict(zip(schema.names, (*row, *row[1:]), strict=True)) for row in rows]
         self._before.process(ArrowBatch(pa.RecordBatch.from_pylist(wide, schema)))
         (sent,) = self._sent.batches
         self.deal(sent)
@@ -111,7 +110,7 @@ def test_at_each_mark_the_answer_is_that_of_all_rows_before_it(steps: list[Any],
     check(Job(n), n, steps)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(ON_DISK, st.integers(1, 3))
 def test_what_changed_since_the_last_checkpoint_is_enough(steps: list[Any], n: int) -> None:
     """With RocksDB, over several checkpoints, to RocksDB or the heap and back."""
