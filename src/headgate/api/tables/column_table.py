@@ -19,7 +19,7 @@ from headgate.api.tables.checked_columns import all_columns, check_partitions, p
 from headgate.api.tables.column import Column, ColumnLike, expression_of
 from headgate.api.tables.grouped_table import GroupedTable, named_call
 from headgate.api.tables.lookups import lookup
-from headgate.api.tables.lowering import lowered, lowered_anew, lowered_join, lowered_rank
+from headgate.api.tables.lowering import as_changes, lowered, lowered_anew, lowered_join, lowered_rank
 from headgate.api.tables.ordering import Ordered
 from headgate.api.tables.program_functions import Columns, form_of, table_function
 from headgate.api.tables.ranks import over, ranked
@@ -577,6 +577,8 @@ class Table(ByName, SideOutputs, Generic[S]):
             raise PlanError(f"{where} got a table of another Environment; expected one of the same")
         try:
             left, right = self._relation, other._relation
+            if left.schema.updating or right.schema.updating:
+                left, right = as_changes(left), as_changes(right)
             return self._of(united(left, right, pairs(left.schema, right.schema)))
         except PlanError as error:
             raise PlanError(f"{where}: {error}") from None
