@@ -50,8 +50,9 @@ def present() -> AggregateCall:
 
 
 def adds_up(call: AggregateCall, child: Relation) -> bool:
-    """Return whether `call`, over rows of `child`, follows from sums of weighted values; else it needs all
-    values of a group. Sums of floats do not: NaN cannot be subtracted, and nor can what rounding has swallowed.
+    """Return whether `call`, over rows of `child`, follows from sums of weighted values; else it needs
+    all values of a group. Sums of floats do not: NaN cannot be subtracted, and nor can what rounding has
+    swallowed.
     """
     if call.settings or (call.function, len(call.arguments)) not in _ADD_UP:
         return False

@@ -11,7 +11,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pyarrow as pa
 
 from headgate.common.errors import StorageError
@@ -115,7 +114,7 @@ class LoggedState:
             self._chunks.add(self._pieces(table, _WAITING))
 
     def _pieces(self, table: pa.Table, place: int) -> Iterator[Piece]:
-        return self._columns.pieces(table, np.full(table.num_rows, place, np.int64))
+        return self._columns.pieces(table, place)
 
     def _append(self, table: pa.Table) -> None:
         pieces = list(self._pieces(table, _LOG))
