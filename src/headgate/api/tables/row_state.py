@@ -12,6 +12,7 @@ from headgate.common.errors import PlanError
 from headgate.common.hints import Hint
 from headgate.relational.python_types import hint_of
 from headgate.relational.relations import SIDE, WINDOW_LAST, Aggregation, Join, Over, Rank, WindowJoin
+from headgate.relational.timed_joins import MATCHED, TIMED, IntervalJoin, TimedJoin
 
 
 def rows_declaration(plan: WindowJoin, where: str) -> KeyedProcessFunction[Any, Any, Any]:
@@ -66,6 +67,18 @@ def all_declaration(plan: Aggregation | Rank | Over, where: str) -> KeyedProcess
     fields = [each for each in plan.child.schema if each.name not in plan.key_names]
     record = named_record("Rows", [(each.name, hint_of(each.type)) for each in fields], where)
     return windows_function("Recomputed", MapState[tuple[int, int], record], ALL)  # type: ignore[valid-type]
+
+
+def timed_declaration(plan: TimedJoin, where: str) -> KeyedProcessFunction[Any, Any, Any]:
+    """Return a function, never run, with the state of a join by time, `TIMED`, as savepoints hold it: rows
+    that may get partners. PlanError, after `where`: two columns would be stored under one name.
+    """
+    columns = [each for each in plan.left.schema if each.name not in (SIDE, *plan.keys)]
+    fields: list[tuple[str, Hint]] = [(SIDE, int)]
+    fields += [(MATCHED, bool)] if isinstance(plan, IntervalJoin) else []
+    fields += [(each.name, hint_of(each.type)) for each in columns]
+    record = named_record(plan.stored_name, fields, where)
+    return windows_function("TimedJoin", MapState[tuple[int, int], record], TIMED)  # type: ignore[valid-type]
 
 
 def rows_record(plan: WindowJoin | Join, where: str) -> type:
