@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         WindowJoin,
     )
     from headgate.relational.schema import Schema
+    from headgate.relational.timed_joins import TimedJoin
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +73,13 @@ class JoinNode(KeyedProcessNode):
 @dataclass(frozen=True, eq=False)
 class UpdatingJoinNode(JoinNode):
     """A join of two tables that corrects its rows at marks."""
+
+
+@dataclass(frozen=True, eq=False)
+class TimedJoinNode(KeyedProcessNode):
+    """A join of two tables by event time; its input has the rows of both."""
+
+    join: TimedJoin = field(kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +144,7 @@ TableNode: TypeAlias = (
     | WindowAggregateNode
     | WindowJoinNode
     | JoinNode
+    | TimedJoinNode
     | FirstRowsNode
     | RankNode
     | CheckedKeysNode
@@ -153,6 +162,7 @@ TABLES = (
     WindowAggregateNode,
     WindowJoinNode,
     JoinNode,
+    TimedJoinNode,
     FirstRowsNode,
     RankNode,
     CheckedKeysNode,
@@ -173,7 +183,7 @@ def table_details(node: Node) -> dict[str, Json]:
         return {"steps": [str(step) for step in node.steps]}
     if isinstance(node, AccumulateNode | WindowAggregateNode):
         return {"aggregates": [str(each) for each in node.aggregation.aggregates]}
-    if isinstance(node, WindowJoinNode | JoinNode):
+    if isinstance(node, WindowJoinNode | JoinNode | TimedJoinNode):
         return {"join": node.join.how, "keys": list(node.join.shown_keys)}
     return {}
 
@@ -187,7 +197,7 @@ def columns_given(node: Node) -> Schema | None:
             return node.gives
         case WindowAggregateNode():
             return node.aggregation.schema
-        case WindowJoinNode() | JoinNode():
+        case WindowJoinNode() | JoinNode() | TimedJoinNode():
             return node.join.schema
         case RankNode():
             return node.rank.schema
@@ -224,6 +234,8 @@ def table_lines(node: Node) -> Iterator[str]:
             both = f"{len(node.reads)} columns, and of {len(node.gives)} back"
             yield f"converts columns -> rows -> columns: conversion of {both}"
         yield f"gives {', '.join(node.gives.names)} by {function_text(node.function)}"
+    elif isinstance(node, TimedJoinNode):
+        yield from node.join.lines()
     elif isinstance(node, AccumulateNode | WindowAggregateNode):
         part = "local, before the exchange" if isinstance(node, AccumulateNode) else "final"
         yield f"{part}: {aggregates_text(node.aggregation)}"

@@ -15,6 +15,7 @@ from headgate.api.tables.row_state import (
     joined_declaration,
     rows_declaration,
     seen_declaration,
+    timed_declaration,
 )
 from headgate.common.keys.key_types import DeclaredKeys
 from headgate.graph import logical
@@ -32,6 +33,7 @@ from headgate.graph.table_nodes import (
     RecomputeNode,
     RunningAggregateNode,
     TableFunctionNode,
+    TimedJoinNode,
     UpdatingJoinNode,
     WindowAggregateNode,
     WindowJoinNode,
@@ -59,6 +61,7 @@ from headgate.relational.relations import (
 )
 from headgate.relational.resolved import Column, Typed
 from headgate.relational.schema import Field, Schema
+from headgate.relational.timed_joins import TimedJoin
 
 
 def lowered(
@@ -153,7 +156,7 @@ def lowered_aggregation(environment: ProgramContext, plan: Aggregation) -> int:
     return program.add(node, (number,))
 
 
-def lowered_join(environment: ProgramContext, plan: WindowJoin | Join, where: str) -> int:
+def lowered_join(environment: ProgramContext, plan: WindowJoin | Join | TimedJoin, where: str) -> int:
     """Add a join's nodes; return the last one's number. PlanError (`where`): columns stored as one name."""
     program = environment.program
     inputs = [
@@ -179,6 +182,17 @@ def lowered_join(environment: ProgramContext, plan: WindowJoin | Join, where: st
             join=plan,
         )
         return program.add(joined, (number,))
+    if isinstance(plan, TimedJoin):
+        timed = TimedJoinNode(
+            NEW,
+            "join by time",
+            uid=plan.uid,
+            function=timed_declaration(plan, where),
+            key=selector,
+            keys=_declared_keys("join", fields),
+            join=plan,
+        )
+        return program.add(timed, (number,))
     node = WindowJoinNode(
         NEW,
         "window join",

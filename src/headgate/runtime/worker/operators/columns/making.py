@@ -16,6 +16,7 @@ from headgate.graph.table_nodes import (
     RecomputeNode,
     TableFunctionNode,
     TableNode,
+    TimedJoinNode,
     WindowJoinNode,
 )
 from headgate.relational.firing import AT_END
@@ -32,6 +33,7 @@ from headgate.runtime.worker.operators.columns.processing_time import (
     ProcessingAccumulatingOperator,
     ProcessingWindowsOperator,
 )
+from headgate.runtime.worker.operators.columns.timed.making_joins import timed_join_operator
 from headgate.runtime.worker.operators.columns.updating.counted_rows import CountedRowsOperator
 from headgate.runtime.worker.operators.columns.updating.deduplicating import DeduplicateOperator
 from headgate.runtime.worker.operators.columns.updating.join_operator import JoinOperator
@@ -66,6 +68,8 @@ def table_operator(context: OperatorContext, node: TableNode) -> Operator:
         return FirstRowsOperator(context, node.rank)
     if isinstance(node, RankNode):
         return RankOperator(context, node.rank, copy.copy(node.function))
+    if isinstance(node, TimedJoinNode):
+        return timed_join_operator(context, node.join, copy.copy(node.function))
     if isinstance(node, JoinNode):
         return JoinOperator(context, node.join, copy.copy(node.function))
     if isinstance(node, TableFunctionNode):
