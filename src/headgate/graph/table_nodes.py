@@ -12,7 +12,7 @@ from headgate.graph.logical import KeyedProcessNode, Node
 if TYPE_CHECKING:
     from headgate.relational.passes.extremes import Extremes
     from headgate.relational.passes.fused_steps import AnyStep
-    from headgate.relational.relations import Aggregation, Form, Join, Lookup, Over, Rank, WindowJoin
+    from headgate.relational.relations import Aggregation, Form, Join, Lookup, Match, Over, Rank, WindowJoin
     from headgate.relational.schema import Schema
 
 
@@ -101,6 +101,20 @@ class RecomputeNode(KeyedProcessNode):
 
 
 @dataclass(frozen=True, eq=False)
+class TimedRowsNode(Node):
+    """Before the exchange: the rows that a pattern is matched against, each with its event time."""
+
+    match: Match = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
+class MatchNode(KeyedProcessNode):
+    """The matches of a pattern among the rows of each key, after the exchange."""
+
+    match: Match = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
 class TableFunctionNode(Node):
     """A table's step that calls a function of the program with the columns `reads`, and emits `gives`.
 
@@ -125,6 +139,8 @@ TABLES = (
     CheckedKeysNode,
     RecomputeNode,
     LookupNode,
+    TimedRowsNode,
+    MatchNode,
 )
 """All of these nodes: they compute with columns, and rows that come in become columns."""
 
@@ -141,6 +157,8 @@ def table_details(node: Node) -> dict[str, Json]:
         return {"aggregates": [str(each) for each in node.aggregation.aggregates]}
     if isinstance(node, WindowJoinNode | JoinNode):
         return {"join": node.join.how, "keys": list(node.join.shown_keys)}
+    if isinstance(node, MatchNode):
+        return {"pattern": str(node.match.pattern), "keys": list(node.match.key_names)}
     return {}
 
 
@@ -161,6 +179,8 @@ def columns_given(node: Node) -> Schema | None:
             return node.plan.schema
         case LookupNode():
             return node.lookup.schema
+        case MatchNode():
+            return node.match.schema
     return None
 
 
@@ -177,7 +197,7 @@ def table_lines(node: Node) -> Iterator[str]:
     """Yield the lines in which `explain()` tells what a table's node does when it runs; none for others."""
     if not isinstance(node, TABLES):
         return
-    from headgate.relational.plan_text import aggregates_text, function_text  # it loads Arrow
+    from headgate.relational.plan_text import aggregates_text, function_text, match_lines  # it loads Arrow
 
     if isinstance(node, ColumnsNode):
         yield f"reads {', '.join(node.steps[0].reads.names) or 'no column'}"
@@ -190,6 +210,8 @@ def table_lines(node: Node) -> Iterator[str]:
             both = f"{len(node.reads)} columns, and of {len(node.gives)} back"
             yield f"converts columns -> rows -> columns: conversion of {both}"
         yield f"gives {', '.join(node.gives.names)} by {function_text(node.function)}"
+    elif isinstance(node, MatchNode):
+        yield from match_lines(node.match)
     elif isinstance(node, AccumulateNode | WindowAggregateNode):
         part = "local, before the exchange" if isinstance(node, AccumulateNode) else "final"
         yield f"{part}: {aggregates_text(node.aggregation)}"

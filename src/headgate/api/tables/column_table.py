@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, Literal
@@ -19,7 +19,14 @@ from headgate.api.tables.checked_columns import all_columns, check_partitions, p
 from headgate.api.tables.column import Column, ColumnLike, expression_of
 from headgate.api.tables.grouped_table import GroupedTable, named_call
 from headgate.api.tables.lookups import lookup
-from headgate.api.tables.lowering import lowered, lowered_anew, lowered_join, lowered_rank
+from headgate.api.tables.lowering import (
+    lowered,
+    lowered_anew,
+    lowered_join,
+    lowered_match,
+    lowered_rank,
+)
+from headgate.api.tables.matching import matched
 from headgate.api.tables.ordering import Ordered
 from headgate.api.tables.program_functions import Columns, form_of, table_function
 from headgate.api.tables.ranks import over, ranked
@@ -506,6 +513,62 @@ class Table(ByName, SideOutputs, Generic[S]):
         number = lowered_anew(self._environment, plan, where)
         results = [each.name for each in plan.aggregates]
         return self._of(Scan(plan.schema, number)).select(*self.columns, *results)
+
+    def match(
+        self,
+        by: str | Sequence[str],
+        pattern: str,
+        define: Mapping[str, Column],
+        measures: Mapping[str, Column],
+        within: str | int | None = None,
+        skip: str = "past last row",
+        uid: str | None = None,
+    ) -> Table[S]:
+        """Return a row for each match of a pattern among the rows of a key, as SQL's MATCH_RECOGNIZE.
+
+        Rows of a key are matched in the order of event time, once the watermark has passed it; of rows at one
+        time the one that came earlier is first. Late rows are counted and dropped. A match begins at the first
+        row that it can begin at, and follows the pattern in the order of preference. Its row is emitted when no
+        preferred way is left, at the event time of the row, or of the end of `within`, by which that is known.
+
+        In `define` a plain column is of the row in question; in `measures`, of the match's last row.
+        ``F.col("A.price")`` is of the last row of A so far, ``F.first("A.price")`` of its first row,
+        ``F.avg("A.price")`` and other aggregates are of all its rows so far; see also :mod:`headgate.patterns`.
+
+        Args:
+            by: names of the columns that all rows of a match have in common.
+            pattern: variables in sequence, such as ``"A B* (C | D){2,} E+?"``, with ``? * + {n} {n,m}``, each
+                as often as possible, or with another ``?`` as rarely as possible, ``|`` and parentheses.
+            define: variable -> the condition of its rows; any row will do for one that is left out.
+            measures: name -> value, the columns of the result after those of `by`.
+            within: the last row comes less than so long after the first one; "5s", or ms. None: at any time.
+                It bounds how long rows are kept.
+            skip: where the search goes on after a match: "past last row", "to next row" (that after the match's
+                first), or "to first A", "to last A" with a variable.
+            uid: names the state for later versions of the program; needed when checkpoints are on.
+
+        Raises:
+            PlanError: the table has no event time or is corrected, a column or the pattern is wrong, or may
+                match without a row, or a condition is not boolean.
+
+        Example:
+            >>> import pyarrow as pa
+            >>> import headgate as hg
+            >>> import headgate.functions as F
+            >>> import headgate.patterns as P
+            >>> from headgate.testing import MiniCluster
+            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
+            >>> rows = [{"k": "a", "at": at, "v": v} for at, v in enumerate([9, 7, 4, 6, 5])]
+            >>> schema = pa.schema({"k": pa.string(), "at": pa.int64(), "v": pa.int64()})
+            >>> table = env.from_collection(rows).to_table(schema).with_watermark("at")
+            >>> falls = {"DOWN": F.col("v") < F.when(F.count("DOWN.v") > 1, P.last("DOWN.v", 1)).otherwise(F.col("TOP.v"))}
+            >>> table.match("k", "TOP DOWN+ UP", falls, {"lowest": F.min("DOWN.v"), "end": F.col("UP.v")}).collect()
+            [{'k': 'a', 'lowest': 4, 'end': 6}]
+        """
+        names = [by] if isinstance(by, str) else list(by)
+        plan = matched(self._relation, names, pattern, define, measures, within, skip, uid)
+        number = lowered_match(self._environment, plan, f"match() ({user_site()})")
+        return self._of(Scan(plan.schema, number))
 
     # -- ways out
 

@@ -13,6 +13,7 @@ from headgate.api.tables.row_state import (
     all_declaration,
     first_declaration,
     joined_declaration,
+    match_declaration,
     rows_declaration,
 )
 from headgate.common.keys.key_types import DeclaredKeys
@@ -26,10 +27,12 @@ from headgate.graph.table_nodes import (
     FirstRowsNode,
     JoinNode,
     LookupNode,
+    MatchNode,
     RankNode,
     RecomputeNode,
     RunningAggregateNode,
     TableFunctionNode,
+    TimedRowsNode,
     UpdatingJoinNode,
     WindowAggregateNode,
     WindowJoinNode,
@@ -45,6 +48,7 @@ from headgate.relational.relations import (
     Form,
     Join,
     Lookup,
+    Match,
     Over,
     Project,
     Rank,
@@ -228,6 +232,26 @@ def lowered_rank(environment: ProgramContext, plan: Rank, where: str) -> int:
         key=selector,
         keys=_declared_keys("rank", plan.child.schema.fields[: plan.keys]),
         rank=plan,
+    )
+    return program.add(node, (number,))
+
+
+def lowered_match(environment: ProgramContext, plan: Match, where: str) -> int:
+    """Add a pattern's nodes; return the last one's number. PlanError (`where`): columns stored as one name."""
+    program, names = environment.program, plan.key_names
+    selector = names[0] if len(names) == 1 else tuple(names)
+    number = lowered(environment, plan.child)
+    number = program.add(TimedRowsNode(NEW, "rows", match=plan), (number,))
+    exchange = logical.PartitionNode(NEW, "match", partitioner=ByKeyGroup(selector))
+    number = program.add(exchange, (number,))
+    node = MatchNode(
+        NEW,
+        "match",
+        uid=plan.uid,
+        function=match_declaration(plan, where),
+        key=selector,
+        keys=_declared_keys("match", plan.child.schema.fields[: plan.keys]),
+        match=plan,
     )
     return program.add(node, (number,))
 

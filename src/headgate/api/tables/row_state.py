@@ -11,7 +11,7 @@ from headgate.api.tables.aggregation_state import plain_name, windows_function
 from headgate.common.errors import PlanError
 from headgate.common.hints import Hint
 from headgate.relational.python_types import hint_of
-from headgate.relational.relations import SIDE, WINDOW_LAST, Aggregation, Join, Over, Rank, WindowJoin
+from headgate.relational.relations import SIDE, WINDOW_LAST, Aggregation, Join, Match, Over, Rank, WindowJoin
 
 
 def rows_declaration(plan: WindowJoin, where: str) -> KeyedProcessFunction[Any, Any, Any]:
@@ -66,6 +66,16 @@ def all_declaration(plan: Aggregation | Rank | Over, where: str) -> KeyedProcess
     fields = [each for each in plan.child.schema if each.name not in plan.key_names]
     record = named_record("Rows", [(each.name, hint_of(each.type)) for each in fields], where)
     return windows_function("Recomputed", MapState[tuple[int, int], record], ALL)  # type: ignore[valid-type]
+
+
+def match_declaration(plan: Match, where: str) -> KeyedProcessFunction[Any, Any, Any]:
+    """Return a function, never run, with the state of a pattern, `ROWS`: (event time in ms, number) -> a row that
+    waits for the watermark, or belongs to a partial match. PlanError, after `where`: two columns would be stored
+    under one name.
+    """
+    fields = plan.child.schema.fields[plan.keys :]
+    record = named_record("MatchedRows", [(each.name, hint_of(each.type)) for each in fields], where)
+    return windows_function("Match", MapState[tuple[int, int], record], ROWS)  # type: ignore[valid-type]
 
 
 def rows_record(plan: WindowJoin | Join, where: str) -> type:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from headgate.api.tables.lowering import lowered
 from headgate.graph.explain import running_lines
 from headgate.graph.logical import SourceNode, TimestampsNode
-from headgate.graph.table_nodes import WindowAggregateNode
+from headgate.graph.table_nodes import MatchNode, WindowAggregateNode
 from headgate.relational.plan_text import plan_lines
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ def _below(environment: ProgramContext, scan: Scan) -> str | Relation:
     node = environment.program.node(scan.stream)
     if isinstance(node, WindowAggregateNode):
         return node.aggregation
+    if isinstance(node, MatchNode):
+        return node.match
     while isinstance(node, TimestampsNode):
         node = environment.program.node(node.inputs[0].id)
     text = node.source.describe() if isinstance(node, SourceNode) else repr(node.name)

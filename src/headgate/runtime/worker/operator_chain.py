@@ -32,9 +32,11 @@ from headgate.graph.table_nodes import (
     FirstRowsNode,
     JoinNode,
     LookupNode,
+    MatchNode,
     RankNode,
     RecomputeNode,
     TableFunctionNode,
+    TimedRowsNode,
     WindowAggregateNode,
     WindowJoinNode,
 )
@@ -152,6 +154,8 @@ def _make(node: Node, context_of: Callable[[Node], OperatorContext]) -> Operator
             | CheckedKeysNode()
             | RecomputeNode()
             | LookupNode()
+            | TimedRowsNode()
+            | MatchNode()
         ):
             from headgate.runtime.worker.operators.columns.making import (
                 table_operator,  # it loads Arrow's kernels

@@ -11,9 +11,11 @@ from headgate.graph.table_nodes import (
     FirstRowsNode,
     JoinNode,
     LookupNode,
+    MatchNode,
     RankNode,
     RecomputeNode,
     TableFunctionNode,
+    TimedRowsNode,
     WindowAggregateNode,
     WindowJoinNode,
 )
@@ -27,6 +29,10 @@ from headgate.runtime.worker.operators.columns.functions_of_batches import Table
 from headgate.runtime.worker.operators.columns.late.accumulating_late import LateAccumulatingOperator
 from headgate.runtime.worker.operators.columns.late.patient_aggregate import PatientAggregateOperator
 from headgate.runtime.worker.operators.columns.looking_up import LookupOperator
+from headgate.runtime.worker.operators.columns.matching.match_operator import (
+    MatchOperator,
+    TimedRowsOperator,
+)
 from headgate.runtime.worker.operators.columns.processing_time import (
     ProcessingAccumulatingOperator,
     ProcessingWindowsOperator,
@@ -55,7 +61,9 @@ def table_operator(
     | RankNode
     | CheckedKeysNode
     | RecomputeNode
-    | LookupNode,
+    | LookupNode
+    | TimedRowsNode
+    | MatchNode,
 ) -> Operator:
     """Return a new operator that runs a table's node in one subtask, with its own copy of the function."""
     if isinstance(node, ColumnsNode):
@@ -66,6 +74,10 @@ def table_operator(
         return WindowJoinOperator(context, node.join, copy.copy(node.function))
     if isinstance(node, LookupNode):
         return LookupOperator(context, node.lookup)
+    if isinstance(node, TimedRowsNode):
+        return TimedRowsOperator(context, node.match)
+    if isinstance(node, MatchNode):
+        return MatchOperator(context, node.match, copy.copy(node.function))
     if isinstance(node, CheckedKeysNode):
         return CheckedKeysOperator(context, node.plan)
     if isinstance(node, RecomputeNode):
