@@ -4,7 +4,7 @@
 first one, and aggregates such as ``F.avg("A.price")`` are of all its rows so far.
 """
 
-from headgate.api.tables.match_columns import first as first
-from headgate.api.tables.match_columns import last as last
+from headgate.api.patterns.match_columns import first as first
+from headgate.api.patterns.match_columns import last as last
 
 __all__ = ["first", "last"]

@@ -5,6 +5,9 @@ columns, so that two tables of equal rows are equal. Windows are aligned to 1970
 not their end. Times are compared in microseconds. All late events count: a stream gives the same answer only
 if it drops none.
 
+Patterns are the exception: they are found by plain Python, in `pattern_answers`. Bids of one bidder on one auction
+at one time count in the order of their prices.
+
 A query's result may have equal rows; they are kept, and a comparison sees how many there are.
 """
 
@@ -19,6 +22,8 @@ import pyarrow as pa
 from headgate.common.errors import UsageError
 from headgate.nexmark.dataset import Dataset, FileFormat
 from headgate.nexmark.generator import AUCTIONS, BIDS, PERSONS
+from headgate.nexmark.pattern_answers import cheap_runs, drops, table_of, v_shapes
+from headgate.relational.patterns.shapes import Skip
 
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _DECIMAL: Final = pa.decimal128(23, 3)
@@ -369,6 +374,26 @@ def q23(dataset: Dataset) -> pa.Table:
     return _answer("q23", dataset, sql)
 
 
+def cep0(dataset: Dataset) -> pa.Table:
+    """Return where prices of a bidder on an auction fall and rise again, by plain Python."""
+    return ordered(table_of(v_shapes(dataset), ANSWERS["cep0"][1]))
+
+
+def cep1(dataset: Dataset) -> pa.Table:
+    """Return runs of cheap bids of a bidder on an auction, none of which overlap, by plain Python."""
+    return ordered(table_of(cheap_runs(dataset, Skip.PAST_LAST_ROW), ANSWERS["cep1"][1]))
+
+
+def cep2(dataset: Dataset) -> pa.Table:
+    """Return runs of cheap bids as cep1, from each bid at which one begins."""
+    return ordered(table_of(cheap_runs(dataset, Skip.TO_NEXT_ROW), ANSWERS["cep2"][1]))
+
+
+def cep3(dataset: Dataset) -> pa.Table:
+    """Return when a bidder's price on an auction drops by more than 50 within 5 s, by plain Python."""
+    return ordered(table_of(drops(dataset), ANSWERS["cep3"][1]))
+
+
 def ordered(table: pa.Table) -> pa.Table:
     """Return a table with its rows ordered by all columns, from the first to the last; texts by their bytes.
 
@@ -412,6 +437,13 @@ _BY_RANK: Final = [pa.field(name, pa.int64()) for name, _, _ in _COUNTED_BY_RANK
 
 def _timed(name: str) -> pa.Field:
     return pa.field(name, _TIMESTAMP)
+
+
+def _of_bidder(*fields: pa.Field) -> pa.Schema:
+    return pa.schema([*_bid_columns("auction", "bidder"), *fields])
+
+
+_CHEAP_RUN: Final = _of_bidder(_timed("start_tstamp"), _timed("end_tstamp"), pa.field("avg_price", pa.int64()))
 
 
 ANSWERS: Final[Mapping[str, tuple[Callable[[Dataset], pa.Table], pa.Schema]]] = {
@@ -488,6 +520,10 @@ ANSWERS: Final[Mapping[str, tuple[Callable[[Dataset], pa.Table], pa.Schema]]] = 
             ]
         ),
     ),
+    "cep0": (cep0, _of_bidder(*map(_timed, ("start_tstamp", "bottom_tstamp", "end_tstamp")))),
+    "cep1": (cep1, _CHEAP_RUN),
+    "cep2": (cep2, _CHEAP_RUN),
+    "cep3": (cep3, _of_bidder(_timed("drop_time"), pa.field("drop_diff", pa.int64()))),
 }
 """Query -> the function that answers it, and the columns of the answer, as the public definition has them."""
 

@@ -352,6 +352,7 @@ class Match(Relation):
     Attributes:
         child: the keys first, then what conditions and measures read.
         keys: how many columns of the child are the key.
+        order: by which columns rows at one event time are ordered, before their order of coming.
         pattern: its variables, and in which order they come.
         conditions: of each variable (`variables`); None: every row will do. They are over the columns of the
             child, and over `looked_up` after them.
@@ -363,6 +364,7 @@ class Match(Relation):
 
     child: Relation
     keys: int
+    order: tuple[Order, ...]
     pattern: Pattern
     conditions: tuple[Typed | None, ...]
     looked_up: tuple[LookedUp, ...]

@@ -26,7 +26,7 @@ from headgate.api.tables.lowering import (
     lowered_match,
     lowered_rank,
 )
-from headgate.api.tables.matching import matched
+from headgate.api.patterns.table_patterns import matched
 from headgate.api.tables.ordering import Ordered
 from headgate.api.tables.program_functions import Columns, form_of, table_function
 from headgate.api.tables.ranks import over, ranked
@@ -522,12 +522,13 @@ class Table(ByName, SideOutputs, Generic[S]):
         measures: Mapping[str, Column],
         within: str | int | None = None,
         skip: str = "past last row",
+        order_by: Sequence[Ordered | Column | str] | Ordered | Column | str = (),
         uid: str | None = None,
     ) -> Table[S]:
         """Return a row for each match of a pattern among the rows of a key, as SQL's MATCH_RECOGNIZE.
 
-        Rows of a key are matched in the order of event time, once the watermark has passed it; of rows at one
-        time the one that came earlier is first. Late rows are counted and dropped. A match begins at the first
+        Rows of a key are matched in the order of event time, once the watermark has passed it; of rows that are
+        equal in that the one that came earlier is first. Late rows are counted and dropped. A match begins at the first
         row that it can begin at, and follows the pattern in the order of preference. Its row is emitted when no
         preferred way is left, at the event time of the row, or of the end of `within`, by which that is known.
 
@@ -545,6 +546,7 @@ class Table(ByName, SideOutputs, Generic[S]):
                 It bounds how long rows are kept.
             skip: where the search goes on after a match: "past last row", "to next row" (that after the match's
                 first), or "to first A", "to last A" with a variable.
+            order_by: columns that order the rows of one time, as ``F.desc("price")``, before their order of coming.
             uid: names the state for later versions of the program; needed when checkpoints are on.
 
         Raises:
@@ -566,7 +568,7 @@ class Table(ByName, SideOutputs, Generic[S]):
             [{'k': 'a', 'lowest': 4, 'end': 6}]
         """
         names = [by] if isinstance(by, str) else list(by)
-        plan = matched(self._relation, names, pattern, define, measures, within, skip, uid)
+        plan = matched(self._relation, names, order_by, pattern, define, measures, within, skip, uid)
         number = lowered_match(self._environment, plan, f"match() ({user_site()})")
         return self._of(Scan(plan.schema, number))
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from headgate.relational.patterns.automaton import END, Automaton, automaton_of
-from headgate.relational.patterns.memory import Memories, Memory, Wanted
+from headgate.relational.patterns.remembered_rows import Memories, Memory, Wanted
 from headgate.relational.patterns.shapes import Pattern, Skip, variables_of
 
 

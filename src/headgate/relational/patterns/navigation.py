@@ -22,7 +22,7 @@ from headgate.relational.expressions import (
     PythonCall,
     Reference,
 )
-from headgate.relational.patterns.memory import Wanted
+from headgate.relational.patterns.remembered_rows import Wanted
 from headgate.relational.resolved import Typed
 from headgate.relational.resolving import resolve
 from headgate.relational.schema import Field, Schema
@@ -157,7 +157,8 @@ class Scope:
     def _looked_up(self, kind: Kind, value: Expression, offset: int) -> Reference:
         variable, plain = self._only_variable(value), self._plain(value)
         make = partial(LookedUp, variable, kind, offset, resolve(plain, self._row))
-        return self._reference((variable, kind, offset, plain), make)
+        shown = f"{kind}({value}{f', {offset}' if offset else ''})"
+        return self._reference((variable, kind, offset, plain), shown, make)
 
     def _aggregated(self, call: AggregateCall) -> Reference:
         variable = self._only_variable(call)
@@ -166,13 +167,14 @@ class Scope:
         if plain.arguments == (Reference("*"),):  # as in count("A.*")
             plain = replace(plain, arguments=())
         found = resolve_aggregate(plain, f"aggregate {len(self.looked_up)}", self._row)
-        return self._reference((variable, plain), partial(LookedUp, variable, "last", 0, None, found))
+        make = partial(LookedUp, variable, "last", 0, None, found)
+        return self._reference((variable, plain), str(call), make)
 
-    def _reference(self, key: tuple[object, ...], make: partial[LookedUp]) -> Reference:
+    def _reference(self, key: tuple[object, ...], shown: str, make: partial[LookedUp]) -> Reference:
         name = self._known.get(key)
         if name is None:
             each = make()
-            name = self._known[key] = f"looked up/{len(self.looked_up)}"
+            name = self._known[key] = shown if self.schema.find(shown) is None else f"{shown}/{len(self.looked_up)}"
             self.looked_up.append(each)
             if each.aggregate is not None:
                 field = Field(name, each.aggregate.result, each.aggregate.nullable)

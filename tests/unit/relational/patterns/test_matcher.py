@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_matches import Match, naive_matches
 
 from headgate.common.errors import PlanError
+from headgate.nexmark.all_ways import Match, all_ways_matches
 from headgate.relational.patterns.matcher import Found, Matcher, Rules
-from headgate.relational.patterns.memory import Memory, Wanted
+from headgate.relational.patterns.remembered_rows import Memory, Wanted
 from headgate.relational.patterns.shapes import (
     Either,
     Pattern,
@@ -161,7 +161,7 @@ def test_matches_are_those_of_all_ways(case: tuple[Pattern, dict[str, Condition]
     def of(name: str, at: int, before: Match) -> bool:
         return holds(conditions[name], name, letters[at], [(each, letters[row]) for each, row in before])
 
-    assert as_names(stepped, found) == naive_matches(pattern, [time for time, _ in rows], of)
+    assert as_names(stepped, found) == all_ways_matches(pattern, [time for time, _ in rows], of)
     decided = [each.decided for each in found]
     assert decided == sorted(decided)
     assert all(each.decided >= rows[each.path.row][0] for each in found)

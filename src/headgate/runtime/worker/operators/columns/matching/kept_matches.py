@@ -12,7 +12,7 @@ import pyarrow as pa
 from headgate.common.time import WATERMARK_MAX
 from headgate.relational.patterns.matcher import Found, Matcher, Rules
 from headgate.relational.patterns.navigation import wanted_of
-from headgate.relational.relations import Match
+from headgate.relational.relations import Match, Order
 from headgate.runtime.worker.operators.columns.groups_ahead import RestoredByGroup
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, Ended, WindowsView
 from headgate.runtime.worker.operators.columns.matching.measures import Measures
@@ -21,6 +21,7 @@ from headgate.runtime.worker.operators.columns.matching.stepping import KeyRows,
 from headgate.runtime.worker.operators.columns.matching.waiting_rows import WaitingRows
 from headgate.runtime.worker.operators.columns.updating.kept_for_good import LazyView
 from headgate.runtime.worker.operators.columns.updating.key_numbers import KeyNumbers
+from headgate.runtime.worker.operators.columns.updating.ranked_rows import first_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,6 +49,8 @@ class KeptMatches(RestoredByGroup):
         self._rules = Rules(plan.pattern, wanted_of(plan.looked_up))
         self._stepper = Stepper(plan, self._rules, self._columns)
         self._measures = Measures(plan, self._rules, self._columns)
+        # The event time comes before the columns of the plan.
+        self._order = (Order(0, False), *(Order(each.place + 1, each.descending) for each in plan.order))
         self._waiting, self._rows = WaitingRows(), NumberedRows(self.schema)
         self._latest = mark  # the greatest event time of a row
         self._forget_keys()
@@ -65,7 +68,8 @@ class KeptMatches(RestoredByGroup):
 
     def put(self, table: pa.Table) -> None:
         # Restored rows come here, too: the machines see them again, and are as they were.
-        self._waiting.add(pa.Table.from_arrays(table.columns, schema=self.schema))
+        columns = table.select(self.schema.names).columns
+        self._waiting.add(pa.Table.from_arrays(columns, schema=self.schema))
 
     def reached(self, mark: int) -> list[Ended]:
         """Return the matches that are decided at watermark `mark`, in the order of time, in one `Ended`."""
@@ -84,7 +88,7 @@ class KeptMatches(RestoredByGroup):
             return []
         due = pa.concat_tables(tables).combine_chunks()
         keys = self._numbers(due)
-        order = np.lexsort((due.column(PANE).to_numpy(), keys))  # stable: of equal times the earlier row is first
+        order, _ = first_rows(due, keys, self._order, due.num_rows)
         due, keys = due.take(pa.array(order)), keys[order]
         times = due.column(PANE).to_numpy()
         self._latest = max(self._latest, int(times.max()))

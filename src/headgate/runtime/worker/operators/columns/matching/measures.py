@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from headgate.relational.patterns.looking_up import Asked
+from headgate.relational.patterns.looked_up_columns import Asked
 from headgate.relational.patterns.matcher import Found, Rules
-from headgate.relational.patterns.memory import Memories, Memory
+from headgate.relational.patterns.remembered_rows import Memories, Memory
 from headgate.relational.patterns.navigation import wanted_of
 from headgate.relational.relations import Match
 
 if TYPE_CHECKING:
-    from headgate.relational.patterns.looking_up import Take
+    from headgate.relational.patterns.looked_up_columns import Take
 
 
 class Measures:

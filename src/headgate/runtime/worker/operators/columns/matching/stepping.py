@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow.compute as pc
 
-from headgate.relational.patterns.looking_up import Asked
+from headgate.relational.patterns.looked_up_columns import Asked
 from headgate.relational.patterns.matcher import Found, Matcher, Question, Rules
-from headgate.relational.patterns.memory import Memory
+from headgate.relational.patterns.remembered_rows import Memory
 from headgate.relational.relations import Match
 from headgate.relational.resolved import columns_in
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
-    from headgate.relational.patterns.looking_up import Take
+    from headgate.relational.patterns.looked_up_columns import Take
 
 _NEVER: Final = 2**62
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from headgate.relational.aggregates import Aggregate
 from headgate.relational.aggregating.grouping import Grouping, accumulator_column, columns_of_parts, fields_of
 from headgate.relational.evaluation import evaluate
-from headgate.relational.patterns.memory import NO_ROW, Memories, Memory
+from headgate.relational.patterns.remembered_rows import NO_ROW, Memories, Memory
 from headgate.relational.patterns.navigation import LookedUp
 from headgate.relational.resolved import Typed
 from headgate.relational.rows import Rows

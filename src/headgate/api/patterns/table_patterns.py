@@ -12,6 +12,8 @@ from headgate.api.site import user_site
 from headgate.api.tables.checked_columns import all_columns, checked, projected
 from headgate.api.tables.column import Column
 from headgate.api.tables.firing_rules import refuse_repeated
+from headgate.api.tables.ordering import Ordered, orders_of
+from headgate.api.tables.ranks import sort_of
 from headgate.api.tables.updating import refuse_updates
 from headgate.common.errors import PlanError
 from headgate.common.time import duration_ms
@@ -20,7 +22,7 @@ from headgate.relational.patterns.navigation import LookedUp, Scope
 from headgate.relational.patterns.parsing import parsed
 from headgate.relational.patterns.shapes import Pattern, Skip, check_shape, variables_of
 from headgate.relational.python_types import can_be_key
-from headgate.relational.relations import Match, Relation
+from headgate.relational.relations import ORDER_PREFIX, Match, Order, Relation
 from headgate.relational.resolved import PythonApply, Typed, columns_in, parts_of
 from headgate.relational.schema import Field, Schema
 from headgate.relational.spark_types import text_of
@@ -31,6 +33,7 @@ _SKIP: Final = re.compile(r"\s+(?:(past)\s+last\s+row|to\s+(next)\s+row|to\s+(fi
 def matched(
     child: Relation,
     by: Sequence[str],
+    order_by: Sequence[Ordered | Column | str] | Ordered | Column | str,
     pattern: str,
     define: Mapping[str, Column],
     measures: Mapping[str, Column],
@@ -55,16 +58,22 @@ def matched(
     columns = all_columns(child)
     others = [name for place, (name, _) in enumerate(columns) if place in used and name not in keys]
     mine = dict(columns)
-    narrow = projected("match", child, [(name, mine[name]) for name in (*keys, *others)])
+    sorts = [] if isinstance(order_by, list | tuple) and not order_by else orders_of("match", order_by)
+    order = tuple(
+        Order(len(keys) + len(others) + number, each.descending) for number, each in enumerate(sorts)
+    )
+    of_order = [
+        (f"{ORDER_PREFIX}{number}", sort_of("match", child, each)[0]) for number, each in enumerate(sorts)
+    ]
+    narrow = projected("match", child, [*((name, mine[name]) for name in (*keys, *others)), *of_order])
     plan = _Plan(narrow.schema, made, define, measures)
     fields = [*narrow.schema.fields[: len(keys)], *plan.fields()]
     names = [field.name for field in fields]
     if twice := {name for name in names if names.count(name) > 1}:
         raise PlanError(f"{where}: {sorted(twice)[0]!r} is a key and a measure; give the measure another name")
     of_conditions, of_measures = plan.looked_up
-    return Match(
-        Schema(tuple(fields)), narrow, len(keys), made, plan.conditions, of_conditions, plan.measures, of_measures, uid
-    )
+    computed = plan.conditions, of_conditions, plan.measures, of_measures
+    return Match(Schema(tuple(fields)), narrow, len(keys), order, made, *computed, uid)
 
 
 def _pattern(text: str, within: str | int | None, skip: str) -> Pattern:

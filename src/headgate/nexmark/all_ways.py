@@ -1,4 +1,7 @@
-"""Finds matches by trying all ways in the order of preference, over all rows of one key at once."""
+"""Finds the matches of a pattern by trying all ways in the order of preference, over all rows of one key at once.
+
+It is what the answers to the pattern queries are made by, and what the tests hold the streaming machine to.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ Holds = Callable[[str, int, Match], bool]
 """Whether a row fulfils a variable's condition after the rows matched so far, of which it is none."""
 
 
-def naive_matches(pattern: Pattern, times: Sequence[int], holds: Holds) -> list[Match]:
+def all_ways_matches(pattern: Pattern, times: Sequence[int], holds: Holds) -> list[Match]:
     """Return the matches of a key's rows, whose event times (ms) ascend."""
     found, start = [], 0
     while start < len(times):
@@ -34,17 +37,12 @@ def _begin_after(pattern: Pattern, start: int, match: Match) -> int:
     rows = [row for name, row in match if name == pattern.skip_to]
     match pattern.skip:
         case Skip.PAST_LAST_ROW:
-            return match_end(match)
+            return match[-1][1] + 1
         case Skip.TO_FIRST if rows:
             return rows[0]
         case Skip.TO_LAST if rows:
             return rows[-1]
     return start + 1
-
-
-def match_end(match: Match) -> int:
-    """The index after that of the last row."""
-    return match[-1][1] + 1
 
 
 def _ways(shape: Shape, at: int, end: int, so_far: Match, holds: Holds) -> Iterator[Match]:
