@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, get_args
 
 from headgate.common.plain_data import Json
 from headgate.graph.logical import KeyedProcessNode, Node
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Form,
         Join,
         Lookup,
+        Match,
         Over,
         Rank,
         WindowJoin,
@@ -125,6 +126,20 @@ class DeduplicateNode(KeyedProcessNode):
 
 
 @dataclass(frozen=True, eq=False)
+class TimedRowsNode(Node):
+    """Before the exchange: the rows that a pattern is matched against, each with its event time."""
+
+    match: Match = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
+class MatchNode(KeyedProcessNode):
+    """The matches of a pattern among the rows of each key, after the exchange."""
+
+    match: Match = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
 class TableFunctionNode(Node):
     """A table's step that calls a function of the program with the columns `reads`, and emits `gives`.
 
@@ -151,25 +166,13 @@ TableNode: TypeAlias = (
     | RecomputeNode
     | DeduplicateNode
     | LookupNode
+    | TimedRowsNode
+    | MatchNode
 )
 """A node that an operator of columns runs."""
 
 
-TABLES = (
-    ColumnsNode,
-    TableFunctionNode,
-    AccumulateNode,
-    WindowAggregateNode,
-    WindowJoinNode,
-    JoinNode,
-    TimedJoinNode,
-    FirstRowsNode,
-    RankNode,
-    CheckedKeysNode,
-    RecomputeNode,
-    DeduplicateNode,
-    LookupNode,
-)
+TABLES: Final = get_args(TableNode)
 """All of these nodes: they compute with columns, and rows that come in become columns."""
 
 
@@ -185,6 +188,8 @@ def table_details(node: Node) -> dict[str, Json]:
         return {"aggregates": [str(each) for each in node.aggregation.aggregates]}
     if isinstance(node, WindowJoinNode | JoinNode | TimedJoinNode):
         return {"join": node.join.how, "keys": list(node.join.shown_keys)}
+    if isinstance(node, MatchNode):
+        return {"pattern": str(node.match.pattern), "keys": list(node.match.key_names)}
     return {}
 
 
@@ -205,6 +210,8 @@ def columns_given(node: Node) -> Schema | None:
             return node.plan.schema
         case LookupNode():
             return node.lookup.schema
+        case MatchNode():
+            return node.match.schema
     return None
 
 
@@ -221,7 +228,7 @@ def table_lines(node: Node) -> Iterator[str]:
     """Yield the lines in which `explain()` tells what a table's node does when it runs; none for others."""
     if not isinstance(node, TABLES):
         return
-    from headgate.relational.plan_text import aggregates_text, function_text  # it loads Arrow
+    from headgate.relational.plan_text import aggregates_text, function_text, match_lines  # it loads Arrow
 
     if isinstance(node, ColumnsNode):
         yield f"reads {', '.join(node.steps[0].reads.names) or 'no column'}"
@@ -236,6 +243,8 @@ def table_lines(node: Node) -> Iterator[str]:
         yield f"gives {', '.join(node.gives.names)} by {function_text(node.function)}"
     elif isinstance(node, TimedJoinNode):
         yield from node.join.lines()
+    elif isinstance(node, MatchNode):
+        yield from match_lines(node.match)
     elif isinstance(node, AccumulateNode | WindowAggregateNode):
         part = "local, before the exchange" if isinstance(node, AccumulateNode) else "final"
         yield f"{part}: {aggregates_text(node.aggregation)}"

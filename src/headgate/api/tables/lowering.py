@@ -13,6 +13,7 @@ from headgate.api.tables.row_state import (
     all_declaration,
     first_declaration,
     joined_declaration,
+    match_declaration,
     rows_declaration,
     seen_declaration,
     timed_declaration,
@@ -29,11 +30,13 @@ from headgate.graph.table_nodes import (
     FirstRowsNode,
     JoinNode,
     LookupNode,
+    MatchNode,
     RankNode,
     RecomputeNode,
     RunningAggregateNode,
     TableFunctionNode,
     TimedJoinNode,
+    TimedRowsNode,
     UpdatingJoinNode,
     WindowAggregateNode,
     WindowJoinNode,
@@ -50,6 +53,7 @@ from headgate.relational.relations import (
     Form,
     Join,
     Lookup,
+    Match,
     Over,
     Project,
     Rank,
@@ -264,6 +268,28 @@ def lowered_deduplicate(environment: ProgramContext, plan: Deduplicate, where: s
         key=selector,
         keys=_declared_keys("drop_duplicates", plan.child.schema.fields[: plan.keys]),
         plan=plan,
+    )
+    return program.add(node, (number,))
+
+
+def lowered_match(environment: ProgramContext, plan: Match, where: str) -> int:
+    """Add a pattern's nodes; return the last one's number. PlanError (`where`): columns stored as one
+    name.
+    """
+    program, names = environment.program, plan.key_names
+    selector = names[0] if len(names) == 1 else tuple(names)
+    number = lowered(environment, plan.child)
+    number = program.add(TimedRowsNode(NEW, "rows", match=plan), (number,))
+    exchange = logical.PartitionNode(NEW, "match", partitioner=ByKeyGroup(selector))
+    number = program.add(exchange, (number,))
+    node = MatchNode(
+        NEW,
+        "match",
+        uid=plan.uid,
+        function=match_declaration(plan, where),
+        key=selector,
+        keys=_declared_keys("match", plan.child.schema.fields[: plan.keys]),
+        match=plan,
     )
     return program.add(node, (number,))
 

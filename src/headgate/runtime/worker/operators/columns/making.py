@@ -12,11 +12,13 @@ from headgate.graph.table_nodes import (
     FirstRowsNode,
     JoinNode,
     LookupNode,
+    MatchNode,
     RankNode,
     RecomputeNode,
     TableFunctionNode,
     TableNode,
     TimedJoinNode,
+    TimedRowsNode,
     WindowJoinNode,
 )
 from headgate.relational.firing import AT_END
@@ -29,6 +31,10 @@ from headgate.runtime.worker.operators.columns.functions_of_batches import Table
 from headgate.runtime.worker.operators.columns.late.accumulating_late import LateAccumulatingOperator
 from headgate.runtime.worker.operators.columns.late.patient_aggregate import PatientAggregateOperator
 from headgate.runtime.worker.operators.columns.looking_up import LookupOperator
+from headgate.runtime.worker.operators.columns.matching.match_operator import (
+    MatchOperator,
+    TimedRowsOperator,
+)
 from headgate.runtime.worker.operators.columns.processing_time import (
     ProcessingAccumulatingOperator,
     ProcessingWindowsOperator,
@@ -58,6 +64,10 @@ def table_operator(context: OperatorContext, node: TableNode) -> Operator:
         return WindowJoinOperator(context, node.join, copy.copy(node.function))
     if isinstance(node, LookupNode):
         return LookupOperator(context, node.lookup)
+    if isinstance(node, TimedRowsNode):
+        return TimedRowsOperator(context, node.match)
+    if isinstance(node, MatchNode):
+        return MatchOperator(context, node.match, copy.copy(node.function))
     if isinstance(node, CheckedKeysNode):
         return CheckedKeysOperator(context, node.plan)
     if isinstance(node, RecomputeNode):
