@@ -160,8 +160,8 @@ def chain_operators(flow: Flow) -> Flow:
     """Group nodes that run in one subtask and call each other batch by batch.
 
     Chains are linear. A node joins the chain of its only input when the link is a main output, forward, and
-    the input's only main consumer; a keyed, broadcast, blocking or async node never does. Side outputs may leave
-    from the middle of a chain. Raises PlanError if event time is not taken right behind its source.
+    the input's only main consumer; a keyed, broadcast, blocking or async node never does. Side outputs may
+    leave from the middle of a chain. Raises PlanError if event time is not taken right behind its source.
     """
     chain_of: dict[int, list[int]] = {}
     for node in flow.nodes.values():

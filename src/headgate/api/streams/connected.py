@@ -22,7 +22,8 @@ class Connected(ShownAsLine):
     def __init__(
         self, environment: ProgramContext, number: int, broadcast: Outputs[B], key: KeySelector = ""
     ) -> None:
-        if not _goes_to_all(broadcast):
+        given: object = broadcast
+        if not (isinstance(given, Outputs) and _goes_to_all(given._node)):
             raise PlanError(
                 f"connect() ({user_site()}) got {type(broadcast).__name__}; expected a stream whose last "
                 "step is broadcast(), as in stream.connect(rules.broadcast()); two streams of equal rights "
@@ -43,8 +44,7 @@ class Connected(ShownAsLine):
         return add_function(self._environment, node, uid, *self._inputs)
 
 
-def _goes_to_all(stream: object) -> bool:
-    node = stream._node if isinstance(stream, Outputs) else None
+def _goes_to_all(node: logical.Node) -> bool:
     return isinstance(node, logical.PartitionNode) and isinstance(node.partitioner, Broadcast)
 
 

@@ -129,7 +129,8 @@ class Storable:
         except NotPlainError:
             kind = type(record).__qualname__
             raise UsageError(
-                f"{self._keeper} is to keep a {kind}, and the program does not declare that its records are of "
+                f"{self._keeper} is to keep a {kind}, and the program does not declare that its records are "
+                "of "
                 f"this type; annotate the function that makes them to return {kind}, or make dicts of them"
             ) from None
         self._seen.add(record.__class__)

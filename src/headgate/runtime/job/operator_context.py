@@ -30,6 +30,7 @@ class OperatorContext:
     step_target_ms: int | None = None  # how long timers may fire before other work runs; None: no limit
     backends: StateBackends | None = None  # creates the backend of keyed state; None: Python objects
     ignore_unclaimed: bool = False  # whether restored state that is not declared is skipped or refused
+    eager: bool = False  # whether corrections are sent after each batch, and not at marks only
     generation: int = 1  # of the job master; with the attempt it identifies the deployment
     # sends bytes to the driver, with the uid and the number of the subtask; None: no driver receives them
     tell: Callable[[str, int, bytes], None] | None = None

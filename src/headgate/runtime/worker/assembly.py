@@ -301,6 +301,7 @@ class Assembler:
                 step_target_ms=self._program.settings.step_target_ms,
                 backends=self._backends,
                 ignore_unclaimed=self._program.settings.ignore_unclaimed,
+                eager=self._program.settings.eager,
                 generation=self._deploy.generation,
                 tell=lambda uid, subtask, data: link.send(WriterMessage(attempt, uid, subtask, data)),
                 event_loop=lambda name, ended: ports.event_loop(name, ports.code, ports.post, ended),

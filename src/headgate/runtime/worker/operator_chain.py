@@ -26,19 +26,7 @@ from headgate.graph.logical import (
     WindowNode,
 )
 from headgate.graph.physical import Vertex
-from headgate.graph.table_nodes import (
-    AccumulateNode,
-    CheckedKeysNode,
-    ColumnsNode,
-    FirstRowsNode,
-    JoinNode,
-    LookupNode,
-    RankNode,
-    RecomputeNode,
-    TableFunctionNode,
-    WindowAggregateNode,
-    WindowJoinNode,
-)
+from headgate.graph.table_nodes import TableNode
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.job.operator_context import OperatorContext
@@ -142,19 +130,7 @@ def _make(node: Node, context_of: Callable[[Node], OperatorContext]) -> Operator
             return (CountingSource if node.marked else SourceOperator)(context, node.source)
         case SelectNode():
             return SelectOperator(context, node.columns)
-        case (
-            ColumnsNode()
-            | TableFunctionNode()
-            | AccumulateNode()
-            | WindowAggregateNode()
-            | WindowJoinNode()
-            | JoinNode()
-            | FirstRowsNode()
-            | RankNode()
-            | CheckedKeysNode()
-            | RecomputeNode()
-            | LookupNode()
-        ):
+        case _ if isinstance(node, TableNode):
             from headgate.runtime.worker.operators.columns.making import (
                 table_operator,  # it loads Arrow's kernels
             )

@@ -45,11 +45,6 @@ class MarkedGateTask(GateTask):
                 lambda: self._when_no_timer_is_due(lambda: self._invoke(lambda: self.head.mark(mark)))
             )
 
-    def end(self) -> None:
-        # As in a source, the last counts go ahead of the end: no later mark of this subtask brings them.
-        mark = Mark(NO_EPOCH, self._handler.marks.rows())
-        self._invoke(lambda: self.head.mark(mark), super().end)
-
     def _snapshot_when_drained(self, effect: TriggerSnapshot) -> None:
         if not effect.barrier.marks or self.ended:
             super()._snapshot_when_drained(effect)
@@ -65,6 +60,15 @@ class MarkedGateTask(GateTask):
 
         self._draining = True
         self._when_no_timer_is_due(drained)
+
+    def _end_if_through(self) -> None:
+        # Counts of dropped marks go ahead of the end: no later mark brings them. All input was processed, so
+        # what is sent is exact, and a sink in this chain gets it as a whole.
+        end = super()._end_if_through
+        if not self._ending or self.head.busy or self.head.waits:
+            return
+        mark = Mark(NO_EPOCH, self._handler.marks.rows())
+        self._invoke(lambda: self.head.mark(mark), end)
 
 
 class MarkedSourceTask(SourceTask):
