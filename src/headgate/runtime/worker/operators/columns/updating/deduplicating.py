@@ -16,7 +16,7 @@ from headgate.records.batch import Batch
 from headgate.relational.relations import Deduplicate
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
-from headgate.runtime.worker.operators.columns.kept_windows import Ended
+from headgate.runtime.worker.operators.columns.kept_windows import Ended, OnDisk
 from headgate.runtime.worker.operators.columns.row_columns import columns_of
 from headgate.runtime.worker.operators.columns.updating.forgetting import KeyAges
 from headgate.runtime.worker.operators.columns.updating.seen_keys import UNTIL, SeenKeys
@@ -24,7 +24,6 @@ from headgate.runtime.worker.operators.columns.windows_operator import WindowsOp
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
-    from headgate.runtime.worker.operators.columns.spilled.windows_on_disk import WindowsOnDisk
     from headgate.state.rocksdb.chunk_store import ChunkStore
 
 
@@ -95,7 +94,7 @@ class DeduplicateOperator(WindowsOperator):
             self._seen.expire(self._mark)
         self.next.watermark(timestamp)
 
-    def _windows_on_disk(self, chunks: ChunkStore, mark: int) -> WindowsOnDisk:
+    def _windows_on_disk(self, chunks: ChunkStore, mark: int) -> OnDisk:
         raise InternalError("seen keys are kept in memory; please report this")
 
     def _received(self, batch: pa.RecordBatch) -> pa.Table:

@@ -78,6 +78,11 @@ class JoinedRows:
         sides = (mine, others) if side == LEFT else (others, mine)
         return Found(came.numbers[rows], sides, np.ones(len(rows), np.int64))
 
+    @property
+    def count(self) -> int:
+        """How many rows both sides have."""
+        return sum(each.count for each in self._bags)
+
     def put(self, side: int, came: Side) -> None:
         """Add rows of one side without joining them."""
         self._bags[side].add(came.numbers, came.rows)

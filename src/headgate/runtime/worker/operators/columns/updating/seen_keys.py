@@ -87,7 +87,13 @@ class SeenKeys(KeptForGood):
         numbers = self._numbers(table)
         self._until[numbers] = table.column(UNTIL).to_numpy()
 
-    def view(self) -> Callable[[], Iterator[pa.Table]]:
+    def since(self) -> list[pa.Table]:
+        return []
+
+    def take_log(self) -> list[pa.Table]:
+        raise AssertionError("seen keys are stored from memory, whatever the state backend")
+
+    def settled(self) -> Callable[[], Iterator[pa.Table]]:
         keys, until = self._keys.view(), self._until[: self._keys.count].copy()
         mark = self._forgotten_at
 
