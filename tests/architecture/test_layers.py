@@ -70,6 +70,9 @@ OURS = {
         "api.functions", "api.tables.aggregation_state", "api.tables.row_state",
         "state", "relational", "runtime.job", "runtime.worker.operators",
     ],
+    "runtime.worker.operators.asynchronous": [
+        "common", "records", "core", "api", "runtime.job", "runtime.worker.operators",
+    ],
     "runtime.worker.operators.windows_of_rows": [
         "common", "metrics", "records", "core", "api", "state", "runtime.job", "runtime.worker.operators",
     ],
@@ -92,8 +95,8 @@ OURS = {
     "runtime.worker": [
         "common", "records", "graph", "core", "api", "state", "checkpoint", "runtime.job",
         "runtime.protocol", "runtime.transport", "runtime.worker.exchange", "runtime.worker.in_flight",
-        "runtime.worker.operators", "runtime.worker.operators.columns", "runtime.worker.snapshot",
-        "runtime.worker.task",
+        "runtime.worker.operators", "runtime.worker.operators.asynchronous",
+        "runtime.worker.operators.columns", "runtime.worker.snapshot", "runtime.worker.task",
 ],
     "display": ["common", "graph", "api.jobs", "runtime.job", "runtime.protocol"],
     "runtime.driver.endpoint": ["common", "graph", "core", "api", "checkpoint", "runtime.job"],

@@ -16,6 +16,7 @@ from headgate.relational.relations import (
     Filter,
     Form,
     Join,
+    Match,
     Over,
     Project,
     Rank,
@@ -25,6 +26,7 @@ from headgate.relational.relations import (
     Union,
     Windowed,
 )
+from headgate.relational.resolved import columns_in
 from headgate.relational.schema import Schema
 
 Below: TypeAlias = Callable[[Scan], "str | Relation"]
@@ -62,6 +64,7 @@ def _children(relation: Relation) -> tuple[Relation, ...]:
             | Rank()
             | Over()
             | Deduplicate()
+            | Match()
         ):
             return (relation.child,)
         case Union():
@@ -99,6 +102,8 @@ def _head(relation: Relation, of_scan: str) -> str:
             return f"{made} over rows by {', '.join(relation.key_names)}, corrected at marks"
         case Deduplicate():
             return f"first row by {relation.keys} key columns, as rows come"
+        case Match():
+            return f"match {relation.pattern} by {', '.join(relation.key_names)}"
     return type(relation).__name__
 
 
@@ -115,6 +120,21 @@ def _columns(schema: Schema) -> str:
 def function_text(function: object) -> str:
     """Return the name of a function of the program as plans show it, such as "score()"."""
     return f"{getattr(function, '__qualname__', type(function).__name__).rpartition('.')[2]}()"
+
+
+def match_lines(plan: Match) -> Iterator[str]:
+    """Yield the lines in which `explain()` tells how a pattern is matched."""
+    yield f"finds {plan.pattern}"
+    width = len(plan.child.schema)
+    for name, condition in zip(plan.variables, plan.conditions, strict=True):
+        if condition is None:
+            yield f"{name} is any row"
+            continue
+        alone = max(columns_in(condition), default=0) < width
+        yield f"{name} is a row with {condition}, {'for whole batches' if alone else 'row after row'}"
+    within = plan.pattern.within_ms
+    kept = "until the pattern is decided" if within is None else f"for {format_ms(within)} at most"
+    yield f"keeps the rows of partial matches {kept}"
 
 
 def aggregates_text(plan: Aggregation) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from headgate.api.patterns.matched_tables import MatchedTables
 from headgate.api.site import user_site
 from headgate.api.streams.event_time import WatermarkStrategy
 from headgate.api.streams.steps import ProgramContext
@@ -40,7 +41,9 @@ from headgate.relational.spark_types import text_of
 from headgate.relational.united_tables import Pair, by_name, by_position, united
 
 
-class Table(ByName, SideOutputs, JoinedTables, RankedTables, SetOperations, WaysOut, TableOutputs[S]):
+class Table(
+    ByName, SideOutputs, JoinedTables, RankedTables, MatchedTables, SetOperations, WaysOut, TableOutputs[S]
+):
     """Columns of a stream, on which expressions are computed batch by batch; ``stream.to_table()`` makes one.
 
     Example:

@@ -251,7 +251,7 @@ class GroupedTable(Generic[T]):
         return self._table(Scan(plan.schema, number, plan))
 
     def _of_changes(self, where: str, calls: list[tuple[str, AggregateCall]], uid: str | None) -> T:
-        if not all(adds_up(call) for _, call in calls):
+        if not all(adds_up(call, self._child) for _, call in calls):
             return self._anew(where, calls, uid)
         child = with_weights(self._child)
         found = {name: rewritten(name, call) for name, call in calls}

@@ -49,9 +49,16 @@ def present() -> AggregateCall:
     return AggregateCall("sum", (Reference(WEIGHT),))
 
 
-def adds_up(call: AggregateCall) -> bool:
-    """Return whether `call` follows from sums of weighted values; else it needs all values of a group."""
-    return not call.settings and (call.function, len(call.arguments)) in _ADD_UP
+def adds_up(call: AggregateCall, child: Relation) -> bool:
+    """Return whether `call`, over rows of `child`, follows from sums of weighted values; else it needs
+    all values of a group. Sums of floats do not: NaN cannot be subtracted, and nor can what rounding has
+    swallowed.
+    """
+    if call.settings or (call.function, len(call.arguments)) not in _ADD_UP:
+        return False
+    if call.function in ("count", "count_if"):
+        return True
+    return not pa.types.is_floating(resolved(child, "agg", call.arguments[0]).type)
 
 
 def one() -> Constant:

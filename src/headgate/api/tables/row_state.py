@@ -12,8 +12,9 @@ from headgate.common.errors import PlanError
 from headgate.common.hints import Hint
 from headgate.relational.changes import CHANGE
 from headgate.relational.python_types import hint_of
-from headgate.relational.relations import SIDE, WINDOW_LAST, Aggregation, Join, Over, Rank, WindowJoin
+from headgate.relational.relations import SIDE, WINDOW_LAST, Aggregation, Join, Match, Over, Rank, WindowJoin
 from headgate.relational.schema import Field
+from headgate.relational.timed_joins import MATCHED, TIMED, IntervalJoin, TimedJoin
 
 
 def rows_declaration(plan: WindowJoin, where: str) -> KeyedProcessFunction[Any, Any, Any]:
@@ -98,6 +99,28 @@ def with_defaults(record: type, columns: Sequence[str]) -> type:
     """
     record._field_defaults = {plain_name(name): None for name in columns}  # type: ignore[attr-defined]
     return record
+
+
+def timed_declaration(plan: TimedJoin, where: str) -> KeyedProcessFunction[Any, Any, Any]:
+    """Return a function, never run, with the state of a join by time, `TIMED`, as savepoints hold it: rows
+    that may get partners. PlanError, after `where`: two columns would be stored under one name.
+    """
+    columns = [each for each in plan.left.schema if each.name not in (SIDE, *plan.keys)]
+    fields: list[tuple[str, Hint]] = [(SIDE, int)]
+    fields += [(MATCHED, bool)] if isinstance(plan, IntervalJoin) else []
+    fields += [(each.name, hint_of(each.type)) for each in columns]
+    record = named_record(plan.stored_name, fields, where)
+    return windows_function("TimedJoin", MapState[tuple[int, int], record], TIMED)  # type: ignore[valid-type]
+
+
+def match_declaration(plan: Match, where: str) -> KeyedProcessFunction[Any, Any, Any]:
+    """Return a function, never run, with the state of a pattern, `ROWS`: (event time in ms, number) -> a row
+    that waits for the watermark, or belongs to a partial match. PlanError, after `where`: two columns would
+    be stored under one name.
+    """
+    fields = plan.child.schema.fields[plan.keys :]
+    record = named_record("MatchedRows", [(each.name, hint_of(each.type)) for each in fields], where)
+    return windows_function("Match", MapState[tuple[int, int], record], ROWS)  # type: ignore[valid-type]
 
 
 def rows_record(plan: WindowJoin | Join, where: str) -> type:

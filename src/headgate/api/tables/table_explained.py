@@ -11,6 +11,7 @@ from headgate.graph.logical import SourceNode, TimestampsNode
 from headgate.graph.table_nodes import (
     DeduplicateNode,
     JoinNode,
+    MatchNode,
     RankNode,
     RecomputeNode,
     WindowAggregateNode,
@@ -48,6 +49,8 @@ def _below(environment: ProgramContext, scan: Scan) -> str | Relation:
             return node.aggregation
         case JoinNode():
             return node.join
+        case MatchNode():
+            return node.match
         case RankNode():
             return node.rank
         case RecomputeNode() | DeduplicateNode():

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from headgate.runtime.job.event_loops import OpenLoop
 from headgate.state.backend import StateFiles as StateFiles  # every operator's snapshot uses it
 from headgate.state.backends import StateBackends
 from headgate.state.snapshots import OperatorSubtaskState
@@ -33,6 +34,9 @@ class OperatorContext:
     generation: int = 1  # of the job master; with the attempt it identifies the deployment
     # sends bytes to the driver, with the uid and the number of the subtask; None: no driver receives them
     tell: Callable[[str, int, bytes], None] | None = None
+    event_loop: OpenLoop | None = (
+        None  # opens the event loop of an asynchronous function; None: in the driver
+    )
 
     @property
     def label(self) -> str:

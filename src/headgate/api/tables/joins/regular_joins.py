@@ -47,16 +47,25 @@ def regular_join(
     kept = (kind in ("left", "full", "anti"), kind in ("right", "full"))
     taken_back = left.schema.updating or right.schema.updating
     one, other = (
-        _input(each if kept[side] else with_keys(each, keys), side, both, taken_back)
+        input_of(each if kept[side] else with_keys(each, keys), side, both, taken_back)
         for side, each in enumerate((left, right))
     )
     updating = taken_back or kind not in ("inner", "semi")
     return Join(
-        _schema(where, kind, both, updating or kind == "semi"), one, other, (*on, ODD_KEYS), kind, uid, ttl_ms
+        joined_schema(where, kind, both, updating or kind == "semi"),
+        one,
+        other,
+        (*on, ODD_KEYS),
+        kind,
+        uid,
+        ttl_ms,
     )
 
 
-def _input(side: Relation, number: int, both: list[list[Field]], taken_back: bool) -> Project:
+def input_of(side: Relation, number: int, both: list[list[Field]], taken_back: bool) -> Project:
+    """Return an input of a join: its columns, null for those of the other side, and, if rows may be
+    `taken_back`, whether they are. `both` are the equal columns, then the others of each side.
+    """
     keys, *others = both
     columns: list[tuple[str, Typed]] = [
         (SIDE, Constant(pa.int32(), False, pa.scalar(number, pa.int32()))),
@@ -79,7 +88,8 @@ def _change(side: Relation) -> Typed:
     return Column(pa.int8(), False, len(side.schema) - 1, CHANGE)
 
 
-def _schema(where: str, kind: JoinKind, both: list[list[Field]], updating: bool) -> Schema:
+def joined_schema(where: str, kind: JoinKind, both: list[list[Field]], updating: bool) -> Schema:
+    """Return the columns of a join, changes if `updating`; PlanError, after `where`: two share a name."""
     keys, left, right = both
     if kind in ("semi", "anti"):
         right = []

@@ -106,7 +106,7 @@ def _ordered(
     others = [field.name for field in shown(child.schema) if field.name not in keys]
     mine = dict(all_columns(child))
     columns = [(name, mine[name]) for name in (*keys, *others)]
-    sorts = [_sort(verb, child, each) for each in orders]
+    sorts = [sort_of(verb, child, each) for each in orders]
     # State is found by these names: rows that were kept in another order are no use.
     for number, (value, descending) in enumerate(sorts):
         columns.append((f"{ORDER_PREFIX}{number} {value}{' descending' if descending else ''}", value))
@@ -127,7 +127,8 @@ def _key(verb: str, child: Relation, name: str) -> int:
     return place
 
 
-def _sort(verb: str, child: Relation, order: Ordered) -> tuple[Typed, bool]:
+def sort_of(verb: str, child: Relation, order: Ordered) -> tuple[Typed, bool]:
+    """Return the values to order by, and whether greater ones come first; PlanError: they have no order."""
     found = resolved(child, verb, order.column.expression)
     if pa.types.is_nested(found.type):
         raise PlanError(

@@ -12,10 +12,13 @@ from headgate.graph.table_nodes import (
     FirstRowsNode,
     JoinNode,
     LookupNode,
+    MatchNode,
     RankNode,
     RecomputeNode,
     TableFunctionNode,
     TableNode,
+    TimedJoinNode,
+    TimedRowsNode,
     WindowJoinNode,
 )
 from headgate.relational.firing import AT_END
@@ -28,10 +31,15 @@ from headgate.runtime.worker.operators.columns.functions_of_batches import Table
 from headgate.runtime.worker.operators.columns.late.accumulating_late import LateAccumulatingOperator
 from headgate.runtime.worker.operators.columns.late.patient_aggregate import PatientAggregateOperator
 from headgate.runtime.worker.operators.columns.looking_up import LookupOperator
+from headgate.runtime.worker.operators.columns.matching.match_operator import (
+    MatchOperator,
+    TimedRowsOperator,
+)
 from headgate.runtime.worker.operators.columns.processing_time import (
     ProcessingAccumulatingOperator,
     ProcessingWindowsOperator,
 )
+from headgate.runtime.worker.operators.columns.timed.making_joins import timed_join_operator
 from headgate.runtime.worker.operators.columns.updating.counted_rows import CountedRowsOperator
 from headgate.runtime.worker.operators.columns.updating.deduplicating import DeduplicateOperator
 from headgate.runtime.worker.operators.columns.updating.join_operator import JoinOperator
@@ -56,6 +64,10 @@ def table_operator(context: OperatorContext, node: TableNode) -> Operator:
         return WindowJoinOperator(context, node.join, copy.copy(node.function))
     if isinstance(node, LookupNode):
         return LookupOperator(context, node.lookup)
+    if isinstance(node, TimedRowsNode):
+        return TimedRowsOperator(context, node.match)
+    if isinstance(node, MatchNode):
+        return MatchOperator(context, node.match, copy.copy(node.function))
     if isinstance(node, CheckedKeysNode):
         return CheckedKeysOperator(context, node.plan)
     if isinstance(node, RecomputeNode):
@@ -66,6 +78,8 @@ def table_operator(context: OperatorContext, node: TableNode) -> Operator:
         return FirstRowsOperator(context, node.rank)
     if isinstance(node, RankNode):
         return RankOperator(context, node.rank, copy.copy(node.function))
+    if isinstance(node, TimedJoinNode):
+        return timed_join_operator(context, node.join, copy.copy(node.function))
     if isinstance(node, JoinNode):
         return JoinOperator(context, node.join, copy.copy(node.function))
     if isinstance(node, TableFunctionNode):

@@ -62,6 +62,7 @@ class WindowsOperator(Operator):
 
     _in_memory: ClassVar = False  # whatever the state backend
     _name: ClassVar = WINDOWS  # of the keyed state
+    _what: ClassVar[str] = "a window"  # in the words of messages
 
     def __init__(
         self,
@@ -169,7 +170,7 @@ class WindowsOperator(Operator):
         rows = self._received_or_refused(batch.columns)
         for start, stop in self._stretches(marks):
             self._advance(int(marks[start]))
-            with failing_clearly(self.context, "a window"):
+            with failing_clearly(self.context, self._what):
                 self._add(rows.slice(start, stop - start), marks[start:stop])
         self._advance(int(marks[-1]))
 
@@ -199,7 +200,7 @@ class WindowsOperator(Operator):
             return
         self._mark = mark
         results, rows = [], 0
-        with failing_clearly(self.context, "a window"):
+        with failing_clearly(self.context, self._what):
             for ended in self._kept.reached(mark):
                 columns, at = self._results(ended)
                 # As of a timer: they come before the watermark that their windows waited for.
@@ -236,7 +237,7 @@ class WindowsOperator(Operator):
     def _pending(self, views: Sequence[WindowsView] | None = None) -> PendingWindows:
         groups = self.context.max_parallelism
         if views is None:
-            with failing_clearly(self.context, "a window"):
+            with failing_clearly(self.context, self._what):
                 views = self._kept.at_snapshot()
         columns = self._keys, self._grouping, self._target
         return PendingWindows(views, *columns, self._groups, groups, self._name)

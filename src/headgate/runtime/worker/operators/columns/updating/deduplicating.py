@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,24 +16,18 @@ from headgate.records.batch import Batch
 from headgate.relational.relations import Deduplicate
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
-from headgate.runtime.worker.operators.columns.kept_windows import Ended, OnDisk
 from headgate.runtime.worker.operators.columns.row_columns import columns_of
-from headgate.runtime.worker.operators.columns.updating.forgetting import KeyAges
+from headgate.runtime.worker.operators.columns.updating.lasting_operator import LastingOperator
 from headgate.runtime.worker.operators.columns.updating.seen_keys import UNTIL, SeenKeys
-from headgate.runtime.worker.operators.columns.windows_operator import WindowsOperator
-
-if TYPE_CHECKING:
-    from headgate.records.batch import Int64s
-    from headgate.state.rocksdb.chunk_store import ChunkStore
 
 
-class DeduplicateOperator(WindowsOperator):
+class DeduplicateOperator(LastingOperator):
     """Sends of the rows of each key of its subtask the first one. Where event time bounds what is a
     duplicate, rows behind the watermark are dropped and counted, as their keys may be forgotten.
     """
 
-    _in_memory: ClassVar = True
     _name: ClassVar = SEEN
+    _what: ClassVar = "keys"
 
     def __init__(
         self, context: OperatorContext, plan: Deduplicate, function: KeyedProcessFunction[Any, Any, Any]
@@ -41,15 +35,7 @@ class DeduplicateOperator(WindowsOperator):
         keys = plan.child.schema.fields[: plan.keys]
         super().__init__(context, keys, pa.schema([pa.field(UNTIL, pa.int64())]), None, function)
         self._plan, self._gives = plan, plan.schema.to_arrow()
-        self._ages: KeyAges | None = None
-
-    def open(self) -> None:
-        super().open()
-        if self._plan.ttl_ms is not None:
-            now = self.context.clock.now_ms()
-            self._ages = KeyAges(self._of_keys, self._plan.ttl_ms, now)
-            for table in self._seen.view()():
-                self._ages.touch(table, now)
+        self._ttl_ms = plan.ttl_ms
 
     def _windows_from(self, mark: int) -> SeenKeys:
         self._seen = SeenKeys(self._of_keys, self._plan.within_ms)
@@ -63,18 +49,11 @@ class DeduplicateOperator(WindowsOperator):
         arrays = whole.columns.select(self._of_keys.names).columns
         keys = pa.Table.from_arrays(arrays, schema=self._of_keys)
         with failing_clearly(self.context, "keys"):
-            self._forget_old(keys)
+            self._forget_old()
+            self._touch(keys)
             found = self._seen.first(keys, whole.timestamps)
         if len(found):
             self._give(whole.take(found))
-
-    def _forget_old(self, keys: pa.Table) -> None:
-        if self._ages is None:
-            return
-        now = self.context.clock.now_ms()
-        if self._ages.is_due(now):
-            self._kept = self._ages.without_old(self._seen, lambda: self._windows_from(self._mark), now)
-        self._ages.touch(keys, now)
 
     def _give(self, rows: ArrowBatch) -> None:
         shown = rows.columns.columns[self._plan.keys :]
@@ -94,11 +73,5 @@ class DeduplicateOperator(WindowsOperator):
             self._seen.expire(self._mark)
         self.next.watermark(timestamp)
 
-    def _windows_on_disk(self, chunks: ChunkStore, mark: int) -> OnDisk:
-        raise InternalError("seen keys are kept in memory; please report this")
-
     def _received(self, batch: pa.RecordBatch) -> pa.Table:
         raise InternalError("rows of no window are kept; please report this")
-
-    def _results(self, ended: Ended) -> tuple[pa.RecordBatch, Int64s]:
-        raise InternalError("seen keys have no end; please report this")

@@ -11,7 +11,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pyarrow as pa
 
 from headgate.common.errors import StorageError
@@ -57,14 +56,13 @@ class LoggedState:
         columns: ChunkColumns,
         pending: Callable[[], PendingWindows],
     ) -> None:
-        self.kept, self._chunks, self._columns, self._pending = kept, chunks, columns, pending
-        self._whole = True  # whether the log does not have all that is in memory
-        if chunks.incremental:
-            kept.begin_log()
+        self._chunks, self._columns, self._pending = chunks, columns, pending
+        self.replace(kept)
 
     def replace(self, kept: KeptForGood) -> None:
-        """Have `kept` in memory from now on; the next snapshot writes the log anew."""
-        self.kept, self._whole = kept, True
+        """Keep `kept` from now on, of which the log has nothing."""
+        self.kept = kept
+        self._whole = True  # whether the log lacks what is in memory
         if self._chunks.incremental:
             kept.begin_log()
 
@@ -116,7 +114,7 @@ class LoggedState:
             self._chunks.add(self._pieces(table, _WAITING))
 
     def _pieces(self, table: pa.Table, place: int) -> Iterator[Piece]:
-        return self._columns.pieces(table, np.full(table.num_rows, place, np.int64))
+        return self._columns.pieces(table, place)
 
     def _append(self, table: pa.Table) -> None:
         pieces = list(self._pieces(table, _LOG))

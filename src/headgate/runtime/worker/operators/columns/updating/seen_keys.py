@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headgate.runtime.worker.operators.columns.panes import with_pane
 from headgate.runtime.worker.operators.columns.updating.appended_rows import taken
-from headgate.runtime.worker.operators.columns.updating.kept_for_good import SETTLED, KeptForGood
+from headgate.runtime.worker.operators.columns.updating.kept_for_good import SETTLED, KeptForGood, newest
 from headgate.runtime.worker.operators.columns.updating.key_numbers import KeyNumbers
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class SeenKeys(KeptForGood):
         self._of_keys, self._within = keys, within_ms
         self._keys, self._until = KeyNumbers(keys), np.full(_SMALLEST, _NEVER_SEEN, np.int64)
         self._forgotten_at = _NEVER_SEEN
+        self._log: list[pa.Table] = []
 
     @property
     def count(self) -> int:
@@ -50,6 +51,7 @@ class SeenKeys(KeptForGood):
             fresh = np.flatnonzero(self._until[numbers] == _NEVER_SEEN)
             found: Int64s = fresh[np.sort(np.unique(numbers[fresh], return_index=True)[1])]
             self._until[numbers[found]] = FOREVER
+            self._note(rows, found, numbers)
             return found
         left, sent = np.arange(len(numbers)), [np.zeros(0, np.int64)]
         # Of each key the first row that is no duplicate is sent, and the rows after it are looked at again.
@@ -58,7 +60,14 @@ class SeenKeys(KeptForGood):
             sent.append(left[first])
             self._until[numbers[left[first]]] = times[left[first]] + self._within
             left = np.delete(left, first)
-        return np.sort(np.concatenate(sent))
+        found = np.sort(np.concatenate(sent))
+        self._note(rows, found, numbers)
+        return found
+
+    def _note(self, rows: pa.Table, sent: Int64s, numbers: Int64s) -> None:
+        if self._logs and len(sent):
+            until = pa.array(self._until[numbers[sent]])
+            self._log.append(rows.take(pa.array(sent)).append_column(UNTIL, until))
 
     def _numbers(self, rows: pa.Table) -> Int64s:
         numbers = self._keys.of(rows)
@@ -87,12 +96,6 @@ class SeenKeys(KeptForGood):
         numbers = self._numbers(table)
         self._until[numbers] = table.column(UNTIL).to_numpy()
 
-    def since(self) -> list[pa.Table]:
-        return []
-
-    def take_log(self) -> list[pa.Table]:
-        raise AssertionError("seen keys are stored from memory, whatever the state backend")
-
     def settled(self) -> Callable[[], Iterator[pa.Table]]:
         keys, until = self._keys.view(), self._until[: self._keys.count].copy()
         mark = self._forgotten_at
@@ -103,3 +106,13 @@ class SeenKeys(KeptForGood):
             yield with_pane(table.append_column(UNTIL, pa.array(until[alive])), SETTLED)
 
         return tables
+
+    def since(self) -> list[pa.Table]:
+        return []
+
+    def take_log(self) -> list[pa.Table]:
+        log, self._log = self._log, []
+        return [with_pane(pa.concat_tables(log), SETTLED)] if log else []
+
+    def compacted(self, log: pa.Table) -> pa.Table:
+        return newest(log, self._of_keys.names)

@@ -1,4 +1,4 @@
-"""The subtasks of one operator of a table, through snapshots and changes of the parallelism and the backend."""
+"""Subtasks of one operator of a table, through snapshots and changes of the parallelism and the backend."""
 
 from __future__ import annotations
 
@@ -51,9 +51,15 @@ class Checkpoints:
         for n, operator in enumerate(operators):
             operator.may_build_on(completed)
             drawn = TakenSnapshot(
-                SubtaskId(VertexId(0), SubtaskIndex(n)), self._number, [operator.snapshot(self._number)], 0.0,
-                (0, 0), {}, False, BarrierMetrics(0.0, 0.0, False),
-            )  # fmt: skip
+                SubtaskId(VertexId(0), SubtaskIndex(n)),
+                self._number,
+                [operator.snapshot(self._number)],
+                0.0,
+                (0, 0),
+                {},
+                False,
+                BarrierMetrics(0.0, 0.0, False),
+            )
             fence = Fence(JobId("job"), Generation(1), AttemptId(1))
             found += SnapshotWriter(self._disk, 2_000, fence).finish(drawn, self._clock).operators
         return found
@@ -83,7 +89,7 @@ class Subtasks:
                     **more,
                 ),
                 self._node,
-            )  # fmt: skip
+            )
             for n in range(parallelism)
         ]
         self.out: list[Recorder] = [opened(each)[0] for each in self.operators]

@@ -124,7 +124,7 @@ def test_at_each_mark_the_answer_is_that_of_all_rows_before_it(how: str, steps: 
 
 
 @pytest.mark.parametrize("how", KINDS)
-@settings(max_examples=30)
+@settings(max_examples=10)
 @given(steps=ON_DISK)
 def test_what_changed_since_the_last_checkpoint_is_enough(how: str, steps: list[Any]) -> None:
     """With RocksDB, over several checkpoints, to RocksDB or the heap and back."""

@@ -110,7 +110,7 @@ def test_at_each_mark_the_answer_is_that_of_all_rows_before_it(steps: list[Any],
     check(Job(n), n, steps)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(ON_DISK, st.integers(1, 3))
 def test_what_changed_since_the_last_checkpoint_is_enough(steps: list[Any], n: int) -> None:
     """With RocksDB, over several checkpoints, to RocksDB or the heap and back."""

@@ -124,7 +124,7 @@ def test_at_each_mark_the_answer_is_that_of_all_rows_before_it(steps: list[tuple
     check(Job(), steps)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(ON_DISK)
 def test_what_changed_since_the_last_checkpoint_is_enough(steps: list[tuple[Any, ...]]) -> None:
     """With RocksDB, over several checkpoints, to RocksDB or the heap and back."""

@@ -80,7 +80,7 @@ def test_state_is_that_of_keys_of_which_rows_have_come(case: str) -> None:
     assert 80 <= most <= 250  # of 1,200
 
 
-@pytest.mark.parametrize("case", ["groups", "rank", "over", "left join", "inner join"])
+@pytest.mark.parametrize("case", ["groups", "rank", "over", "left join", "inner join", "distinct"])
 def test_keys_leave_rocksdb_when_they_are_forgotten(case: str, tmp_path: Path) -> None:
     """What a checkpoint brings back is what was kept, whenever it is taken."""
     subtasks = job(case, Checkpoints(tmp_path))
