@@ -10,6 +10,7 @@ from headgate.common.plain_data import Json
 from headgate.graph.logical import KeyedProcessNode, Node
 
 if TYPE_CHECKING:
+    from headgate.relational.joins.timed_joins import TimedJoin
     from headgate.relational.passes.extremes import Extremes
     from headgate.relational.passes.fused_steps import AnyStep
     from headgate.relational.relations import (
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
         WindowJoin,
     )
     from headgate.relational.schema import Schema
-    from headgate.relational.timed_joins import TimedJoin
 
 
 @dataclass(frozen=True, eq=False)

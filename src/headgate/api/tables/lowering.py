@@ -42,6 +42,7 @@ from headgate.graph.table_nodes import (
     WindowJoinNode,
 )
 from headgate.relational.changes import CHANGE, Change
+from headgate.relational.joins.timed_joins import TimedJoin
 from headgate.relational.passes.extremes import Extremes, extremes_of
 from headgate.relational.passes.fused_steps import AnyStep, Step, pruned, steps_of
 from headgate.relational.python_types import plain_type
@@ -65,7 +66,6 @@ from headgate.relational.relations import (
 )
 from headgate.relational.resolved import Column, Typed
 from headgate.relational.schema import Field, Schema
-from headgate.relational.timed_joins import TimedJoin
 
 
 def lowered(

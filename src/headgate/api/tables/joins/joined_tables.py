@@ -16,8 +16,8 @@ from headgate.api.tables.joins.regular_joins import regular_join
 from headgate.api.tables.joins.window_joins import joins_windows, window_join
 from headgate.api.tables.lowering import lowered_join
 from headgate.common.errors import PlanError
+from headgate.relational.joins.timed_joins import Direction, TimedJoin
 from headgate.relational.relations import Join, Relation, Scan, WindowJoin
-from headgate.relational.timed_joins import Direction, TimedJoin
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,9 +15,9 @@ from headgate.relational.key_values import alike
 from headgate.relational.relations import Lookup
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.row_columns import columns_of
-from headgate.runtime.worker.operators.columns.updating.key_index import ABSENT
-from headgate.runtime.worker.operators.columns.updating.key_numbers import KeyNumbers
-from headgate.runtime.worker.operators.columns.updating.keyed_bags import KeyedBags
+from headgate.runtime.worker.operators.columns.updating.by_key.key_index import ABSENT
+from headgate.runtime.worker.operators.columns.updating.by_key.key_numbers import KeyNumbers
+from headgate.runtime.worker.operators.columns.updating.by_key.keyed_bags import KeyedBags
 from headgate.runtime.worker.operators.operator_contract import Operator
 
 if TYPE_CHECKING:

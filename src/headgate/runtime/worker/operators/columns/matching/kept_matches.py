@@ -19,8 +19,8 @@ from headgate.runtime.worker.operators.columns.matching.measures import Measures
 from headgate.runtime.worker.operators.columns.matching.numbered_rows import NumberedRows, Rows
 from headgate.runtime.worker.operators.columns.matching.stepping import KeyRows, Stepper
 from headgate.runtime.worker.operators.columns.matching.waiting_rows import WaitingRows
+from headgate.runtime.worker.operators.columns.updating.by_key.key_numbers import KeyNumbers
 from headgate.runtime.worker.operators.columns.updating.kept_for_good import LazyView
-from headgate.runtime.worker.operators.columns.updating.key_numbers import KeyNumbers
 from headgate.runtime.worker.operators.columns.updating.ranked_rows import first_rows
 
 if TYPE_CHECKING:
