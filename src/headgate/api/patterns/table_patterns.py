@@ -154,14 +154,14 @@ class _Plan:
         self.looked_up = tuple(scopes[0].looked_up), tuple(scopes[1].looked_up)
 
     def fields(self) -> list[Field]:
-        """The result's columns of the measures."""
+        """Return the result's columns of the measures."""
         return [
             Field(name, each.type, each.nullable)
             for name, each in zip(self._names, self.measures, strict=True)
         ]
 
     def columns_used(self) -> set[int]:
-        """The indices of the rows' columns that are read."""
+        """Return the indices of the rows' columns that are read."""
         every: list[Typed] = [each for each in (*self.conditions, *self.measures) if each is not None]
         for each in (*self.looked_up[0], *self.looked_up[1]):
             every += _read_by(each)
