@@ -327,20 +327,38 @@ class Over(Relation):
 
 
 @dataclass(frozen=True, slots=True)
+class Loading:
+    """How the rows of a lookup get into each subtask.
+
+    Attributes:
+        function: returns them, as a ``pyarrow.Table`` with the columns `schema` at least.
+        refresh_ms: after so many ms it is called again; None: never.
+        retries: how often a call that raises is repeated before the job fails.
+    """
+
+    function: Callable[[], object]
+    schema: pa.Schema
+    refresh_ms: int | None
+    retries: int
+
+
+@dataclass(frozen=True, slots=True)
 class Lookup(Relation):
-    """Rows of the input with those of a table that does not change and that every subtask has.
+    """Rows of the input with those of a table that every subtask has all of.
 
     Attributes:
         child: the input; its event time and its changes stay.
-        table: the rows that are looked up.
+        table: the rows that are looked up; without rows if they are loaded.
         keys: names of the columns that are equal, of both.
         how: "inner", "left", "semi" or "anti", as in SQL.
+        loading: how subtasks load the rows; None: they are those of `table`, and never change.
     """
 
     child: Relation
     table: pa.Table
     keys: tuple[str, ...]
     how: JoinKind
+    loading: Loading | None = None
 
 
 def inputs_of(relation: Relation) -> tuple[Relation, ...]:
