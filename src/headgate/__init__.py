@@ -99,6 +99,7 @@ from headgate.api.source import (
     Split,
     SplitEnumerator,
 )
+from headgate.api.streams.async_calls import AsyncFunction, Retry, retry
 from headgate.api.streams.event_time import WatermarkStrategy
 from headgate.api.streams.stream_classes import (
     BroadcastConnectedStream,
@@ -183,7 +184,7 @@ BAD_RECORDS: Final[OutputTag[BadRecord]] = OutputTag[BadRecord]("bad-records")
 """Tag of the side output with the bad records of a source read with ``on_error="side-output"``."""
 
 __all__ = [
-    "AT_LEAST_ONCE", "AggregateFunction", "AggregatingState", "BAD_RECORDS", "BadRecord",
+    "AT_LEAST_ONCE", "AggregateFunction", "AggregatingState", "AsyncFunction", "BAD_RECORDS", "BadRecord",
     "BadRecordError", "Boundedness", "BroadcastConnectedStream", "BroadcastContext",
     "BroadcastProcessFunction", "BroadcastState", "BroadcastStream", "CheckpointingMode", "Collected",
     "ColumnTest", "DataFrameLater", "ConfigError", "CompositeTypeSerializerSnapshot", "DAYS",
@@ -195,15 +196,15 @@ __all__ = [
     "ListState", "MILLISECONDS", "MINUTES", "MapState", "NOTHING_AVAILABLE", "NoEntryError",
     "NotShippableError", "OnTimerContext", "OperatingError", "OperatorListState",
     "OuterSchemaCompatibility", "OutputTag", "PhysicalPlan", "PlanError", "PollStatus", "ProcessFunction",
-    "ProtocolError", "ReducingState", "RemoteJob", "RepeatingFailure", "Row", "RuntimeContext", "SECONDS",
-    "Schema", "SimpleTypeSerializerSnapshot", "Sink", "SinkCommitter", "SinkCommitterContext",
+    "ProtocolError", "ReducingState", "RemoteJob", "RepeatingFailure", "Retry", "Row", "RuntimeContext",
+    "SECONDS", "Schema", "SimpleTypeSerializerSnapshot", "Sink", "SinkCommitter", "SinkCommitterContext",
     "SinkWriter", "SinkWriterContext", "Source", "SourceReader", "SourceReaderContext", "SourceReport",
     "Split", "SplitEnumerator", "StateTtl", "StorageError", "StreamSink", "Table", "TimerService",
     "TtlCleanup", "TtlTime", "TtlUpdate", "TtlVisibility", "TypeSerializer",
     "TypeSerializerSchemaCompatibility", "TypeSerializerSnapshot", "UsageError", "UserFunctionError",
     "ValueState", "Vertex", "VertexStatus", "WatermarkStrategy", "__version__", "aggregating_state",
     "alias", "avro", "blocking", "broadcast_state", "connect", "formerly", "json", "list_state",
-    "map_state", "operator_list_state", "pickled", "reducing_state", "register_release_hook",
+    "map_state", "operator_list_state", "pickled", "reducing_state", "register_release_hook", "retry",
     "run_program", "serializer_for", "spark", "value_state",
     # Of windows, loaded at first use. `min`, `max` and `sum` are not listed: they would hide builtins.
     "Aggregate", "Evictor", "Trigger", "TriggerContext", "TriggerResult", "Window", "WindowAssigner",

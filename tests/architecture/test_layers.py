@@ -70,6 +70,9 @@ OURS = {
         "api.functions", "api.tables.aggregation_state", "api.tables.row_state",
         "state", "relational", "runtime.job", "runtime.worker.operators",
     ],
+    "runtime.worker.operators.asynchronous": [
+        "common", "records", "core", "api", "runtime.job", "runtime.worker.operators",
+    ],
     "runtime.worker.operators.windows_of_rows": [
         "common", "metrics", "records", "core", "api", "state", "runtime.job", "runtime.worker.operators",
     ],
@@ -92,8 +95,8 @@ OURS = {
     "runtime.worker": [
         "common", "records", "graph", "core", "api", "state", "checkpoint", "runtime.job",
         "runtime.protocol", "runtime.transport", "runtime.worker.exchange", "runtime.worker.in_flight",
-        "runtime.worker.operators", "runtime.worker.operators.columns", "runtime.worker.snapshot",
-        "runtime.worker.task",
+        "runtime.worker.operators", "runtime.worker.operators.asynchronous",
+        "runtime.worker.operators.columns", "runtime.worker.snapshot", "runtime.worker.task",
 ],
     "display": ["common", "graph", "api.jobs", "runtime.job", "runtime.protocol"],
     "runtime.driver.endpoint": ["common", "graph", "core", "api", "checkpoint", "runtime.job"],
@@ -104,8 +107,8 @@ OURS = {
     ],
     "runtime": ["common.process.logs"],
     "connectors": [
-        "common", "serde", "records.late_columns", "api", "relational.casts", "relational.column_tests",
-        "relational.spark_types",
+        "common", "serde", "records.late_columns", "api", "relational.casts", "relational.changes",
+        "relational.column_tests", "relational.spark_types",
     ],
     "offline": [
         "common", "serde", "records", "graph", "api", "state", "checkpoint", "restore", "runtime",
@@ -117,7 +120,7 @@ OURS = {
     "spark": ["common.refusals", "connectors.dataframe.writers", "deploy.spark.session", "stateprocessor"],
     "stateprocessor": ["common", "serde", "api", "state", "checkpoint", "offline"],
     "cli": ["common", "api", "graph", "checkpoint", "display", "offline", "stateprocessor", "nexmark"],
-    "nexmark": ["common", "api", "connectors.files.paths", "relational.changes"],
+    "nexmark": ["common", "api", "connectors.files.paths", "relational.changes", "relational.patterns"],
     "testing": [
         "common", "metrics", "serde", "records", "core", "graph", "api", "state", "checkpoint", "restore",
         "ha", "usercode", "runtime"],

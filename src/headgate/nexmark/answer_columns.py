@@ -60,6 +60,15 @@ def _timed(name: str) -> pa.Field:
     return pa.field(name, TIMESTAMP)
 
 
+def _of_bidder(*fields: pa.Field) -> pa.Schema:
+    return pa.schema([*_bid_columns("auction", "bidder"), *fields])
+
+
+_CHEAP_RUN: Final = _of_bidder(
+    _timed("start_tstamp"), _timed("end_tstamp"), pa.field("avg_price", pa.int64())
+)
+
+
 COLUMNS: Final[Mapping[str, pa.Schema]] = {
     "q0": _PLAIN_BID,
     "q1": _CONVERTED,
@@ -112,5 +121,9 @@ COLUMNS: Final[Mapping[str, pa.Schema]] = {
             *(field for field in _AUCTION_OF_BID if field.name != "seller"),
         ]
     ),
+    "cep0": _of_bidder(*map(_timed, ("start_tstamp", "bottom_tstamp", "end_tstamp"))),
+    "cep1": _CHEAP_RUN,
+    "cep2": _CHEAP_RUN,
+    "cep3": _of_bidder(_timed("drop_time"), pa.field("drop_diff", pa.int64())),
 }
 """Query -> the columns of its answer."""

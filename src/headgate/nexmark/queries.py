@@ -17,7 +17,7 @@ from headgate.api.environment import Environment
 from headgate.api.tables.column_table import Table
 
 _OUT_OF_ORDERNESS: Final = "4s"
-_NAMES: Final = tuple(f"q{number}" for number in range(24))
+_NAMES: Final = tuple([f"q{number}" for number in range(24)] + [f"cep{number}" for number in range(4)])
 
 
 class Inputs:

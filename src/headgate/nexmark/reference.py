@@ -5,6 +5,9 @@ columns, so that two tables of equal rows are equal. Windows are aligned to 1970
 not their end. Times are compared in microseconds. All late events count: a stream gives the same answer only
 if it drops none.
 
+Patterns are the exception: they are found by plain Python, in `pattern_answers`. Bids of one bidder on one
+auction at one time count in the order of their prices.
+
 A query's result may have equal rows; they are kept, and a comparison sees how many there are.
 """
 
@@ -19,6 +22,8 @@ import pyarrow as pa
 from headgate.common.errors import UsageError
 from headgate.nexmark.answer_columns import COLUMNS, COUNTED_BY_RANK, TIMESTAMP
 from headgate.nexmark.dataset import Dataset, FileFormat
+from headgate.nexmark.pattern_answers import cheap_runs, drops, table_of, v_shapes
+from headgate.relational.patterns.shapes import Skip
 
 # Times are integers in here: DuckDB's functions on times with a zone depend on the session's zone.
 _MACROS: Final = """
@@ -359,6 +364,26 @@ def q23(dataset: Dataset) -> pa.Table:
         FROM bids JOIN persons ON bidder = persons.id JOIN auctions ON seller = persons.id
     """
     return _answer("q23", dataset, sql)
+
+
+def cep0(dataset: Dataset) -> pa.Table:
+    """Return where prices of a bidder on an auction fall and rise again, by plain Python."""
+    return ordered(table_of(v_shapes(dataset), ANSWERS["cep0"][1]))
+
+
+def cep1(dataset: Dataset) -> pa.Table:
+    """Return runs of cheap bids of a bidder on an auction, none of which overlap, by plain Python."""
+    return ordered(table_of(cheap_runs(dataset, Skip.PAST_LAST_ROW), ANSWERS["cep1"][1]))
+
+
+def cep2(dataset: Dataset) -> pa.Table:
+    """Return runs of cheap bids as cep1, from each bid at which one begins."""
+    return ordered(table_of(cheap_runs(dataset, Skip.TO_NEXT_ROW), ANSWERS["cep2"][1]))
+
+
+def cep3(dataset: Dataset) -> pa.Table:
+    """Return when a bidder's price on an auction drops by more than 50 within 5 s, by plain Python."""
+    return ordered(table_of(drops(dataset), ANSWERS["cep3"][1]))
 
 
 def ordered(table: pa.Table) -> pa.Table:

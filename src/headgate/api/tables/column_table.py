@@ -6,14 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from headgate.api.patterns.matched_tables import MatchedTables
 from headgate.api.site import user_site
 from headgate.api.streams.event_time import WatermarkStrategy
 from headgate.api.streams.steps import ProgramContext
 from headgate.api.tables.by_name import ByName, refuse_text, selected_columns
+from headgate.api.tables.changelogs.set_operations import SetOperations
+from headgate.api.tables.changelogs.ways_out import WaysOut
 from headgate.api.tables.checked_columns import all_columns, place_of, projected, resolved
 from headgate.api.tables.column import Column, ColumnLike, expression_of
 from headgate.api.tables.grouped_table import GroupedTable
 from headgate.api.tables.joins.joined_tables import JoinedTables
+from headgate.api.tables.lowering import as_changes
 from headgate.api.tables.program_functions import Columns, form_of, table_function
 from headgate.api.tables.ranking.ranked_tables import RankedTables
 from headgate.api.tables.selecting import selected
@@ -22,6 +26,7 @@ from headgate.api.tables.table_explained import explained
 from headgate.api.tables.table_outputs import S, TableOutputs
 from headgate.common.errors import PlanError
 from headgate.graph.logical import NEW, TimestampsNode
+from headgate.relational.changes import CHANGE
 from headgate.relational.exploding import is_map
 from headgate.relational.expressions import Aliases, Expression, Generator, Reference
 from headgate.relational.relations import (
@@ -36,7 +41,9 @@ from headgate.relational.spark_types import text_of
 from headgate.relational.united_tables import Pair, by_name, by_position, united
 
 
-class Table(ByName, SideOutputs, JoinedTables, RankedTables, TableOutputs[S]):
+class Table(
+    ByName, SideOutputs, JoinedTables, RankedTables, MatchedTables, SetOperations, WaysOut, TableOutputs[S]
+):
     """Columns of a stream, on which expressions are computed batch by batch; ``stream.to_table()`` makes one.
 
     Example:
@@ -226,6 +233,7 @@ class Table(ByName, SideOutputs, JoinedTables, RankedTables, TableOutputs[S]):
     def union(self, other: Table[S]) -> Table[S]:
         """Return the rows of both tables, in no particular order; columns go together by place.
 
+        If rows of one of them are corrected, those of the result are, too.
         Names are those of this table, and a type is the one that both fit into. Event time stays if the
         columns that carry it stand at the same place; the watermark is the lower one of both sides.
 
@@ -363,9 +371,14 @@ class Table(ByName, SideOutputs, JoinedTables, RankedTables, TableOutputs[S]):
             raise PlanError(f"{where} got {type(other).__name__}; expected a table")
         if other._environment is not self._environment:
             raise PlanError(f"{where} got a table of another Environment; expected one of the same")
+        left, right = self._relation, other._relation
+        change = []
+        if left.schema.updating or right.schema.updating:
+            left, right = as_changes(left), as_changes(right)
+            change = [Pair(CHANGE, len(left.schema) - 1, len(right.schema) - 1)]
+        both = Schema(shown(left.schema)), Schema(shown(right.schema))
         try:
-            left, right = self._relation, other._relation
-            return self._of(united(left, right, pairs(left.schema, right.schema)))
+            return self._of(united(left, right, [*pairs(*both), *change]))
         except PlanError as error:
             raise PlanError(f"{where}: {error}") from None
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headgate.api.checking.arguments import refuse_arity, refuse_unawaited
 from headgate.api.site import user_site
+from headgate.api.tables.updating import refuse_updates
 from headgate.common.errors import PlanError
 from headgate.relational.relations import Form, Relation, TableFunction
 from headgate.relational.schema import Schema, schema_of
@@ -27,13 +28,15 @@ def table_function(
     """Return the plan of a function of batches or rows, for the call `verb` on the table of plan `child`.
 
     Raises:
-        PlanError: `function` is async or no function of one argument, or `schema` is wrong.
+        PlanError: `function` is async or no function of one argument, `schema` is wrong, or rows of the table
+            are corrected.
     """
     site = user_site()
     if not callable(function):
         raise PlanError(f"{verb}() ({site}) got {function!r}; expected a function")
     refuse_arity(f"{verb}() ({site})", function, "one row" if form is Form.ROWS else "one batch")
     refuse_unawaited(verb, function)
+    refuse_updates(verb, child)
     return TableFunction(declared(verb, schema, child.schema.event_time), child, function, form, uid, site)
 
 

@@ -11,6 +11,7 @@ from headgate.api.source import NOTHING_AVAILABLE, Split
 from headgate.common.time import WATERMARK_MIN
 from headgate.core.alignment.barriers import Alignment, Barrier, SavepointOrder
 from headgate.core.marks import NO_EPOCH
+from headgate.restore.split_watermarks import COUNTS
 from headgate.runtime.protocol.elements import EndOfData, Idle, Mark, Watermark
 from headgate.runtime.worker.exchange.output import EdgeReceiver
 from headgate.runtime.worker.operators.counting_source import CountingSource
@@ -113,6 +114,14 @@ def test_the_end_says_which_epochs_it_does_not_count_for() -> None:
     assert rig.story[-1] == EndOfData(6)
 
 
+def test_counts_of_dropped_marks_go_ahead_of_the_end() -> None:
+    """A source's last mark brings its last counts, and no mark follows that could bring them on."""
+    rig = TotalRig(2)
+    rig.deliver((0, rows([1])), (0, Mark(NO_EPOCH, {("s", "a"): 1})), (0, EndOfData(4)))
+    rig.deliver((1, rows([2])), (1, Mark(NO_EPOCH, {("s", "b"): 1})), (1, EndOfData(4)))
+    assert rig.story == [3, Mark(NO_EPOCH, {("s", "a"): 1, ("s", "b"): 1}), EndOfData(4)]
+
+
 class SourcesRig(SourceRig):
     """A source task that begins marks, an epoch lasting 100 ms."""
 
@@ -178,6 +187,18 @@ def test_counts_go_on_after_a_restore() -> None:
     rig = SourcesRig(CountingReader(), [state])
     rig.clock.now = 2_000
     assert rig.run()[0] == Mark(20, {("op", "0-3"): 5})
+
+
+def test_counts_of_splits_that_were_read_to_their_ends_outlive_a_restore() -> None:
+    """The last answer before the restore may be of fewer of their rows."""
+    rig = SourcesRig(CountingReader())
+    rig.task.splits_assigned([Split("0-2"), Split("5-9")])
+    rig.task.head.poll(2)
+    state = finished(rig.task.head.snapshot(1))
+    assert state.list_state == {"splits": [["5-9", None, 0]], COUNTS: [["0-2", 2]]}
+    later = SourcesRig(CountingReader(), [state])
+    later.clock.now = 2_000
+    assert later.run()[0] == Mark(20, {("op", "0-2"): 2, ("op", "5-9"): 0})
 
 
 def test_without_credit_and_before_it_knows_its_input_a_source_begins_no_mark() -> None:

@@ -17,8 +17,8 @@ from headgate.api.tables.joins.window_joins import joins_windows, window_join
 from headgate.api.tables.lowering import lowered_join
 from headgate.api.tables.program_functions import Columns
 from headgate.common.errors import PlanError
+from headgate.relational.joins.timed_joins import Direction, TimedJoin
 from headgate.relational.relations import Join, Relation, Scan, WindowJoin
-from headgate.relational.timed_joins import Direction, TimedJoin
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,6 +43,7 @@ class JoinedTables:
         *,
         within: Within | None = None,
         where: Column | None = None,
+        ttl: str | int | None = None,
     ) -> Self:
         """Return the rows of this and the other table that have equal columns, in one of three ways.
 
@@ -67,11 +68,14 @@ class JoinedTables:
                 lower.
             where: a condition on the columns of both rows that partners have to meet, too; null is false.
                 With `within`, of all kinds; else of inner joins only.
+            ttl: without a window and an interval: after so long without rows, of either table, a key is
+                forgotten with its rows, as "1h" or in ms. None: never.
 
         Raises:
             PlanError: a column of `on` is not in both or cannot be a key, more than one is a window, `how` is
                 unknown, windows may emit more than once, both tables have another column of one name, a table
-                has no event time for `within`, or `within` or `where` is wrong.
+                has no event time for `within`, `within` or `where` is wrong, or `ttl` is given
+                with a window or an interval.
 
         Example:
             >>> import pyarrow as pa
@@ -90,13 +94,18 @@ class JoinedTables:
         names = [on] if isinstance(on, str) else list(on)
         self._same_environment("join", other)
         sides = self._relation, other._relation
+        windows = joins_windows(*sides, names)
+        if ttl is not None and (windows or within is not None):
+            raise PlanError(
+                f"join() ({user_site()}) got ttl, and event time bounds what is kept; leave it away"
+            )
         plan: WindowJoin | Join | TimedJoin
         if within is not None:
             plan, where = interval_join(*sides, names, how, within, where, uid), None
-        elif joins_windows(*sides, names):
+        elif windows:
             plan = window_join(*sides, names, how, uid)
         else:
-            plan = regular_join(*sides, names, how, uid)
+            plan = regular_join(*sides, names, how, uid, ttl)
         check_residual(plan.how, where)
         number = lowered_join(self._environment, plan, f"join() ({user_site()})")
         joined = Scan(plan.schema, number)
@@ -177,15 +186,15 @@ class JoinedTables:
         the call before are used. So what is found depends on when a row comes, also after a restart.
 
         Args:
-            table: a ``pyarrow.Table``, such as ``dataframe.toArrow()``, which is shipped with the program; or a
-                function without arguments that returns one.
+            table: a ``pyarrow.Table``, such as ``dataframe.toArrow()``, which is shipped with the program; or
+                a function without arguments that returns one.
             on: names of columns that both have.
             how: "inner", "left", "semi" or "anti".
             schema: the columns that the function returns, more of which are ignored: a ``pyarrow.Schema``, or
                 text as "currency string, rate double".
             refresh: how often the function is called, as a duration or in ms; None: once.
-            retries: how often a call that raises is repeated, after 1 s, 2 s, 4 s and so on, at most 1 minute.
-                The job fails when all of them raise.
+            retries: how often a call that raises is repeated, after 1 s, 2 s, 4 s and so on, at most
+                1 minute. The job fails when all of them raise.
 
         Raises:
             PlanError: a column of `on` is not in both or is of two types, `how` is another one, both have

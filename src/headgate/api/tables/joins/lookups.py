@@ -23,8 +23,8 @@ def lookup(
     child: Relation, table: pa.Table, on: Sequence[str], how: str, loading: Loading | None = None
 ) -> Lookup:
     """Return the plan of a join with a `table` that every subtask has, by the equal columns `on`, for
-    :meth:`Table.lookup`. `loading` says how subtasks load it, if they do; `table` has no rows then. PlanError:
-    a column is wrong, or `how` is not one that such a join has.
+    :meth:`Table.lookup`. `loading` says how subtasks load it, if they do; `table` has no rows then.
+    PlanError: a column is wrong, or `how` is not one that such a join has.
     """
     where = f"lookup() ({user_site()})"
     kind = kind_of(where, how)
@@ -35,8 +35,8 @@ def lookup(
         )
     if not isinstance(table, pa.Table):
         raise PlanError(
-            f"{where} got {type(table).__name__}; expected a pyarrow.Table, such as dataframe.toArrow(), or a "
-            "function that returns one"
+            f"{where} got {type(table).__name__}; expected a pyarrow.Table, such as dataframe.toArrow(), or "
+            "a function that returns one"
         )
     if not on:
         raise PlanError(f"{where} got no columns in on; name those that are equal")
@@ -114,6 +114,6 @@ def refuse_loading(schema: object, refresh: object) -> None:
     for name, given in (("schema", schema), ("refresh", refresh)):
         if given is not None:
             raise PlanError(
-                f"lookup() ({user_site()}) got {name}={given!r:.80} with a table, which never changes; give a "
-                "function that returns the table, to be called again and again"
+                f"lookup() ({user_site()}) got {name}={given!r:.80} with a table, which never changes; give "
+                "a function that returns the table, to be called again and again"
             )

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from headgate.api.site import user_site
 from headgate.api.tables.checked_columns import all_columns
-from headgate.api.tables.firing_rules import refuse_repeated
+from headgate.api.tables.firing_rules import refuse_repeated, time_to_live
 from headgate.api.tables.joins.window_joins import (
     equal_columns,
     keys_of,
@@ -27,13 +27,15 @@ from headgate.relational.schema import Field, Schema
 _CHANGES = (CHANGE, SIDE, ODD_KEYS)
 
 
-def regular_join(left: Relation, right: Relation, on: Sequence[str], how: str, uid: str | None) -> Join:
+def regular_join(
+    left: Relation, right: Relation, on: Sequence[str], how: str, uid: str | None, ttl: str | int | None
+) -> Join:
     """Return the plan of a join of tables by the equal columns `on`, for :meth:`Table.join`. `how` is any of
     PySpark's names; `uid` names the operator (None: not given). PlanError: `on` or `how` is wrong, a key is
     of no possible type, windows emit more than once, or two other columns share a name.
     """
     where = f"join() ({user_site()})"
-    kind = kind_of(where, how)
+    kind, ttl_ms = kind_of(where, how), time_to_live("join", ttl)
     if not on or len({name.lower() for name in on}) < len(on):
         raise PlanError(
             f"{where} got the columns {', '.join(on) or '(none)'}; expected each once, one at least"
@@ -50,7 +52,13 @@ def regular_join(left: Relation, right: Relation, on: Sequence[str], how: str, u
     )
     updating = taken_back or kind not in ("inner", "semi")
     return Join(
-        joined_schema(where, kind, both, updating or kind == "semi"), one, other, (*on, ODD_KEYS), kind, uid
+        joined_schema(where, kind, both, updating or kind == "semi"),
+        one,
+        other,
+        (*on, ODD_KEYS),
+        kind,
+        uid,
+        ttl_ms,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Self
 from headgate.api.site import user_site
 from headgate.api.streams.steps import ProgramContext
 from headgate.api.tables.column import Column
+from headgate.api.tables.firing_rules import time_to_live
 from headgate.api.tables.grouped_table import named_call
 from headgate.api.tables.lowering import lowered_anew, lowered_rank
 from headgate.api.tables.ranking.ordering import Ordered
@@ -35,6 +36,7 @@ class RankedTables:
         order_by: Sequence[Ordered | Column | str] | Ordered | Column | str,
         rank: str | None = None,
         uid: str | None = None,
+        ttl: str | int | None = None,
     ) -> Self:
         """Return the first `n` rows of each key; they are corrected as more rows come.
 
@@ -44,9 +46,11 @@ class RankedTables:
             order_by: columns, as ``F.desc("price")``; of equal rows the one that came earlier is first.
             rank: name of a column for the rows' places, from 1; None: there is none.
             uid: names the state for later versions of the program; needed when checkpoints are on.
+            ttl: after so long without rows a key is forgotten, as "1h" or in ms: the result stays as it is,
+                and rows that come for it later begin anew. None: never.
 
         Raises:
-            PlanError: a column does not exist, cannot be a key or has no order.
+            PlanError: a column does not exist, cannot be a key or has no order, or `ttl` is no duration.
 
         Example:
             >>> import pyarrow as pa
@@ -60,7 +64,7 @@ class RankedTables:
             [{'k': 1, 'v': 4}, {'k': 1, 'v': 9}]
         """
         names = [by] if isinstance(by, str) else list(by)
-        plan = ranked("top_n", self._relation, n, names, order_by, rank, uid)
+        plan = ranked("top_n", self._relation, n, names, order_by, rank, uid, time_to_live("top_n", ttl))
         lower = lowered_anew if plan.child.schema.updating else lowered_rank
         number = lower(self._environment, plan, f"top_n() ({user_site()})")
         return self._of(only("top_n", Scan(plan.schema, number), plan.shown(self._names())))
@@ -72,6 +76,7 @@ class RankedTables:
         order_by: Sequence[Ordered | Column | str] | Ordered | Column | str,
         preceding: int | None = None,
         uid: str | None = None,
+        ttl: str | int | None = None,
     ) -> Self:
         """Return all rows, each with aggregates over itself and rows of its key before it; they are
         corrected as more rows come. All rows are kept, and those of a key are computed anew when one of them
@@ -83,6 +88,8 @@ class RankedTables:
             order_by: columns, as ``F.desc("price")``; of equal rows the one that came earlier is first.
             preceding: over how many rows before a row; None: over all.
             uid: names the state for later versions of the program; needed when checkpoints are on.
+            ttl: after so long without rows a key is forgotten, as "1h" or in ms: the result stays as it is,
+                and rows that come for it later begin anew. None: never.
 
         Raises:
             PlanError: something is no aggregate, a column does not exist, cannot be a key or has no order.
@@ -101,9 +108,8 @@ class RankedTables:
         """
         where = f"over() ({user_site()})"
         calls = [named_call(each, where) for each in aggregates]
-        plan = over(
-            self._relation, [by] if isinstance(by, str) else list(by), order_by, preceding, calls, uid
-        )
+        names = [by] if isinstance(by, str) else list(by)
+        plan = over(self._relation, names, order_by, preceding, calls, uid, time_to_live("over", ttl))
         number = lowered_anew(self._environment, plan, where)
         results = [each.name for each in plan.aggregates]
         return self._of(only("over", Scan(plan.schema, number), [*self._names(), *results]))

@@ -32,10 +32,12 @@ def ranked(
     order_by: Sequence[Ordered | Column | str] | Ordered | Column | str,
     rank: str | None,
     uid: str | None,
+    ttl_ms: int | None = None,
 ) -> Rank:
     """Return the plan of the first `n` rows of each key, the columns `by`, in the order `order_by`.
 
-    `rank` names a column for their places, from 1; None: there is none. PlanError: a column is wrong, `n` is
+    `rank` names a column for their places, from 1; None: there is none. After `ttl_ms` without rows a key is
+    forgotten; None: never. PlanError: a column is wrong, `n` is
     not 1 or more, a key is of no possible type, or rows of the table may come more than once.
     """
     where = f"{verb}() ({user_site()})"
@@ -44,7 +46,7 @@ def ranked(
     columns, keys, order = _ordered(verb, child, by, order_by)
     narrow = projected(verb, child, columns)
     first = len(columns) - len(order)
-    return Rank(_schema(where, narrow, first, rank), narrow, keys, order, n, rank, uid)
+    return Rank(_schema(where, narrow, first, rank), narrow, keys, order, n, rank, uid, ttl_ms)
 
 
 def over(
@@ -54,6 +56,7 @@ def over(
     preceding: object,
     calls: Sequence[tuple[str, AggregateCall]],
     uid: str | None,
+    ttl_ms: int | None = None,
 ) -> Over:
     """Return the plan of aggregates over each row and rows before it, for :meth:`Table.over`.
 
@@ -82,7 +85,7 @@ def over(
     names = [field.name for field in fields]
     if len(set(names)) < len(names):
         raise PlanError(f"{where}: two columns of the result have one name; use alias()")
-    return Over(Schema(fields), narrow, keys, order, preceding, tuple(found), shown, uid)
+    return Over(Schema(fields), narrow, keys, order, preceding, tuple(found), shown, uid, ttl_ms)
 
 
 def _ordered(
@@ -103,8 +106,10 @@ def _ordered(
     others = [field.name for field in shown(child.schema) if field.name not in keys]
     mine = dict(all_columns(child))
     columns = [(name, mine[name]) for name in (*keys, *others)]
-    sorts = [_sort(verb, child, each) for each in orders]
-    columns += [(f"{ORDER_PREFIX}{number}", value) for number, (value, _) in enumerate(sorts)]
+    sorts = [sort_of(verb, child, each) for each in orders]
+    # State is found by these names: rows that were kept in another order are no use.
+    for number, (value, descending) in enumerate(sorts):
+        columns.append((f"{ORDER_PREFIX}{number} {value}{' descending' if descending else ''}", value))
     first = len(keys) + len(others)
     order = tuple(Order(first + number, descending) for number, (_, descending) in enumerate(sorts))
     return columns, len(keys), order
@@ -122,7 +127,8 @@ def _key(verb: str, child: Relation, name: str) -> int:
     return place
 
 
-def _sort(verb: str, child: Relation, order: Ordered) -> tuple[Typed, bool]:
+def sort_of(verb: str, child: Relation, order: Ordered) -> tuple[Typed, bool]:
+    """Return the values to order by, and whether greater ones come first; PlanError: they have no order."""
     found = resolved(child, verb, order.column.expression)
     if pa.types.is_nested(found.type):
         raise PlanError(

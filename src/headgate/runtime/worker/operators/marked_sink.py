@@ -41,9 +41,9 @@ class MarkedSinkOperator(SinkOperator):
                     self._since += [ArrowBatch(columns) for columns in reader]
 
     def process(self, batch: Batch) -> None:
-        if isinstance(batch, ArrowBatch):
+        if isinstance(batch, ArrowBatch) and not self.context.eager:
             self._since.append(batch)
-        else:  # a function of rows stands before the sink
+        else:  # a function of rows stands before the sink, or corrections are wanted at once
             super().process(batch)
 
     def mark(self, mark: Mark) -> None:

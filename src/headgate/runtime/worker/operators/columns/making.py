@@ -8,14 +8,17 @@ from headgate.graph.table_nodes import (
     AccumulateNode,
     CheckedKeysNode,
     ColumnsNode,
+    DeduplicateNode,
     FirstRowsNode,
     JoinNode,
     LookupNode,
+    MatchNode,
     RankNode,
     RecomputeNode,
     TableFunctionNode,
     TableNode,
     TimedJoinNode,
+    TimedRowsNode,
     WindowJoinNode,
 )
 from headgate.relational.firing import AT_END
@@ -28,11 +31,17 @@ from headgate.runtime.worker.operators.columns.functions_of_batches import Table
 from headgate.runtime.worker.operators.columns.late.accumulating_late import LateAccumulatingOperator
 from headgate.runtime.worker.operators.columns.late.patient_aggregate import PatientAggregateOperator
 from headgate.runtime.worker.operators.columns.lookups.making_lookups import lookup_operator
+from headgate.runtime.worker.operators.columns.matching.match_operator import (
+    MatchOperator,
+    TimedRowsOperator,
+)
 from headgate.runtime.worker.operators.columns.processing_time import (
     ProcessingAccumulatingOperator,
     ProcessingWindowsOperator,
 )
 from headgate.runtime.worker.operators.columns.timed.making_joins import timed_join_operator
+from headgate.runtime.worker.operators.columns.updating.counted_rows import CountedRowsOperator
+from headgate.runtime.worker.operators.columns.updating.deduplicating import DeduplicateOperator
 from headgate.runtime.worker.operators.columns.updating.join_operator import JoinOperator
 from headgate.runtime.worker.operators.columns.updating.rank_operator import FirstRowsOperator, RankOperator
 from headgate.runtime.worker.operators.columns.updating.recomputing import (
@@ -55,10 +64,16 @@ def table_operator(context: OperatorContext, node: TableNode) -> Operator:
         return WindowJoinOperator(context, node.join, copy.copy(node.function))
     if isinstance(node, LookupNode):
         return lookup_operator(context, node.lookup)
+    if isinstance(node, TimedRowsNode):
+        return TimedRowsOperator(context, node.match)
+    if isinstance(node, MatchNode):
+        return MatchOperator(context, node.match, copy.copy(node.function))
     if isinstance(node, CheckedKeysNode):
         return CheckedKeysOperator(context, node.plan)
     if isinstance(node, RecomputeNode):
         return RecomputingOperator(context, node.plan, copy.copy(node.function))
+    if isinstance(node, DeduplicateNode):
+        return DeduplicateOperator(context, node.plan, copy.copy(node.function))
     if isinstance(node, FirstRowsNode):
         return FirstRowsOperator(context, node.rank)
     if isinstance(node, RankNode):
@@ -79,7 +94,8 @@ def table_operator(context: OperatorContext, node: TableNode) -> Operator:
     # A function instance belongs to one subtask; the mini-cluster's subtasks share a process.
     function = copy.copy(node.function)
     if running:
-        return RunningAggregateOperator(context, plan, function)
+        counted = plan.copies is not None
+        return (CountedRowsOperator if counted else RunningAggregateOperator)(context, plan, function)
     if by_clock:
         return ProcessingWindowsOperator(context, plan, function)
     return (PatientAggregateOperator if patient else WindowAggregateOperator)(context, plan, function)

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.relational.key_values import alike
-from headgate.runtime.worker.operators.columns.updating.key_index import ABSENT
-from headgate.runtime.worker.operators.columns.updating.key_numbers import KeyNumbers
-from headgate.runtime.worker.operators.columns.updating.keyed_bags import KeyedBags
+from headgate.runtime.worker.operators.columns.updating.by_key.key_index import ABSENT
+from headgate.runtime.worker.operators.columns.updating.by_key.key_numbers import KeyNumbers
+from headgate.runtime.worker.operators.columns.updating.by_key.keyed_bags import KeyedBags
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class LookedUpRows:
-    """The rows of `table` by the columns `keys`; those with a null key are left out, as they equal nothing."""
+    """The rows of `table` by the columns `keys`; those with a null key are left out: they equal nothing."""
 
     def __init__(self, table: pa.Table, keys: Sequence[str]) -> None:
         self._keys = keys

@@ -13,7 +13,7 @@ from headgate.relational.relations import Lookup
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.lookups.looked_up_rows import LookedUpRows
 from headgate.runtime.worker.operators.columns.row_columns import columns_of
-from headgate.runtime.worker.operators.columns.updating.key_index import ABSENT
+from headgate.runtime.worker.operators.columns.updating.by_key.key_index import ABSENT
 from headgate.runtime.worker.operators.operator_contract import Operator
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class LookupOperator(Operator):
-    """Sends for each row of its input the rows of a table with the same key, or says whether there are some."""
+    """Sends for each row of its input the rows of a table with the same key; or rows that have some, or none."""
 
     _rows: LookedUpRows
 

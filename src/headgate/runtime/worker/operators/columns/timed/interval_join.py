@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from headgate.api.functions import KeyedProcessFunction
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.relational.evaluation import evaluate, first_failing
+from headgate.relational.joins.timed_joins import IntervalJoin
 from headgate.relational.rules import RowsFailed
-from headgate.relational.timed_joins import IntervalJoin
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.column_steps import row_error
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
@@ -94,5 +94,5 @@ class IntervalJoinOperator(TimedJoinOperator):
 
     def _alone(self, side: int, rows: pa.Table) -> tuple[pa.RecordBatch, Int64s]:
         times: Int64s = rows.column(PANE).to_numpy()
-        sides = (rows, None) if side == LEFT else (None, rows)
-        return self._columns_of(Joined(rows, *sides, times), self._gives), times
+        left, right = (rows, None) if side == LEFT else (None, rows)
+        return self._columns_of(Joined(rows, left, right, times), self._gives), times

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.relational.relations import SIDE, JoinKind
-from headgate.runtime.worker.operators.columns.updating.key_numbers import KeyNumbers
-from headgate.runtime.worker.operators.columns.updating.keyed_bags import KeyedBags, Part
+from headgate.runtime.worker.operators.columns.updating.by_key.key_numbers import KeyNumbers
+from headgate.runtime.worker.operators.columns.updating.by_key.keyed_bags import KeyedBags, Part
 from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT
 
 if TYPE_CHECKING:
@@ -77,6 +77,11 @@ class JoinedRows:
         self._bags[side].add(came.numbers, came.rows)
         sides = (mine, others) if side == LEFT else (others, mine)
         return Found(came.numbers[rows], sides, np.ones(len(rows), np.int64))
+
+    @property
+    def count(self) -> int:
+        """How many rows both sides have."""
+        return sum(each.count for each in self._bags)
 
     def put(self, side: int, came: Side) -> None:
         """Add rows of one side without joining them."""

@@ -62,7 +62,7 @@ class RankOperator(AnsweringOperator):
         self._came = pa.schema([pa.field(each.name, each.type) for each in fields])
         values = pa.schema(list(self._came)[plan.keys :])
         super().__init__(context, fields[: plan.keys], values, None, function)
-        self._plan, self._gives = plan, plan.schema.to_arrow()
+        self._plan, self._gives, self._ttl_ms = plan, plan.schema.to_arrow(), plan.ttl_ms
 
     def _windows_from(self, mark: int) -> RankedRows:
         self._ranked = RankedRows(self._came, self._plan.keys, self._plan.order, self._plan.n)

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from headgate.relational.relations import Order
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
-from headgate.runtime.worker.operators.columns.updating.kept_for_good import KeptForGood
-from headgate.runtime.worker.operators.columns.updating.keyed_rows import KeyedRows
+from headgate.runtime.worker.operators.columns.updating.by_key.keyed_rows import KeyedRows
+from headgate.runtime.worker.operators.columns.updating.kept_for_good import KeptForGood, newest
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
@@ -75,6 +75,11 @@ class RankedRows(KeptForGood):
         of_keys = pa.schema([*list(schema)[:keys], place])
         self._kept = KeyedRows(of_keys, pa.schema(list(schema)[keys:]))
         self._waiting: list[pa.Table] = []
+        self._log: list[Int64s] = []
+
+    @property
+    def count(self) -> int:
+        return self._kept.count
 
     def gather(self, rows: pa.Table) -> None:
         self._waiting.append(rows)
@@ -97,7 +102,10 @@ class RankedRows(KeptForGood):
         # Rows that were there came earlier.
         whole = pa.concat_tables([before.select(self._schema.names), came])
         after = self._first(whole)
-        self._kept.put(self._kept.numbers(after), after)
+        numbers = self._kept.numbers(after)
+        self._kept.put(numbers, after)
+        if self._logs:
+            self._log.append(numbers)
         return Reranked(before, after)
 
     def _of_keys(self, keys: pa.Table) -> pa.Table:
@@ -122,17 +130,21 @@ class RankedRows(KeptForGood):
             rows = since.select(self._schema.names).take(pa.array(order))
             self._waiting.append(pa.Table.from_arrays(rows.columns, schema=self._schema))
 
-    def view(self) -> Callable[[], Iterator[pa.Table]]:
-        kept, since = self._kept.view(), None
-        if self._waiting:
-            since = self._first(pa.concat_tables(self._waiting))
+    def settled(self) -> Callable[[], Iterator[pa.Table]]:
+        kept = self._kept.view()
+        return lambda: (self._with_pane(table, 1) for table in kept.tables())
 
-        def tables() -> Iterator[pa.Table]:
-            yield from (self._with_pane(table, 1) for table in kept.tables())
-            if since is not None:
-                yield self._with_pane(since, -1)
+    def since(self) -> list[pa.Table]:
+        if not self._waiting:
+            return []
+        return [self._with_pane(self._first(pa.concat_tables(self._waiting)), -1)]
 
-        return tables
+    def take_log(self) -> list[pa.Table]:
+        log, self._log = self._log, []
+        return [self._with_pane(self._kept.with_keys(np.unique(np.concatenate(log))), 1)] if log else []
+
+    def compacted(self, log: pa.Table) -> pa.Table:
+        return newest(log, [*self._key_names, PANE])
 
     def _with_pane(self, table: pa.Table, sign: int) -> pa.Table:
         # A row's place is its pane, below 0 for rows that came since the last mark.

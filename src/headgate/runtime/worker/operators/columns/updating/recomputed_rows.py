@@ -15,14 +15,15 @@ import pyarrow as pa
 
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
 from headgate.runtime.worker.operators.columns.panes import with_pane
-from headgate.runtime.worker.operators.columns.updating.appended_rows import Piece, taken
+from headgate.runtime.worker.operators.columns.updating.by_key.appended_rows import Piece, taken
+from headgate.runtime.worker.operators.columns.updating.by_key.key_numbers import KeyNumbers
+from headgate.runtime.worker.operators.columns.updating.by_key.keyed_bags import KeyedBags, Part
 from headgate.runtime.worker.operators.columns.updating.kept_for_good import SETTLED, SINCE, KeptForGood
-from headgate.runtime.worker.operators.columns.updating.key_numbers import KeyNumbers
-from headgate.runtime.worker.operators.columns.updating.keyed_bags import KeyedBags, Part
 from headgate.runtime.worker.operators.columns.updating.weights import (
     WEIGHT,
     changes_of,
     net_rows,
+    netted,
     repeated,
     weighted,
 )
@@ -46,6 +47,11 @@ class RecomputedRows(KeptForGood):
         self._keys = KeyNumbers(self._of_keys)
         self._bags = KeyedBags(self._of_rows.append(pa.field(WEIGHT, pa.int64())))
         self._waiting: list[pa.Table] = []
+        self._log: list[pa.Table] = []
+
+    @property
+    def count(self) -> int:
+        return self._bags.count
 
     def gather(self, rows: pa.Table) -> None:
         self._waiting.append(rows)
@@ -61,6 +67,8 @@ class RecomputedRows(KeptForGood):
         changed = np.unique(numbers)
         before = self._answer(self._rows_of(changed))
         self._put(came, numbers)
+        if self._logs:
+            self._log.append(came)
         return before, self._answer(self._rows_of(changed))
 
     def _put(self, came: pa.Table, numbers: Int64s) -> None:
@@ -82,14 +90,19 @@ class RecomputedRows(KeptForGood):
         settled = rows.filter(pa.array(panes == SETTLED))
         self._put(settled, self._keys.of(settled))
 
-    def view(self) -> Callable[[], Iterator[pa.Table]]:
-        keys, parts, waiting = self._keys.view(), self._bags.view(), list(self._waiting)
+    def settled(self) -> Callable[[], Iterator[pa.Table]]:
+        keys, parts = self._keys.view(), self._bags.view()
+        return lambda: (with_pane(self._stored(keys, part), SETTLED) for part in parts)
 
-        def tables() -> Iterator[pa.Table]:
-            yield from (with_pane(self._stored(keys, part), SETTLED) for part in parts)
-            yield from (with_pane(each, SINCE) for each in waiting)
+    def since(self) -> list[pa.Table]:
+        return [with_pane(each, SINCE) for each in self._waiting]
 
-        return tables
+    def take_log(self) -> list[pa.Table]:
+        log, self._log = self._log, []
+        return [with_pane(pa.concat_tables(log), SETTLED)] if log else []
+
+    def compacted(self, log: pa.Table) -> pa.Table:
+        return netted(log)
 
     def _stored(self, keys: list[Piece], part: Part) -> pa.Table:
         of_rows = taken(keys, np.repeat(part.numbers, part.counts), self._of_keys)

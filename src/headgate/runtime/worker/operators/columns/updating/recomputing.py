@@ -64,7 +64,7 @@ class RecomputingOperator(AnsweringOperator):
         count = len(plan.key_names)
         super().__init__(context, fields[:count], pa.schema(list(self._came)[count:]), None, function)
         self._keys_count, self._gives = count, plan.schema.to_arrow()
-        self._answer = _answer_of(context, plan)
+        self._answer, self._ttl_ms = _answer_of(context, plan), plan.ttl_ms
 
     def _windows_from(self, mark: int) -> RecomputedRows:
         self._rows = RecomputedRows(self._came, self._keys_count, self._answer)

@@ -37,6 +37,7 @@ class RunningAggregateOperator(AnsweringOperator):
         values = pa.schema([pa.field(name, kind) for name, kind in grouping.fields])
         super().__init__(context, keys, values, grouping, function)
         self._came, self._gives = pa.schema([*self._of_keys, *values]), plan.schema.to_arrow()
+        self._ttl_ms = plan.ttl_ms
         self._plan, self._shown = plan, [each.name for each in keys if each.name not in HIDDEN]
 
     def _windows_from(self, mark: int) -> RunningGroups:

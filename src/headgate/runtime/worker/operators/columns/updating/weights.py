@@ -53,3 +53,10 @@ def changes_of(rows: pa.Table) -> pa.Table:
     places = np.repeat(order, np.abs(weights[order]))
     kinds = np.where(weights[places] > 0, Change.INSERT, Change.DELETE).astype(np.int8)
     return rows.drop_columns(WEIGHT).take(pa.array(places)).append_column(CHANGE, pa.array(kinds))
+
+
+def netted(changes: pa.Table) -> pa.Table:
+    """Return changes without those that cancel each other; rows that only come stay as they are."""
+    if CHANGE not in changes.column_names or (_ADDS[changes.column(CHANGE).to_numpy()] > 0).all():
+        return changes
+    return changes_of(net_rows(weighted(changes))).select(changes.column_names)

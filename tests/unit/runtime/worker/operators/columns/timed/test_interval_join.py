@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from timed_subtasks import STEPS, Planned, Row, Subtasks, answer, planned
+from timed_subtasks import STEPS, Planned, Row, Subtasks, answer, few_hashes, planned
 
 import headgate.functions as F  # noqa: N812  # as PySpark's users write it
 
@@ -80,3 +80,18 @@ def test_results_do_not_depend_on_the_order_of_both_inputs() -> None:
         job.play(order)
         found.append(job.net)
     assert found[0] == found[1]
+
+
+@given(steps=STEPS)
+@settings(max_examples=30)
+def test_keys_with_the_same_hash_are_told_apart(steps: list[Any]) -> None:
+    """Here all keys have one of two hashes, of both kinds of joins by time."""
+    with few_hashes():
+        job = subtasks("full", (-3, 4), False)
+        job.play(steps)
+        assert job.net == answer(query("full", (-3, 4), False), job.taken)
+        job = Subtasks(planned(lambda left, right: left.join_asof(right, "k", "inner", uid="j")))
+        job.play(steps)
+    last = "SELECT r_at, r_v FROM r WHERE r.k = l.k AND r_at <= l_at ORDER BY r_at DESC, r.n DESC LIMIT 1"
+    columns = "k, l_at, l_v, r_at, r_v"
+    assert job.net == answer(f"SELECT {columns} FROM l JOIN LATERAL ({last}) ON true", job.taken)

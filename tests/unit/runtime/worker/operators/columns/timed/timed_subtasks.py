@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import duckdb
 import numpy as np
@@ -19,7 +21,8 @@ from headgate.graph.table_nodes import ColumnsNode, TimedJoinNode
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.restore.assignment import share_operator
 from headgate.runtime.worker.operators.columns.making import table_operator
-from headgate.runtime.worker.operators.columns.panes import groups_of_rows
+from headgate.runtime.worker.operators.columns.panes import groups_of_rows, hashes_of_rows
+from headgate.runtime.worker.operators.columns.timed import layers, timed_rows, versions
 from headgate.testing import MiniCluster
 
 GROUPS = 6
@@ -73,6 +76,19 @@ def planned(join: Callable[[hg.Table[Any], hg.Table[Any]], hg.Table[Any]]) -> Pl
     return Planned(
         [each for each in nodes if isinstance(each, ColumnsNode)][:2], node, joined.schema.event_time
     )
+
+
+@contextmanager
+def few_hashes() -> Iterator[None]:
+    """Have all keys in joins by time one of two hashes."""
+
+    def few(rows: pa.Table, keys: Sequence[str]) -> Any:
+        return hashes_of_rows(rows, keys) % 2
+
+    with ExitStack() as stack:
+        for module in (layers, timed_rows, versions):
+            stack.enter_context(patch.object(module, "hashes_of_rows", few))
+        yield
 
 
 class Subtasks:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from headgate.runtime.worker.operators.columns.updating.appended_rows import Piece, taken
-from headgate.runtime.worker.operators.columns.updating.key_index import ABSENT
-from headgate.runtime.worker.operators.columns.updating.key_numbers import KeyNumbers
+from headgate.runtime.worker.operators.columns.updating.by_key.appended_rows import Piece, taken
+from headgate.runtime.worker.operators.columns.updating.by_key.key_index import ABSENT
+from headgate.runtime.worker.operators.columns.updating.by_key.key_numbers import KeyNumbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,6 +57,20 @@ class KeyedRows:
     def rows(self, numbers: Int64s) -> pa.Table:
         """Return the present rows of keys, all of which have one."""
         return taken(self._pieces, self._where[numbers], self._values)
+
+    @property
+    def count(self) -> int:
+        """How many rows there are, about: with those that were replaced and not dropped yet."""
+        return sum(len(each) for each in self._numbers)
+
+    def keys(self, numbers: Int64s) -> pa.Table:
+        """Return the keys of numbers, in order."""
+        return self._keys.keys(numbers)
+
+    def with_keys(self, numbers: Int64s) -> pa.Table:
+        """Return the present rows of keys, all of which have one, keys first."""
+        keys, rows = self._keys.keys(numbers), self.rows(numbers)
+        return pa.table([*keys.columns, *rows.columns], [*keys.column_names, *rows.column_names])
 
     def put(self, numbers: Int64s, rows: pa.Table) -> None:
         """Make `rows`, one for each key, the present ones."""
