@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class LookupOperator(Operator):
-    """Sends for each row of its input the rows of a table with the same key; or rows that have some, or none."""
+    """Sends for each row of its input the rows of a table with the same key, or says if there are some."""
 
     _rows: LookedUpRows
 

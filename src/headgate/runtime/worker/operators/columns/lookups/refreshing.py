@@ -51,7 +51,7 @@ class RefreshingLookupOperator(LookupOperator):
         self._thread: _Caller | None = None
         self._closed = threading.Event()
         self._called_at: int | None = None  # wall clock, ms; None: no call is under way
-        self._due: int | None = None  # when the next call is to begin
+        self._due: int | None = None  # when it is looked whether it has returned, or when the next one begins
         self._loaded: list[_Loaded] = []  # of the thread
 
     def open(self) -> None:
@@ -65,7 +65,8 @@ class RefreshingLookupOperator(LookupOperator):
 
     def _begin(self, came: threading.Event | None = None) -> None:
         assert self._thread is not None
-        self._called_at, self._due = self.context.clock.now_ms(), None
+        self._called_at = int(self.context.clock.now_ms())
+        self._due = self._called_at + _LOOKED_AT_MS
 
         def done(rows: LookedUpRows | None, failure: BaseException | None) -> None:
             self._loaded.append(_Loaded(rows, failure))
@@ -116,8 +117,8 @@ class RefreshingLookupOperator(LookupOperator):
             raise self._failed(loaded.failure)
         assert loaded.rows is not None
         self._rows = loaded.rows
-        if self._loading.refresh_ms is not None:
-            self._due = max(self._called_at + self._loading.refresh_ms, self.context.clock.now_ms())
+        every, now = self._loading.refresh_ms, int(self.context.clock.now_ms())
+        self._due = None if every is None else max(self._called_at + every, now)
         self._called_at = None
 
     def _failed(self, failure: BaseException) -> BaseException:
@@ -128,14 +129,16 @@ class RefreshingLookupOperator(LookupOperator):
         return user_error(self.context, failure, _Words(f"of the table that is looked up, called {times}"))
 
     def next_processing_time(self) -> int | None:
-        if self._called_at is not None:
-            return int(self.context.clock.now_ms()) + _LOOKED_AT_MS
         return self._due
 
     def fire_processing_time(self, now_ms: int) -> None:
         self._settle()
-        if self._due is not None and now_ms >= self._due:
+        if self._due is None or now_ms < self._due:
+            return
+        if self._called_at is None:
             self._begin()
+        else:
+            self._due = now_ms + _LOOKED_AT_MS
 
     def process(self, batch: Batch) -> None:
         self._settle()
