@@ -17,6 +17,7 @@ import pyarrow as pa
 from headgate.relational.aggregates import Aggregate
 from headgate.relational.expressions import Clock, WindowKind
 from headgate.relational.firing import AT_END, Firing
+from headgate.relational.joins.loading import Loading
 from headgate.relational.patterns.navigation import LookedUp
 from headgate.relational.patterns.shapes import Pattern, variables_of
 from headgate.relational.resolved import Typed
@@ -364,22 +365,6 @@ class Deduplicate(Relation):
     def key_names(self) -> list[str]:
         """The names of the columns that are the key, in the child."""
         return self.child.schema.names[: self.keys]
-
-
-@dataclass(frozen=True, slots=True)
-class Loading:
-    """How the rows of a lookup get into each subtask.
-
-    Attributes:
-        function: returns them, as a ``pyarrow.Table`` with the columns `schema` at least.
-        refresh_ms: after so many ms it is called again; None: never.
-        retries: how often a call that raises is repeated before the job fails.
-    """
-
-    function: Callable[[], object]
-    schema: pa.Schema
-    refresh_ms: int | None
-    retries: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ from headgate.api.tables.joins.window_joins import kind_of
 from headgate.api.tables.program_functions import Columns, declared
 from headgate.common.errors import PlanError
 from headgate.common.time import duration_ms
+from headgate.relational.joins.loading import Loading
 from headgate.relational.python_types import can_be_key
-from headgate.relational.relations import Loading, Lookup, Relation
+from headgate.relational.relations import Lookup, Relation
 from headgate.relational.schema import Field, Schema, schema_of, shown
 from headgate.relational.spark_types import text_of
 

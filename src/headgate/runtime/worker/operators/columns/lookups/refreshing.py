@@ -11,8 +11,9 @@ import pyarrow as pa
 from headgate.common.errors import HeadgateError, UsageError
 from headgate.common.process.system import BackgroundThread
 from headgate.records.batch import Batch
+from headgate.relational.joins.loading import Loading
 from headgate.relational.plan_text import function_text
-from headgate.relational.relations import Loading, Lookup
+from headgate.relational.relations import Lookup
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.job.user_errors import user_error
 from headgate.runtime.worker.operators.columns.lookups.looked_up_rows import LookedUpRows
