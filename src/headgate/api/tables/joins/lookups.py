@@ -99,7 +99,7 @@ def loading_of(
             'schema=, such as "currency string, rate double"'
         )
     arrow = declared("lookup", schema).to_arrow()
-    if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
+    if isinstance(retries, bool) or retries < 0:
         raise PlanError(f"{where} got retries={retries!r}; expected a whole number, 0 or more")
     try:
         every = None if refresh is None else duration_ms(refresh, "refresh")

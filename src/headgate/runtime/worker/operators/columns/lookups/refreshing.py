@@ -77,16 +77,16 @@ class RefreshingLookupOperator(LookupOperator):
         self._thread.submit(self._load, done)
 
     def _load(self) -> LookedUpRows:
-        for attempt in range(self._loading.retries + 1):
+        return LookedUpRows(self._checked(self._called()), self._plan.keys)
+
+    def _called(self) -> object:
+        for attempt in range(self._loading.retries):
             try:
-                found = self._loading.function()
-                break
+                return self._loading.function()
             except Exception:
-                if attempt == self._loading.retries:
+                if self._closed.wait(min(_PAUSE_S * 2**attempt, _PAUSE_MAX_S)):
                     raise
-            if self._closed.wait(min(_PAUSE_S * 2**attempt, _PAUSE_MAX_S)):
-                raise UsageError("the subtask has ended")
-        return LookedUpRows(self._checked(found), self._plan.keys)
+        return self._loading.function()
 
     def _checked(self, found: object) -> pa.Table:
         called = f"{self.context.label}: {function_text(self._loading.function)}"
