@@ -17,6 +17,7 @@ import pyarrow as pa
 from headgate.relational.aggregates import Aggregate
 from headgate.relational.expressions import Clock, WindowKind
 from headgate.relational.firing import AT_END, Firing
+from headgate.relational.joins.loading import Loading
 from headgate.relational.patterns.navigation import LookedUp
 from headgate.relational.patterns.shapes import Pattern, variables_of
 from headgate.relational.resolved import Typed
@@ -368,19 +369,21 @@ class Deduplicate(Relation):
 
 @dataclass(frozen=True, slots=True)
 class Lookup(Relation):
-    """Rows of the input with those of a table that does not change and that every subtask has.
+    """Rows of the input with those of a table that every subtask has all of.
 
     Attributes:
         child: the input; its event time and its changes stay.
-        table: the rows that are looked up.
+        table: the rows that are looked up; without rows if they are loaded.
         keys: names of the columns that are equal, of both.
         how: "inner", "left", "semi" or "anti", as in SQL.
+        loading: how subtasks load the rows; None: they are those of `table`, and never change.
     """
 
     child: Relation
     table: pa.Table
     keys: tuple[str, ...]
     how: JoinKind
+    loading: Loading | None = None
 
 
 @dataclass(frozen=True, slots=True)

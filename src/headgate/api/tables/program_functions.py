@@ -37,10 +37,13 @@ def table_function(
     refuse_arity(f"{verb}() ({site})", function, "one row" if form is Form.ROWS else "one batch")
     refuse_unawaited(verb, function)
     refuse_updates(verb, child)
-    return TableFunction(_declared(verb, child, schema), child, function, form, uid, site)
+    return TableFunction(declared(verb, schema, child.schema.event_time), child, function, form, uid, site)
 
 
-def _declared(verb: str, child: Relation, schema: Columns) -> Schema:
+def declared(verb: str, schema: Columns, time: str | None = None) -> Schema:
+    """Return the columns that a function returns, with the event time `time` if one of them can carry it.
+    PlanError: `schema` is wrong, which the call `verb` got.
+    """
     where = f"{verb}() ({user_site()})"
     try:
         arrow = fields_named(schema) if isinstance(schema, str) else schema
@@ -53,7 +56,6 @@ def _declared(verb: str, child: Relation, schema: Columns) -> Schema:
     if twice or not found.names:
         raise PlanError(f"{where}: {f'column {twice[0]!r} is there twice' if twice else 'no column'}")
     kinds = {field.name: field.type for field in found}
-    time = child.schema.event_time
     return Schema(found.fields, time if time in kinds and _is_time(kinds[time]) else None)
 
 
