@@ -21,7 +21,11 @@ def all_ways_matches(pattern: Pattern, times: Sequence[int], holds: Holds) -> li
     while start < len(times):
         within = pattern.within_ms
         end = next(
-            (at for at in range(start, len(times)) if within is not None and times[at] >= times[start] + within),
+            (
+                at
+                for at in range(start, len(times))
+                if within is not None and times[at] >= times[start] + within
+            ),
             len(times),
         )
         match = next(_ways(pattern.shape, start, end, [], holds), None)

@@ -84,4 +84,6 @@ def _matches(
 def table_of(rows: Iterator[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
     """Return rows as a table."""
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
-    return pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)
+    return pa.table(
+        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
+    )

@@ -443,7 +443,9 @@ def _of_bidder(*fields: pa.Field) -> pa.Schema:
     return pa.schema([*_bid_columns("auction", "bidder"), *fields])
 
 
-_CHEAP_RUN: Final = _of_bidder(_timed("start_tstamp"), _timed("end_tstamp"), pa.field("avg_price", pa.int64()))
+_CHEAP_RUN: Final = _of_bidder(
+    _timed("start_tstamp"), _timed("end_tstamp"), pa.field("avg_price", pa.int64())
+)
 
 
 ANSWERS: Final[Mapping[str, tuple[Callable[[Dataset], pa.Table], pa.Schema]]] = {

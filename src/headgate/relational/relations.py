@@ -386,7 +386,17 @@ class Match(Relation):
 def inputs_of(relation: Relation) -> tuple[Relation, ...]:
     """Return the plans whose rows a plan is computed from, within the same table; empty for a scan."""
     match relation:
-        case Project() | Filter() | Explode() | TableFunction() | Aggregation() | Rank() | Over() | Lookup() | Match():
+        case (
+            Project()
+            | Filter()
+            | Explode()
+            | TableFunction()
+            | Aggregation()
+            | Rank()
+            | Over()
+            | Lookup()
+            | Match()
+        ):
             return (relation.child,)
         case Union():
             return relation.children

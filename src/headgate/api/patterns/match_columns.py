@@ -48,7 +48,9 @@ def last(value: Column | str, offset: int = 0) -> Column:
 
 
 def _navigated(kind: Kind, value: Column | str, offset: int) -> Column:
-    if not isinstance(offset, int) or offset < 0:
-        raise PlanError(f"{kind}() ({user_site()}) got offset={offset!r}; expected a number of rows, 0 or more")
+    if offset < 0:
+        raise PlanError(
+            f"{kind}() ({user_site()}) got offset={offset!r}; expected a number of rows, 0 or more"
+        )
     child = Reference(value) if isinstance(value, str) else value.expression
     return Column(Navigation(kind, child, offset))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -27,7 +28,9 @@ from headgate.relational.resolved import PythonApply, Typed, columns_in, parts_o
 from headgate.relational.schema import Field, Schema
 from headgate.relational.spark_types import text_of
 
-_SKIP: Final = re.compile(r"\s+(?:(past)\s+last\s+row|to\s+(next)\s+row|to\s+(first|last)\s+(\w+))\s*", re.IGNORECASE)
+_SKIP: Final = re.compile(
+    r"\s+(?:(past)\s+last\s+row|to\s+(next)\s+row|to\s+(first|last)\s+(\w+))\s*", re.IGNORECASE
+)
 
 
 def matched(
@@ -48,10 +51,12 @@ def matched(
     refuse_updates("match", child)
     refuse_repeated("match", child)
     if child.schema.event_time is None:
-        raise PlanError(f"{where}: rows are matched in event time, which the table has none of; call with_watermark()")
+        raise PlanError(
+            f"{where}: rows are matched in event time, which the table has none of; call with_watermark()"
+        )
     made = checked("match", lambda: _pattern(pattern, within, skip))
     _check_names(where, child, variables_of(made.shape), define, measures)
-    keys = [checked("match", lambda name=name: _key(child, name)) for name in by]
+    keys = [checked("match", partial(_key, child, name)) for name in by]
     if not keys:
         raise PlanError(f"{where} got no columns in by; name those that rows of a match have in common")
     used = _Plan(child.schema, made, define, measures).columns_used()
@@ -70,7 +75,9 @@ def matched(
     fields = [*narrow.schema.fields[: len(keys)], *plan.fields()]
     names = [field.name for field in fields]
     if twice := {name for name in names if names.count(name) > 1}:
-        raise PlanError(f"{where}: {sorted(twice)[0]!r} is a key and a measure; give the measure another name")
+        raise PlanError(
+            f"{where}: {sorted(twice)[0]!r} is a key and a measure; give the measure another name"
+        )
     of_conditions, of_measures = plan.looked_up
     computed = plan.conditions, of_conditions, plan.measures, of_measures
     return Match(Schema(tuple(fields)), narrow, len(keys), order, made, *computed, uid)
@@ -106,11 +113,15 @@ def _check_names(
     measures: Mapping[str, Column],
 ) -> None:
     if unknown := [name for name in define if name not in variables]:
-        raise PlanError(f"{where} defines {unknown[0]!r}, which is not in the pattern; it has {', '.join(variables)}")
+        raise PlanError(
+            f"{where} defines {unknown[0]!r}, which is not in the pattern; it has {', '.join(variables)}"
+        )
     if both := [name for name in variables if name in child.schema.names]:
         raise PlanError(f"{where}: {both[0]!r} is a variable and a column; give the variable another name")
     if not measures:
-        raise PlanError(f"{where} got no measures; name what a match's row has, such as {{'start': F.first('A.at')}}")
+        raise PlanError(
+            f"{where} got no measures; name what a match's row has, such as {{'start': F.first('A.at')}}"
+        )
     for name, each in (*define.items(), *measures.items()):
         if not isinstance(each, Column):
             raise PlanError(f"{where} got {each!r:.80} for {name!r}; expected an expression of columns")
@@ -142,7 +153,10 @@ class _Plan:
 
     def fields(self) -> list[Field]:
         """The result's columns of the measures."""
-        return [Field(name, each.type, each.nullable) for name, each in zip(self._names, self.measures, strict=True)]
+        return [
+            Field(name, each.type, each.nullable)
+            for name, each in zip(self._names, self.measures, strict=True)
+        ]
 
     def columns_used(self) -> set[int]:
         """The indices of the rows' columns that are read."""
@@ -161,7 +175,9 @@ def _read_by(each: LookedUp) -> Iterable[Typed]:
 def _condition(scope: Scope, name: str, expression: Expression, number: int) -> Typed:
     found = checked("match", lambda: scope.resolved(expression, number))
     if not pa.types.is_boolean(found.type):
-        raise PlanError(f"match() ({user_site()}): the condition of {name} is {text_of(found.type)}, not boolean")
+        raise PlanError(
+            f"match() ({user_site()}): the condition of {name} is {text_of(found.type)}, not boolean"
+        )
     return _without_functions(name, found)
 
 

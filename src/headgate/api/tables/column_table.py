@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from typing_extensions import TypeVar
 
+from headgate.api.patterns.table_patterns import matched
 from headgate.api.showing import Preview
 from headgate.api.site import user_site
 from headgate.api.streams.event_time import WatermarkStrategy
@@ -26,7 +27,6 @@ from headgate.api.tables.lowering import (
     lowered_match,
     lowered_rank,
 )
-from headgate.api.patterns.table_patterns import matched
 from headgate.api.tables.ordering import Ordered
 from headgate.api.tables.program_functions import Columns, form_of, table_function
 from headgate.api.tables.ranks import over, ranked

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from headgate.relational.aggregates import Aggregate
 from headgate.relational.aggregating.grouping import Grouping, accumulator_column, columns_of_parts, fields_of
 from headgate.relational.evaluation import evaluate
-from headgate.relational.patterns.remembered_rows import NO_ROW, Memories, Memory
 from headgate.relational.patterns.navigation import LookedUp
+from headgate.relational.patterns.remembered_rows import NO_ROW, Memories, Memory
 from headgate.relational.resolved import Typed
 from headgate.relational.rows import Rows
 
@@ -72,7 +72,9 @@ class Asked:
         members = [self._memories.rows(one, each.variable) for one in self._remembered]
         counts = np.array([len(rows) for rows in members], np.int64)
         flat = np.array([row for rows in members for row in rows], np.int64)
-        groups, results = _results(each.aggregate, self._take(flat), np.repeat(np.arange(len(counts)), counts))
+        groups, results = _results(
+            each.aggregate, self._take(flat), np.repeat(np.arange(len(counts)), counts)
+        )
         places = np.full(len(counts), NO_ROW, np.int64)
         places[groups] = np.arange(len(groups))
         found = results.take(pa.array(places, mask=places == NO_ROW))

@@ -174,7 +174,9 @@ class Scope:
         name = self._known.get(key)
         if name is None:
             each = make()
-            name = self._known[key] = shown if self.schema.find(shown) is None else f"{shown}/{len(self.looked_up)}"
+            name = self._known[key] = (
+                shown if self.schema.find(shown) is None else f"{shown}/{len(self.looked_up)}"
+            )
             self.looked_up.append(each)
             if each.aggregate is not None:
                 field = Field(name, each.aggregate.result, each.aggregate.nullable)

@@ -50,15 +50,9 @@ class Repeat:
     greedy: bool = True
 
     def __str__(self) -> str:
-        match self.low, self.high:
-            case 0, 1:
-                times = "?"
-            case 0, None:
-                times = "*"
-            case 1, None:
-                times = "+"
-            case low, high:
-                times = f"{{{low}}}" if low == high else f"{{{low},{'' if high is None else high}}}"
+        known = {(0, 1): "?", (0, None): "*", (1, None): "+"}
+        more = "" if self.low == self.high else f",{'' if self.high is None else self.high}"
+        times = known.get((self.low, self.high), f"{{{self.low}{more}}}")
         return f"{self.part}{times}{'' if self.greedy else '?'}"
 
 
@@ -134,7 +128,9 @@ def may_be_empty(shape: Shape) -> bool:
 def check_shape(shape: Shape) -> None:
     """Raise PlanError if a pattern can match without a row, repeats a part that can, or is too long."""
     if may_be_empty(shape):
-        raise PlanError(f"the pattern {shape} can match without any row; let one of its parts be there always")
+        raise PlanError(
+            f"the pattern {shape} can match without any row; let one of its parts be there always"
+        )
     _check_repeats(shape)
     if (length := _length(shape)) > ROWS_MAX:
         raise PlanError(f"the pattern spells out {length:,} rows; {ROWS_MAX:,} are allowed")

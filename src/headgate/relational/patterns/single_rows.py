@@ -23,7 +23,7 @@ Computed: TypeAlias = Callable[[int, Memory], Value]
 """Returns a value for a row, by its number, and what it remembers."""
 
 
-class NotSure(Exception):  # noqa: N818  # no error: Arrow's kernels are asked instead
+class NotSure(Exception):  # no error: Arrow's kernels are asked instead
     """Python does not know the value, or that it would be an error."""
 
 
@@ -43,11 +43,17 @@ def in_python(
 
 def is_plain(kind: pa.DataType) -> bool:
     """Return whether values of a type are handled here."""
-    whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_string(kind)
-    return whole or pa.types.is_timestamp(kind) or pa.types.is_date32(kind)
+    tests = (
+        pa.types.is_integer,
+        pa.types.is_boolean,
+        pa.types.is_string,
+        pa.types.is_timestamp,
+        pa.types.is_date32,
+    )
+    return any(is_one(kind) for is_one in tests)
 
 
-_COMPARED: Final[dict[str, Callable[[Value, Value], bool]]] = {
+_COMPARED: Final[dict[str, Callable[..., bool]]] = {
     "=": operator.eq, "<>": operator.ne,
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
@@ -55,9 +61,7 @@ _BOUNDS: Final = {pa.int32(): 2**31, pa.int64(): 2**63}
 
 
 class _Maker:
-    def __init__(
-        self, width: int, looked_up: tuple[LookedUp, ...], memories: Memories, cells: Cells
-    ) -> None:
+    def __init__(self, width: int, looked_up: tuple[LookedUp, ...], memories: Memories, cells: Cells) -> None:
         self._width, self._looked_up, self._memories, self._cells = width, looked_up, memories, cells
 
     def made(self, part: Typed) -> Computed | None:
@@ -156,7 +160,7 @@ def _applied(part: Apply, inner: list[Computed]) -> Computed | None:
     return None
 
 
-def _compared(compare: Callable[[Value, Value], bool], one: Computed, two: Computed) -> Computed:
+def _compared(compare: Callable[..., bool], one: Computed, two: Computed) -> Computed:
     def compared(row: int, memory: Memory) -> Value:
         left, right = one(row, memory), two(row, memory)
         return None if left is None or right is None else compare(left, right)

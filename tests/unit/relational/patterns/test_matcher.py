@@ -148,7 +148,9 @@ def as_names(stepped: Stepped, found: list[Found]) -> list[Match]:
 
 @settings(max_examples=1500, deadline=None)
 @given(cases())
-def test_matches_are_those_of_all_ways(case: tuple[Pattern, dict[str, Condition], list[tuple[int, int]]]) -> None:
+def test_matches_are_those_of_all_ways(
+    case: tuple[Pattern, dict[str, Condition], list[tuple[int, int]]],
+) -> None:
     """In order, and none is decided before its last row, nor after its time."""
     pattern, conditions, rows = case
     letters = [letter for _, letter in rows]
@@ -190,12 +192,15 @@ def test_rows_that_are_kept_are_all_that_is_needed(
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("shape", [
-    Repeat(Variable("A"), 0, None),
-    Series((Repeat(Repeat(Variable("A"), 0, 1), 1, None), Variable("B"))),
-    Series((Variable("A"), Repeat(Variable("B"), 2, 1))),
-    Repeat(Variable("A"), 1_001, 1_001),
-])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Repeat(Variable("A"), 0, None),
+        Series((Repeat(Repeat(Variable("A"), 0, 1), 1, None), Variable("B"))),
+        Series((Variable("A"), Repeat(Variable("B"), 2, 1))),
+        Repeat(Variable("A"), 1_001, 1_001),
+    ],
+)
 def test_patterns_without_meaning_are_refused(shape: Shape) -> None:
     """They match nothing at all, or the same nothing again and again, or are too long."""
     with pytest.raises(PlanError):
@@ -206,7 +211,9 @@ def test_within_bounds_what_is_kept() -> None:
     """Of a pattern that never ends rows are kept for its time only."""
     pattern = Pattern(Series((Repeat(Variable("A"), 1, None), Variable("B"))), within_ms=10)
     letters = [0] * 1_000
-    stepped = Stepped(pattern, {"A": Condition(frozenset([0]), ""), "B": Condition(frozenset([1]), "")}, letters)
+    stepped = Stepped(
+        pattern, {"A": Condition(frozenset([0]), ""), "B": Condition(frozenset([1]), "")}, letters
+    )
     for row in range(1_000):
         assert stepped.step(row, row) == []
         assert row - (stepped.matcher.kept_from or 0) < 10

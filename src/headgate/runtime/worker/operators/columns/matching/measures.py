@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from headgate.relational.patterns.looked_up_columns import Asked
 from headgate.relational.patterns.matcher import Found, Rules
-from headgate.relational.patterns.remembered_rows import Memories, Memory
 from headgate.relational.patterns.navigation import wanted_of
+from headgate.relational.patterns.remembered_rows import Memories, Memory
 from headgate.relational.relations import Match
 
 if TYPE_CHECKING:

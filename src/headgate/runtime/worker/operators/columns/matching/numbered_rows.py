@@ -29,7 +29,11 @@ class Rows(NamedTuple):
 
     def where(self, mask: NDArray[np.bool_]) -> Rows:
         """Return the rows for which `mask` is true."""
-        return self if mask.all() else Rows(self.numbers[mask], self.keys[mask], self.table.filter(pa.array(mask)))
+        return (
+            self
+            if mask.all()
+            else Rows(self.numbers[mask], self.keys[mask], self.table.filter(pa.array(mask)))
+        )
 
 
 class NumberedRows:
@@ -60,7 +64,9 @@ class NumberedRows:
             found.append(rows.table.take(pa.array(np.searchsorted(rows.numbers, numbers[mine]))))
             order.append(mine)
         if not found:
-            return pa.RecordBatch.from_arrays([pa.array([], each.type) for each in self._schema], schema=self._schema)
+            return pa.RecordBatch.from_arrays(
+                [pa.array([], each.type) for each in self._schema], schema=self._schema
+            )
         whole = pa.concat_tables(found).combine_chunks()
         if len(found) > 1:
             whole = whole.take(pa.array(np.argsort(np.concatenate(order)))).combine_chunks()
@@ -88,7 +94,9 @@ class NumberedRows:
         parts = self._tables[first:]
         if len(parts) > 1:
             numbers, keys = (np.concatenate([each[place] for each in parts]) for place in (0, 1))
-            self._tables[first:] = [Rows(numbers, keys, pa.concat_tables([each.table for each in parts]).combine_chunks())]
+            self._tables[first:] = [
+                Rows(numbers, keys, pa.concat_tables([each.table for each in parts]).combine_chunks())
+            ]
 
     def renumber_keys(self, new: Int64s) -> None:
         """Replace the number of each key by that at its place in `new`; rows of keys below 0 are forgotten."""

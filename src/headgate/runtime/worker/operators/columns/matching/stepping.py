@@ -91,7 +91,14 @@ class Stepper:
     def run(self, batch: Batch, keys: Sequence[KeyRows]) -> None:
         """Step each key through its rows; what it finds is in its `found`."""
         if self._in_python:
-            older = {row for key in keys for memory in key.matcher.remembered() for rows in memory for part in rows for row in part}
+            older = {
+                row
+                for key in keys
+                for memory in key.matcher.remembered()
+                for rows in memory
+                for part in rows
+                for row in part
+            }
             self._cells.begin(batch.numbers, sorted(older))
         active = keys
         while active:

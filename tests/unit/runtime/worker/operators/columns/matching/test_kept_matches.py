@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import headgate.functions as F  # noqa: N812  # as PySpark's users write it
 import headgate.patterns as P  # noqa: N812
-from headgate.api.tables.column import Column
 from headgate.api.patterns.table_patterns import matched
+from headgate.api.tables.column import Column
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.nexmark.all_ways import Match, all_ways_matches
 from headgate.relational.relations import Match as MatchPlan
@@ -50,15 +50,19 @@ SMALL = Condition(F.col("v") < 2, lambda v, before, name: _less(v, 2))
 LARGE = Condition(F.col("v") > 0, lambda v, before, name: _less(0, v))
 FALLS = Condition(
     P.last("B.v", 1).isNull() | (F.col("v") < P.last("B.v", 1)),
-    lambda v, before, name: not _values(before, "B") or _values(before, "B")[-1] is None or _less(v, _values(before, "B")[-1]),
+    lambda v, before, name: (
+        not _values(before, "B") or _values(before, "B")[-1] is None or _less(v, _values(before, "B")[-1])
+    ),
 )
 ABOVE_FIRST = Condition(
-    F.col("v") > F.first("A.v"), lambda v, before, name: bool(_values(before, "A")) and _less(_values(before, "A")[0], v)
+    F.col("v") > F.first("A.v"),
+    lambda v, before, name: bool(_values(before, "A")) and _less(_values(before, "A")[0], v),
 )
 AVERAGE = Condition(
     F.sum("A.v") < 4,
-    lambda v, before, name: any(each is not None for each in [*_values(before, "A"), v])
-    and _sum([*_values(before, "A"), v]) < 4,
+    lambda v, before, name: (
+        any(each is not None for each in [*_values(before, "A"), v]) and _sum([*_values(before, "A"), v]) < 4
+    ),
 )
 COUNTED = Condition(F.count("A.*") == 2, lambda v, before, name: len(_values(before, "A")) == 2)
 DEFINES: list[dict[str, Condition]] = [
@@ -150,7 +154,11 @@ def restored(state: KeptMatches, other: KeptMatches, mark: int) -> KeptMatches:
 @settings(max_examples=600, deadline=None)
 @given(made=plans(), steps=ROWS, disorder=st.integers(0, 4), random=st.randoms(), in_python=st.booleans())
 def test_matches_are_those_of_all_ways(
-    made: tuple[MatchPlan, dict[str, Condition]], steps: list[Row], disorder: int, random: Any, in_python: bool
+    made: tuple[MatchPlan, dict[str, Condition]],
+    steps: list[Row],
+    disorder: int,
+    random: Any,
+    in_python: bool,
 ) -> None:
     """Rows come out of order, in batches, with watermarks and snapshots between them. Conditions are computed for
     many rows at once, or for one.
@@ -193,7 +201,15 @@ def test_late_rows_are_counted_and_dropped() -> None:
 def test_rows_are_kept_for_the_time_of_a_match() -> None:
     """Of ten thousand keys, none of which ever matches, no row is kept in the end, and no key."""
     plan = matched(
-        Scan(TABLE, 0), ["k"], (), "A B", {"B": F.col("v") > 9}, {"n": F.count("*")}, 100, "past last row", "m"
+        Scan(TABLE, 0),
+        ["k"],
+        (),
+        "A B",
+        {"B": F.col("v") > 9},
+        {"n": F.count("*")},
+        100,
+        "past last row",
+        "m",
     )
     state = KeptMatches(plan, WATERMARK_MIN, GROUPS)
     for at in range(0, 20_000, 10):
