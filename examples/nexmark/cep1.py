@@ -14,7 +14,9 @@ import headgate.functions as F
 
 
 def cep1(bids: hg.Table) -> hg.Table:
-    """Return runs of bids whose mean price stays below 10,000; a run begins after the bid that ended the last one."""
+    """Return runs of bids whose mean price stays below 10,000; a run begins after the bid that ended the
+    last one.
+    """
     return bids.match(
         ["auction", "bidder"],
         "A+ B",

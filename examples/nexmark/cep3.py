@@ -14,7 +14,9 @@ import headgate.functions as F
 
 
 def cep3(bids: hg.Table) -> hg.Table:
-    """Return when a bidder's price on an auction was more than 50 lower than one less than 5 s before, and by how much."""
+    """Return when a bidder's price on an auction was more than 50 lower than one less than 5 s before, and
+    by how much.
+    """
     return bids.match(
         ["auction", "bidder"],
         "A B* C",

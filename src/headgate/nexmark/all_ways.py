@@ -1,4 +1,5 @@
-"""Finds the matches of a pattern by trying all ways in the order of preference, over all rows of one key at once.
+"""Finds the matches of a pattern by trying all ways in the order of preference, over all rows of one key at
+once.
 
 It is what the answers to the pattern queries are made by, and what the tests hold the streaming machine to.
 """

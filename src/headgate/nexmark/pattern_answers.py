@@ -43,7 +43,9 @@ def v_shapes(dataset: Dataset) -> Iterator[tuple[Any, ...]]:
 
 
 def cheap_runs(dataset: Dataset, skip: Skip) -> Iterator[tuple[Any, ...]]:
-    """Yield (auction, bidder, start, end, mean price) of bids whose mean stays below 10,000, with one after."""
+    """Yield (auction, bidder, start, end, mean price) of bids whose mean stays below 10,000, with one
+    after.
+    """
 
     def holds(bids: list[Bid], name: str, at: int, before: Match) -> bool:
         prices = [bids[row].price for _, row in before]
@@ -55,7 +57,9 @@ def cheap_runs(dataset: Dataset, skip: Skip) -> Iterator[tuple[Any, ...]]:
 
 
 def drops(dataset: Dataset) -> Iterator[tuple[Any, ...]]:
-    """Yield (auction, bidder, time, difference) where a price is 50 lower than one less than 5 s before it."""
+    """Yield (auction, bidder, time, difference) where a price is 50 lower than one less than 5 s before
+    it.
+    """
 
     def holds(bids: list[Bid], name: str, at: int, before: Match) -> bool:
         if name == "A":

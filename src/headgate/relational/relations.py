@@ -1,8 +1,8 @@
 """The nodes of the relational plan: what is computed of which columns; pure data, whatever runs it.
 
 Built are those that run: scan, project, filter, explode, union, functions of batches and of rows, aggregate,
-window join, join, rank, over, lookup, match. Deduplicate, watermark, changelog and sink have their place in
-decision 0208.
+joins with and without windows, rank, over, lookup, deduplicate, match. Watermark, changelog and sink have
+their place in decision 0208.
 """
 
 from __future__ import annotations
@@ -175,6 +175,10 @@ class Windowed:
         return f"Windows_{self.size_ms}ms_every_{self.slide_ms}ms_from_{moved}ms"
 
 
+Copies: TypeAlias = Literal["distinct", "intersect", "intersect_all", "subtract", "except_all"]
+"""Operations on sets of rows: which rows come out, and how often, by how often they are on either side."""
+
+
 @dataclass(frozen=True, slots=True)
 class Aggregation(Relation):
     """A row for each group of rows with equal keys, in each window.
@@ -188,6 +192,10 @@ class Aggregation(Relation):
             late rows are dropped.
         present: of an aggregation of a changelog, the name of the result that counts a group's rows; a group
             with none has no row. None: rows of the input only come.
+        copies: of an operation on sets: how many rows like its keys a group gives, by its two sums, of the
+            rows of the left and of the right table; results are not shown. None: a group gives a row with its
+            results.
+        ttl_ms: without windows: after so long without rows a group is forgotten; None: never.
     """
 
     child: Relation
@@ -198,6 +206,8 @@ class Aggregation(Relation):
     firing: Firing = AT_END
     late: Schema | None = None
     present: str | None = None
+    copies: Copies | None = None
+    ttl_ms: int | None = None
 
     @property
     def key_names(self) -> list[str]:
@@ -242,6 +252,7 @@ class Join(Relation):
         keys: names of the columns that are equal, `ODD_KEYS` last.
         how: which rows come out: "inner", "left", "right", "full", "semi" or "anti", as in SQL.
         uid: by which a later program finds the state; None: none was given.
+        ttl_ms: after so long without rows a key is forgotten, with its rows; None: never.
     """
 
     left: Relation
@@ -249,6 +260,7 @@ class Join(Relation):
     keys: tuple[str, ...]
     how: JoinKind
     uid: str | None = None
+    ttl_ms: int | None = None
 
     @property
     def shown_keys(self) -> tuple[str, ...]:
@@ -282,6 +294,7 @@ class Rank(Relation):
         n: how many rows of a key.
         rank: name of the result's column with a row's place, from 1; None: it has none.
         uid: by which a later program finds the state; None: none was given.
+        ttl_ms: after so long without rows a key is forgotten, with its rows; None: never.
     """
 
     child: Relation
@@ -290,6 +303,7 @@ class Rank(Relation):
     n: int
     rank: str | None = None
     uid: str | None = None
+    ttl_ms: int | None = None
 
     def shown(self, names: list[str]) -> list[str]:
         """Return the names of the result's columns in the order of the table's `names`, the rank last."""
@@ -312,6 +326,7 @@ class Over(Relation):
         aggregates: their arguments are columns of the child.
         shown: how many columns of the child are in the result, from the first.
         uid: by which a later program finds the state; None: none was given.
+        ttl_ms: after so long without rows a key is forgotten, with its rows; None: never.
     """
 
     child: Relation
@@ -321,6 +336,31 @@ class Over(Relation):
     aggregates: tuple[Aggregate, ...]
     shown: int
     uid: str | None = None
+    ttl_ms: int | None = None
+
+    @property
+    def key_names(self) -> list[str]:
+        """The names of the columns that are the key, in the child."""
+        return self.child.schema.names[: self.keys]
+
+
+@dataclass(frozen=True, slots=True)
+class Deduplicate(Relation):
+    """The row of each key that comes first, sent once, when it comes.
+
+    Attributes:
+        keys: how many columns of the child are the key: the first ones, which the result lacks.
+        within_ms: a row whose event time is so much later than that of the last one sent, or more, is sent,
+            too; None: none is.
+        uid: by which a later program finds the state; None: none was given.
+        ttl_ms: after so long without rows a key is forgotten; None: never.
+    """
+
+    child: Relation
+    keys: int
+    within_ms: int | None = None
+    uid: str | None = None
+    ttl_ms: int | None = None
 
     @property
     def key_names(self) -> list[str]:
@@ -395,6 +435,7 @@ def inputs_of(relation: Relation) -> tuple[Relation, ...]:
             | Rank()
             | Over()
             | Lookup()
+            | Deduplicate()
             | Match()
         ):
             return (relation.child,)
@@ -406,7 +447,9 @@ def inputs_of(relation: Relation) -> tuple[Relation, ...]:
 
 
 def running_schema(child: Schema, keys: tuple[int, ...], aggregates: tuple[Aggregate, ...]) -> Schema:
-    """Return the columns of an aggregation without windows: its keys without hidden ones, results, `CHANGE`."""
+    """Return the columns of an aggregation without windows: its keys without hidden ones, results,
+    `CHANGE`.
+    """
     kept = [child.fields[place] for place in keys if child.names[place] not in HIDDEN]
     results = [Field(each.name, each.result, each.nullable) for each in aggregates]
     return Schema((*kept, *results, Field(CHANGE, pa.int8(), False)))

@@ -26,7 +26,7 @@ from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode,
 from headgate.graph.physical import PhysicalPlan, Vertex
 from headgate.restore.in_flight_shares import check_receivers, old_parallelism
 from headgate.restore.restored_keys import check_keys
-from headgate.restore.split_watermarks import MARKS
+from headgate.restore.split_watermarks import COUNTS, MARKS
 from headgate.state.snapshots import CheckpointMetadata, OperatorStateHandle, OperatorSubtaskState
 from headgate.state.state_names import unclaimed
 
@@ -114,7 +114,7 @@ def unclaimed_state(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> list[
 def _has_state(state: OperatorSubtaskState) -> bool:
     # Splits and writers' state are not counted (`_unclaimed_ends` reports them), nor is event time.
     filled = any(held.count for held in state.operator_state)
-    return _has_keyed(state) or filled or any(state.list_state.keys() - {SPLITS, WRITER, MARKS})
+    return _has_keyed(state) or filled or any(state.list_state.keys() - {SPLITS, WRITER, MARKS, COUNTS})
 
 
 def _names(uids: Iterable[str]) -> str:

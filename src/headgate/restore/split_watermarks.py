@@ -15,6 +15,9 @@ from headgate.api.source import Split
 MARKS: Final = "split-marks"
 """Name of an operator's list of (split id, greatest timestamp) in a snapshot, if it assigns timestamps."""
 
+COUNTS: Final = "counts"
+"""Name of a source's list of (split id, rows) in snapshots of a job with marks: splits read to their ends."""
+
 
 class RestoredSplits:
     """Tracks which of a reader's restored splits are unread, and which of them its last batch came from. A

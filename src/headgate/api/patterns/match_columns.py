@@ -10,7 +10,8 @@ from headgate.relational.patterns.navigation import Kind, Navigation
 
 
 def first(value: Column | str, offset: int = 0) -> Column:
-    """Return a value of a variable's first row in the match, or of the one `offset` rows of it later; null: none.
+    """Return a value of a variable's first row in the match, or of the one `offset` rows of it later; null:
+    none.
 
     Args:
         value: a column of the variable, as "A.price", or an expression of such columns.
@@ -47,8 +48,8 @@ def last(value: Column | str, offset: int = 0) -> Column:
     return _navigated("last", value, offset)
 
 
-def _navigated(kind: Kind, value: Column | str, offset: int) -> Column:
-    if offset < 0:
+def _navigated(kind: Kind, value: Column | str, offset: object) -> Column:
+    if not isinstance(offset, int) or offset < 0:
         raise PlanError(
             f"{kind}() ({user_site()}) got offset={offset!r}; expected a number of rows, 0 or more"
         )

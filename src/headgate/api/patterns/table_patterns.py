@@ -13,8 +13,8 @@ from headgate.api.site import user_site
 from headgate.api.tables.checked_columns import all_columns, checked, projected
 from headgate.api.tables.column import Column
 from headgate.api.tables.firing_rules import refuse_repeated
-from headgate.api.tables.ordering import Ordered, orders_of
-from headgate.api.tables.ranks import sort_of
+from headgate.api.tables.ranking.ordering import Ordered, orders_of
+from headgate.api.tables.ranking.ranks import sort_of
 from headgate.api.tables.updating import refuse_updates
 from headgate.common.errors import PlanError
 from headgate.common.time import duration_ms
@@ -94,7 +94,8 @@ def _pattern(text: str, within: str | int | None, skip: str) -> Pattern:
     found = _SKIP.fullmatch(f" {skip}")
     if found is None:
         raise PlanError(
-            f"got skip={skip!r:.80}; expected 'past last row', 'to next row', 'to first A' or 'to last A', with "
+            f"got skip={skip!r:.80}; expected 'past last row', 'to next row', 'to first A' or 'to last A', "
+            "with "
             "a variable in place of A"
         )
     past, following, end, variable = found.groups()
@@ -131,7 +132,8 @@ def _key(child: Relation, name: str) -> str:
     field = child.schema.fields[child.schema.place(name)]
     if not can_be_key(field.type):
         raise PlanError(
-            f"{field.name} is {text_of(field.type)}, by which rows cannot be grouped; cast it to string or to a number"
+            f"{field.name} is {text_of(field.type)}, by which rows cannot be grouped; cast it to string or "
+            "to a number"
         )
     return field.name
 
@@ -188,7 +190,8 @@ def _measure(scope: Scope, name: str, expression: Expression) -> Typed:
 def _without_functions(name: str, found: Typed) -> Typed:
     if called := next((each for each in parts_of(found) if isinstance(each, PythonApply)), None):
         raise PlanError(
-            f"match() ({user_site()}): {name} calls {called.function.name}(), a function of the program; compute "
+            f"match() ({user_site()}): {name} calls {called.function.name}(), a function of the program; "
+            "compute "
             "it by with_columns() before"
         )
     return found

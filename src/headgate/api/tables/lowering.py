@@ -15,6 +15,8 @@ from headgate.api.tables.row_state import (
     joined_declaration,
     match_declaration,
     rows_declaration,
+    seen_declaration,
+    timed_declaration,
 )
 from headgate.common.keys.key_types import DeclaredKeys
 from headgate.graph import logical
@@ -24,6 +26,7 @@ from headgate.graph.table_nodes import (
     AccumulateNode,
     CheckedKeysNode,
     ColumnsNode,
+    DeduplicateNode,
     FirstRowsNode,
     JoinNode,
     LookupNode,
@@ -32,6 +35,7 @@ from headgate.graph.table_nodes import (
     RecomputeNode,
     RunningAggregateNode,
     TableFunctionNode,
+    TimedJoinNode,
     TimedRowsNode,
     UpdatingJoinNode,
     WindowAggregateNode,
@@ -45,6 +49,7 @@ from headgate.relational.relations import (
     ALL_ROWS,
     RUNNING,
     Aggregation,
+    Deduplicate,
     Form,
     Join,
     Lookup,
@@ -60,6 +65,7 @@ from headgate.relational.relations import (
 )
 from headgate.relational.resolved import Column, Typed
 from headgate.relational.schema import Field, Schema
+from headgate.relational.timed_joins import TimedJoin
 
 
 def lowered(
@@ -154,7 +160,7 @@ def lowered_aggregation(environment: ProgramContext, plan: Aggregation) -> int:
     return program.add(node, (number,))
 
 
-def lowered_join(environment: ProgramContext, plan: WindowJoin | Join, where: str) -> int:
+def lowered_join(environment: ProgramContext, plan: WindowJoin | Join | TimedJoin, where: str) -> int:
     """Add a join's nodes; return the last one's number. PlanError (`where`): columns stored as one name."""
     program = environment.program
     inputs = [
@@ -180,6 +186,17 @@ def lowered_join(environment: ProgramContext, plan: WindowJoin | Join, where: st
             join=plan,
         )
         return program.add(joined, (number,))
+    if isinstance(plan, TimedJoin):
+        timed = TimedJoinNode(
+            NEW,
+            "join by time",
+            uid=plan.uid,
+            function=timed_declaration(plan, where),
+            key=selector,
+            keys=_declared_keys("join", fields),
+            join=plan,
+        )
+        return program.add(timed, (number,))
     node = WindowJoinNode(
         NEW,
         "window join",
@@ -236,8 +253,29 @@ def lowered_rank(environment: ProgramContext, plan: Rank, where: str) -> int:
     return program.add(node, (number,))
 
 
+def lowered_deduplicate(environment: ProgramContext, plan: Deduplicate, where: str) -> int:
+    """Add the nodes of what sends the first row of each key; return the last one's number."""
+    program, names = environment.program, plan.key_names
+    selector = names[0] if len(names) == 1 else tuple(names)
+    number = lowered(environment, plan.child)
+    exchange = logical.PartitionNode(NEW, "duplicates", partitioner=ByKeyGroup(selector))
+    number = program.add(exchange, (number,))
+    node = DeduplicateNode(
+        NEW,
+        "first rows of keys",
+        uid=plan.uid,
+        function=seen_declaration(where),
+        key=selector,
+        keys=_declared_keys("drop_duplicates", plan.child.schema.fields[: plan.keys]),
+        plan=plan,
+    )
+    return program.add(node, (number,))
+
+
 def lowered_match(environment: ProgramContext, plan: Match, where: str) -> int:
-    """Add a pattern's nodes; return the last one's number. PlanError (`where`): columns stored as one name."""
+    """Add a pattern's nodes; return the last one's number. PlanError (`where`): columns stored as one
+    name.
+    """
     program, names = environment.program, plan.key_names
     selector = names[0] if len(names) == 1 else tuple(names)
     number = lowered(environment, plan.child)

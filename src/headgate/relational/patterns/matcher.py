@@ -1,4 +1,5 @@
-"""Finds the matches of one key: steps through its rows, and asks which conditions hold. See docs/machines/patterns.md.
+"""Finds the matches of one key: steps through its rows, and asks which conditions hold. See
+docs/machines/patterns.md.
 
 Each row may begin a match, of which several ways are followed at once, the preferred one first. A match is
 decided when no way is left that would be preferred to it.
@@ -131,8 +132,8 @@ class Matcher:
     def step(
         self, row: int, time: int, questions: list[Question], answers: list[bool], *, begins: bool = True
     ) -> list[Found]:
-        """Go on by a row at event time `time` (ms), given the `answers` to :meth:`questions`, which were asked
-        with the same `begins`; return the matches that are decided now.
+        """Go on by a row at event time `time` (ms), given the `answers` to :meth:`questions`, which were
+        asked with the same `begins`; return the matches that are decided now.
         """
         if begins:
             self._runs.append(_Run(row, time, self._rules.first))

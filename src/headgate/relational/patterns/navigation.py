@@ -1,4 +1,5 @@
-"""What conditions and measures of a pattern refer to: columns of other rows of the match, and aggregates of them.
+"""What conditions and measures of a pattern refer to: columns of other rows of the match, and aggregates of
+them.
 
 Each such part becomes a column of its own, a *looked-up* column, after the columns of the row.
 """
@@ -114,8 +115,8 @@ class Scope:
         self.schema = schema
 
     def resolved(self, expression: Expression, own: int | None) -> Typed:
-        """Return an expression over the columns of :attr:`schema`. PlanError: a column does not exist, or does
-        not fit. `own` is the variable whose condition it is; None: it is a measure.
+        """Return an expression over the columns of :attr:`schema`. PlanError: a column does not exist, or
+        does not fit. `own` is the variable whose condition it is; None: it is a measure.
         """
         rewritten = self._rewritten(expression, own)
         return resolve(rewritten, self.schema)

@@ -50,9 +50,10 @@ class Repeat:
     greedy: bool = True
 
     def __str__(self) -> str:
-        known = {(0, 1): "?", (0, None): "*", (1, None): "+"}
-        more = "" if self.low == self.high else f",{'' if self.high is None else self.high}"
-        times = known.get((self.low, self.high), f"{{{self.low}{more}}}")
+        low, high = self.low, self.high
+        short: dict[tuple[int, int | None], str] = {(0, 1): "?", (0, None): "*", (1, None): "+"}
+        long = f"{{{low}}}" if low == high else f"{{{low},{'' if high is None else high}}}"
+        times = short.get((low, high), long)
         return f"{self.part}{times}{'' if self.greedy else '?'}"
 
 

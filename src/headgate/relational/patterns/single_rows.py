@@ -1,7 +1,7 @@
 """Conditions as plain Python functions, for the few rows of a key that is far longer than the others.
 
-Only what means the same in Python as in Arrow is made so: comparisons, conditions, sums and differences of whole
-numbers, times and texts, and aggregates of these. Everything else is computed by Arrow's kernels.
+Only what means the same in Python as in Arrow is made so: comparisons, conditions, sums and differences of
+whole numbers, times and texts, and aggregates of these. Everything else is computed by Arrow's kernels.
 """
 
 from __future__ import annotations

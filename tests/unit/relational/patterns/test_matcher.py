@@ -175,7 +175,9 @@ def test_matches_are_those_of_all_ways(
 def test_rows_that_are_kept_are_all_that_is_needed(
     case: tuple[Pattern, dict[str, Condition], list[tuple[int, int]]], stop: int
 ) -> None:
-    """A new machine that is given them again finds the same matches, at the same times, as one that goes on."""
+    """A new machine that is given them again finds the same matches, at the same times, as one that goes
+    on.
+    """
     pattern, conditions, rows = case
     stop = min(stop, len(rows))
     one, other = (Stepped(pattern, conditions, [letter for _, letter in rows]) for _ in range(2))

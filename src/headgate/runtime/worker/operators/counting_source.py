@@ -1,7 +1,7 @@
 """The source operator of a job with marks: it counts the rows that it has emitted of each split.
 
-A reader does not say which split a batch is of; it is the one that has moved. Where several moved at once, the
-rows count for the reader as a whole.
+A reader does not say which split a batch is of; it is the one that has moved. Where several moved at once,
+the rows count for the reader as a whole.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from headgate.api.source import PollStatus, Source, Split
 from headgate.core.marks import Rows
 from headgate.records.batch import Batch
-from headgate.restore.split_watermarks import picture
+from headgate.restore.split_watermarks import COUNTS, picture
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.operator_contract import PendingState, ReadyState
 from headgate.runtime.worker.operators.reading_source import SourceOperator
@@ -28,11 +28,11 @@ class CountingSource(SourceOperator):
 
     def open(self) -> None:
         super().open()
-        self._rows = {
-            name: rows
-            for state in self.context.restored
-            for name, _, *counted in state.list_state.get("splits", [])
-            for rows in counted
+        lists = [state.list_state for state in self.context.restored]
+        # Also those of splits that were read to their ends: the last answer may lack some of their rows.
+        self._rows = {name: rows for each in lists for name, rows in each.get(COUNTS, [])}
+        self._rows |= {
+            name: rows for each in lists for name, _, *counted in each.get("splits", []) for rows in counted
         }
         self._moved = set(self._rows)
 
@@ -62,4 +62,6 @@ class CountingSource(SourceOperator):
         taken = super().snapshot(checkpoint)
         assert isinstance(taken, ReadyState)
         splits = [[name, at, self._rows.get(name, 0)] for name, at in taken.state.list_state["splits"]]
-        return ReadyState(OperatorSubtaskState(self.context.uid, None, {"splits": splits}))
+        ended = self._rows.keys() - {name for name, *_ in splits}
+        lists = {"splits": splits, COUNTS: [[name, self._rows[name]] for name in sorted(ended)]}
+        return ReadyState(OperatorSubtaskState(self.context.uid, None, lists))

@@ -8,6 +8,7 @@ from headgate.graph.table_nodes import (
     AccumulateNode,
     CheckedKeysNode,
     ColumnsNode,
+    DeduplicateNode,
     FirstRowsNode,
     JoinNode,
     LookupNode,
@@ -15,8 +16,9 @@ from headgate.graph.table_nodes import (
     RankNode,
     RecomputeNode,
     TableFunctionNode,
+    TableNode,
+    TimedJoinNode,
     TimedRowsNode,
-    WindowAggregateNode,
     WindowJoinNode,
 )
 from headgate.relational.firing import AT_END
@@ -37,8 +39,11 @@ from headgate.runtime.worker.operators.columns.processing_time import (
     ProcessingAccumulatingOperator,
     ProcessingWindowsOperator,
 )
-from headgate.runtime.worker.operators.columns.updating.joining import JoinOperator
-from headgate.runtime.worker.operators.columns.updating.ranking import FirstRowsOperator, RankOperator
+from headgate.runtime.worker.operators.columns.timed.making_joins import timed_join_operator
+from headgate.runtime.worker.operators.columns.updating.counted_rows import CountedRowsOperator
+from headgate.runtime.worker.operators.columns.updating.deduplicating import DeduplicateOperator
+from headgate.runtime.worker.operators.columns.updating.join_operator import JoinOperator
+from headgate.runtime.worker.operators.columns.updating.rank_operator import FirstRowsOperator, RankOperator
 from headgate.runtime.worker.operators.columns.updating.recomputing import (
     CheckedKeysOperator,
     RecomputingOperator,
@@ -49,22 +54,7 @@ from headgate.runtime.worker.operators.columns.window_join import WindowJoinOper
 from headgate.runtime.worker.operators.operator_contract import Operator
 
 
-def table_operator(
-    context: OperatorContext,
-    node: ColumnsNode
-    | TableFunctionNode
-    | AccumulateNode
-    | WindowAggregateNode
-    | WindowJoinNode
-    | JoinNode
-    | FirstRowsNode
-    | RankNode
-    | CheckedKeysNode
-    | RecomputeNode
-    | LookupNode
-    | TimedRowsNode
-    | MatchNode,
-) -> Operator:
+def table_operator(context: OperatorContext, node: TableNode) -> Operator:
     """Return a new operator that runs a table's node in one subtask, with its own copy of the function."""
     if isinstance(node, ColumnsNode):
         if node.extremes is not None:
@@ -82,10 +72,14 @@ def table_operator(
         return CheckedKeysOperator(context, node.plan)
     if isinstance(node, RecomputeNode):
         return RecomputingOperator(context, node.plan, copy.copy(node.function))
+    if isinstance(node, DeduplicateNode):
+        return DeduplicateOperator(context, node.plan, copy.copy(node.function))
     if isinstance(node, FirstRowsNode):
         return FirstRowsOperator(context, node.rank)
     if isinstance(node, RankNode):
         return RankOperator(context, node.rank, copy.copy(node.function))
+    if isinstance(node, TimedJoinNode):
+        return timed_join_operator(context, node.join, copy.copy(node.function))
     if isinstance(node, JoinNode):
         return JoinOperator(context, node.join, copy.copy(node.function))
     if isinstance(node, TableFunctionNode):
@@ -100,7 +94,8 @@ def table_operator(
     # A function instance belongs to one subtask; the mini-cluster's subtasks share a process.
     function = copy.copy(node.function)
     if running:
-        return RunningAggregateOperator(context, plan, function)
+        counted = plan.copies is not None
+        return (CountedRowsOperator if counted else RunningAggregateOperator)(context, plan, function)
     if by_clock:
         return ProcessingWindowsOperator(context, plan, function)
     return (PatientAggregateOperator if patient else WindowAggregateOperator)(context, plan, function)

@@ -25,7 +25,13 @@ from headgate.relational.schema import Field
 from headgate.relational.spark_types import WINDOW
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
-from headgate.runtime.worker.operators.columns.kept_windows import Ended, KeptWindows, Restoring, WindowsView
+from headgate.runtime.worker.operators.columns.kept_windows import (
+    Ended,
+    KeptWindows,
+    OnDisk,
+    Restoring,
+    WindowsView,
+)
 from headgate.runtime.worker.operators.columns.restored_windows import RestoredWindows
 from headgate.runtime.worker.operators.columns.window_state import AHEAD, WINDOWS, PendingWindows
 from headgate.runtime.worker.operators.function_state import FunctionState
@@ -41,7 +47,6 @@ from headgate.state.targets import Target, target_of
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
-    from headgate.runtime.worker.operators.columns.spilled.windows_on_disk import WindowsOnDisk
     from headgate.state.rocksdb.chunk_store import ChunkStore
     from headgate.state.stored.native_restore import NamedStates
 
@@ -76,14 +81,14 @@ class WindowsOperator(Operator):
         self._restored = RestoredWindows(of_keys, values, numbered=grouping is None)
         self._late = 0
         self._completed: int | None = 0
-        self._disk: WindowsOnDisk | None = None
+        self._disk: OnDisk | None = None
 
     @abstractmethod
     def _windows_from(self, mark: int) -> KeptWindows:
         """Return windows without rows, held in memory, for event time from watermark `mark` (ms) on."""
 
     @abstractmethod
-    def _windows_on_disk(self, chunks: ChunkStore, mark: int) -> WindowsOnDisk:
+    def _windows_on_disk(self, chunks: ChunkStore, mark: int) -> OnDisk:
         """Return windows without rows, for event time from watermark `mark` (ms) on, most of which may be in
         `chunks`. `chunks` is a store in RocksDB on the local disk; the result takes it over.
         """

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class RowCells:
-    """Values of rows by column and number, converted to Python column by column when one is first asked for."""
+    """Values of rows by column and number. A column is converted to Python when it is first asked for."""
 
     def __init__(self, take: Take) -> None:
         self._take = take
         self.begin(np.zeros(0, np.int64), [])
 
     def begin(self, numbers: Int64s, older: list[int]) -> None:
-        """Note the numbers of new rows, which follow each other, and of `older` ones that may be asked for."""
+        """Note the numbers of new rows, which follow each other, and of `older` ones that may be read."""
         self._first, self._numbers = int(numbers[0]) if len(numbers) else 0, numbers
         self._older = {row: place for place, row in enumerate(older)}
         self._new_values: dict[int, list[Value]] = {}

@@ -99,7 +99,7 @@ class KeptMatches(RestoredByGroup):
         busy = self._kept_from[keys[starts]] != _NONE
         busy |= np.array(batch.begins, np.int64)[starts] < ends
         steps = [
-            KeyRows(key, self._matchers[key] if key in self._matchers else Matcher(self._rules), start, end)
+            KeyRows(key, self._taken_out(key), start, end)
             for key, start, end in zip(
                 keys[starts[busy]].tolist(), starts[busy].tolist(), ends[busy].tolist(), strict=True
             )
@@ -169,6 +169,9 @@ class KeptMatches(RestoredByGroup):
         parts = self._rows.tables(), self._waiting.tables(), self._kept_from.copy()
         return [LazyView(partial(self._stored, *parts))]
 
+    def _taken_out(self, key: int) -> Matcher:
+        return self._matchers.pop(key) if key in self._matchers else Matcher(self._rules)
+
     def _stored(self, kept: list[Rows], waiting: list[pa.Table], kept_from: Int64s) -> Iterator[pa.Table]:
         # Of a key those that the watermark has reached come first, so that they are seen first again.
         needed = self._needed(kept_from)
@@ -177,6 +180,6 @@ class KeptMatches(RestoredByGroup):
 
     def size(self) -> int:
         """Return how many rows are kept at most, of partial matches and waiting ones."""
-        kept = sum(int(np.count_nonzero(self._needed(self._kept_from)(each))) for each in self._rows.tables())
-        waiting = sum(int(table.num_rows) for table in self._waiting.tables())
+        kept: int = sum(int(self._needed(self._kept_from)(each).sum()) for each in self._rows.tables())
+        waiting: int = sum(table.num_rows for table in self._waiting.tables())
         return kept + waiting

@@ -1,4 +1,6 @@
-"""Rows of partial matches, found by number. Tables never change; rows that are not needed go when they are merged."""
+"""Rows of partial matches, found by number. Tables never change; rows that are not needed go when they are
+merged.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,9 @@ class NumberedRows:
             ]
 
     def renumber_keys(self, new: Int64s) -> None:
-        """Replace the number of each key by that at its place in `new`; rows of keys below 0 are forgotten."""
+        """Replace the number of each key by that at its place in `new`; rows of keys below 0 are
+        forgotten.
+        """
         renamed = [Rows(each.numbers, new[each.keys], each.table) for each in self._tables]
         kept = [each.where(each.keys >= 0) for each in renamed]
         self._tables = [each for each in kept if len(each.numbers)]

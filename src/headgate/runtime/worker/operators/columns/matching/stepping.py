@@ -1,7 +1,8 @@
 """Steps the machines of many keys through their rows, and computes the conditions that they ask for.
 
-A condition of the row alone is computed for all rows at once. One that refers to other rows of a match is computed in
-Python for each row, if it can be (`relational.patterns.single_rows`). If not, it is computed in rounds, of which each takes every key as far as such a condition, and answers these for all keys together.
+A condition of the row alone is computed for all rows at once. One that refers to other rows of a match is
+computed in Python for each row, if it can be (`relational.patterns.single_rows`). If not, it is computed in
+rounds, of which each takes every key as far as such a condition, and answers these for all keys together.
 """
 
 from __future__ import annotations

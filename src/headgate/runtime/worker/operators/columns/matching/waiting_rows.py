@@ -30,8 +30,8 @@ class WaitingRows:
             tables.append(_ordered(pa.concat_tables([older, newer])))
 
     def due(self, mark: int) -> list[pa.Table]:
-        """Remove the rows whose time is `mark` (ms) or earlier, and return them, earlier ones first where times
-        are equal.
+        """Remove the rows whose time is `mark` (ms) or earlier, and return them, earlier ones first where
+        times are equal.
         """
         found, left = [], []
         for table in self._tables:

@@ -160,8 +160,8 @@ def test_matches_are_those_of_all_ways(
     random: Any,
     in_python: bool,
 ) -> None:
-    """Rows come out of order, in batches, with watermarks and snapshots between them. Conditions are computed for
-    many rows at once, or for one.
+    """Rows come out of order, in batches, with watermarks and snapshots between them. Conditions are computed
+    for many rows at once, or for one.
     """
     plan, conditions = made
     time, rows = 0, []

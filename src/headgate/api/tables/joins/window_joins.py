@@ -13,6 +13,7 @@ from headgate.api.tables.checked_columns import all_columns, resolved
 from headgate.api.tables.firing_rules import refuse_repeated, refuse_wall_clock
 from headgate.common.errors import PlanError
 from headgate.relational.expressions import Call, Literal, Reference
+from headgate.relational.odd_keys import as_key, bit_where, is_float
 from headgate.relational.python_types import can_be_key
 from headgate.relational.relations import (
     ODD_KEYS,
@@ -25,9 +26,9 @@ from headgate.relational.relations import (
     Relation,
     WindowJoin,
 )
-from headgate.relational.resolved import Choice, Constant, Typed
+from headgate.relational.resolved import Constant, Typed
 from headgate.relational.resolving import called, common_of, convert
-from headgate.relational.schema import Field, Schema
+from headgate.relational.schema import Field, Schema, shown
 from headgate.relational.spark_types import WINDOW, text_of
 
 KINDS: Final[dict[str, JoinKind]] = {
@@ -39,8 +40,6 @@ KINDS: Final[dict[str, JoinKind]] = {
     "anti": "anti", "leftanti": "anti",
 }  # fmt: skip
 """PySpark's names of joins, without underscores -> the kind of join."""
-
-_EMPTY: Final = {pa.string(): "", pa.binary(): b"", pa.bool_(): False}
 
 
 def joins_windows(left: Relation, right: Relation, on: Sequence[str]) -> bool:
@@ -138,7 +137,7 @@ def keys_of(where: str, keys: Sequence[str], left: Relation, right: Relation) ->
 
 def others_of(side: Relation, on: Sequence[str]) -> list[Field]:
     joined = {name.lower() for name in on}
-    return [field for field in side.schema.shown if field.name.lower() not in joined]
+    return [field for field in shown(side.schema) if field.name.lower() not in joined]
 
 
 def _input(side: Relation, number: int, window: str, both: list[list[Field]]) -> Project:
@@ -162,34 +161,15 @@ def _input(side: Relation, number: int, window: str, both: list[list[Field]]) ->
 
 def equal_columns(side: Relation, number: int, keys: list[Field]) -> list[tuple[str, Typed]]:
     found = [convert(resolved(side, "join", Reference(key.name)), key.type) for key in keys]
-    columns = [(key.name, _as_key(each)) for key, each in zip(keys, found, strict=True)]
+    columns = [(key.name, as_key(each)) for key, each in zip(keys, found, strict=True)]
     if not keys:
         return columns
     nulls = [called("isnull", [each]) for each in found]
-    bits = [_bit(bit, called("isnan", [each])) for bit, each in enumerate(found) if _is_float(each)]
-    bits += [_bit(len(keys) + bit, null) for bit, null in enumerate(nulls)]
+    bits = [bit_where(bit, called("isnan", [each])) for bit, each in enumerate(found) if is_float(each)]
+    bits += [bit_where(len(keys) + bit, null) for bit, null in enumerate(nulls)]
     if number:
-        bits.append(_bit(2 * len(keys), reduce(lambda one, other: called("or", [one, other]), nulls)))
+        bits.append(bit_where(2 * len(keys), reduce(lambda one, other: called("or", [one, other]), nulls)))
     return [*columns, (ODD_KEYS, reduce(lambda one, other: called("|", [one, other]), bits))]
-
-
-def _as_key(value: Typed) -> Typed:
-    # Null and NaN become 0, or an empty text, and -0.0 becomes 0.0; ODD_KEYS tells nulls and NaNs.
-    kind = value.type
-    zero = Constant(kind, False, pa.scalar(_EMPTY.get(kind, 0), kind))
-    odd = [called("isnull", [value])] if value.nullable else []
-    if _is_float(value):
-        odd += [called("isnan", [value]), called("=", [value, zero])]
-    return Choice(kind, False, tuple((each, zero) for each in odd), value) if odd else value
-
-
-def _is_float(value: Typed) -> bool:
-    return bool(pa.types.is_floating(value.type))
-
-
-def _bit(bit: int, condition: Typed) -> Typed:
-    set_, unset = (Constant(pa.int64(), False, pa.scalar(each, pa.int64())) for each in (1 << bit, 0))
-    return Choice(pa.int64(), False, ((condition, set_),), unset)
 
 
 def side_column(side: int, name: str) -> str:

@@ -14,7 +14,7 @@ from headgate.records.batch import Batch
 from headgate.relational.relations import Join
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
-from headgate.runtime.worker.operators.columns.updating.answering import AnsweringOperator
+from headgate.runtime.worker.operators.columns.updating.answering_operator import AnsweringOperator
 from headgate.runtime.worker.operators.columns.updating.joined_rows import Found, JoinedRows
 from headgate.runtime.worker.operators.columns.updating.kept_join import KeptJoin, columns_of_sides
 from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT, changes_of, net_rows
@@ -36,7 +36,7 @@ class JoinOperator(AnsweringOperator):
         keys = [schema.fields[schema.place(name)] for name in plan.keys]
         values = pa.schema([pa.field(each.name, each.type) for each in schema if each.name not in plan.keys])
         super().__init__(context, keys, values, None, function)
-        self._plan = plan
+        self._plan, self._ttl_ms = plan, plan.ttl_ms
         self._sides = columns_of_sides(values, weights=not plan.grows_only)
         self._came, self._gives = pa.schema([*self._of_keys, *values]), plan.schema.to_arrow()
 
@@ -53,8 +53,10 @@ class JoinOperator(AnsweringOperator):
         rows = self._received_or_refused(batch.columns)
         with failing_clearly(self.context, self._what):
             found = self._net(self._join.grow(rows))
+            self._touch(rows)
         if found is not None:
             self._give(found)
+        self._forget_old()
 
     def _changes(self) -> pa.Table | None:
         return self._net(self._join.at_mark())

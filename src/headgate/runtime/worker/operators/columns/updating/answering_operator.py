@@ -3,45 +3,27 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
-from headgate.common.errors import InternalError
 from headgate.core.marks import Mark
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
-from headgate.runtime.worker.operators.columns.kept_windows import Ended
-from headgate.runtime.worker.operators.columns.updating.kept_for_good import KeptForGood
-from headgate.runtime.worker.operators.columns.windows_operator import WindowsOperator
-
-if TYPE_CHECKING:
-    from headgate.records.batch import Int64s
-    from headgate.runtime.worker.operators.columns.spilled.windows_on_disk import WindowsOnDisk
-    from headgate.state.rocksdb.chunk_store import ChunkStore
+from headgate.runtime.worker.operators.columns.updating.lasting_operator import LastingOperator
 
 
-class AnsweringOperator(WindowsOperator):
-    """Gathers what comes, and sends the changes of its answer at marks and at the end of the data. `_came` are
-    the columns of rows that come, `_gives` those of changes, `_what` the operator in the words of messages.
+class AnsweringOperator(LastingOperator):
+    """Gathers what comes, and sends the changes of its answer at marks and at the end of the data. `_came`
+    are the columns of rows that come, `_gives` those of changes.
     """
 
-    _in_memory: ClassVar = True
-    _what: ClassVar[str]
     _came: pa.Schema
     _gives: pa.Schema
-    _kept: KeptForGood
 
     @abstractmethod
     def _changes(self) -> pa.Table | pa.RecordBatch | None:
         """Settle what came since the last call, and return what changes thereby; None: nothing came."""
-
-    def _windows_on_disk(self, chunks: ChunkStore, mark: int) -> WindowsOnDisk:
-        raise InternalError(f"{self._what} is kept in memory; please report this")
-
-    def _results(self, ended: Ended) -> tuple[pa.RecordBatch, Int64s]:
-        raise InternalError(f"{self._what} has no end; please report this")
 
     def _received(self, batch: pa.RecordBatch) -> pa.Table:
         return pa.Table.from_arrays(pa.table(batch).select(self._came.names).columns, schema=self._came)
@@ -49,7 +31,11 @@ class AnsweringOperator(WindowsOperator):
     def process(self, batch: Batch) -> None:
         assert isinstance(batch, ArrowBatch)  # of our own sender
         with failing_clearly(self.context, self._what):
-            self._kept.gather(self._received_or_refused(batch.columns))
+            rows = self._received_or_refused(batch.columns)
+            self._kept.gather(rows)
+            self._touch(rows)
+        if self.context.eager:
+            self._send_changes()
 
     def watermark(self, timestamp: int) -> None:
         self._mark = max(self._mark, timestamp)
@@ -57,6 +43,7 @@ class AnsweringOperator(WindowsOperator):
 
     def mark(self, mark: Mark) -> None:
         self._send_changes()
+        self._forget_old()
         self.next.mark(mark)
 
     def end_of_data(self) -> None:

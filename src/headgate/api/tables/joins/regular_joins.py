@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from headgate.api.site import user_site
 from headgate.api.tables.checked_columns import all_columns
-from headgate.api.tables.firing_rules import refuse_repeated
-from headgate.api.tables.window_joins import (
+from headgate.api.tables.firing_rules import refuse_repeated, time_to_live
+from headgate.api.tables.joins.window_joins import (
     equal_columns,
     keys_of,
     kind_of,
@@ -27,13 +27,15 @@ from headgate.relational.schema import Field, Schema
 _CHANGES = (CHANGE, SIDE, ODD_KEYS)
 
 
-def regular_join(left: Relation, right: Relation, on: Sequence[str], how: str, uid: str | None) -> Join:
+def regular_join(
+    left: Relation, right: Relation, on: Sequence[str], how: str, uid: str | None, ttl: str | int | None
+) -> Join:
     """Return the plan of a join of tables by the equal columns `on`, for :meth:`Table.join`. `how` is any of
-    PySpark's names; `uid` names the operator (None: not given). PlanError: `on` or `how` is wrong, a key is of
-    no possible type, windows emit more than once, or two other columns share a name.
+    PySpark's names; `uid` names the operator (None: not given). PlanError: `on` or `how` is wrong, a key is
+    of no possible type, windows emit more than once, or two other columns share a name.
     """
     where = f"join() ({user_site()})"
-    kind = kind_of(where, how)
+    kind, ttl_ms = kind_of(where, how), time_to_live("join", ttl)
     if not on or len({name.lower() for name in on}) < len(on):
         raise PlanError(
             f"{where} got the columns {', '.join(on) or '(none)'}; expected each once, one at least"
@@ -44,15 +46,26 @@ def regular_join(left: Relation, right: Relation, on: Sequence[str], how: str, u
     both = [keys, others_of(left, on), others_of(right, on)]
     kept = (kind in ("left", "full", "anti"), kind in ("right", "full"))
     taken_back = left.schema.updating or right.schema.updating
-    inputs = [
-        _input(each if kept[side] else with_keys(each, keys), side, both, taken_back)
+    one, other = (
+        input_of(each if kept[side] else with_keys(each, keys), side, both, taken_back)
         for side, each in enumerate((left, right))
-    ]
+    )
     updating = taken_back or kind not in ("inner", "semi")
-    return Join(_schema(where, kind, both, updating or kind == "semi"), *inputs, (*on, ODD_KEYS), kind, uid)
+    return Join(
+        joined_schema(where, kind, both, updating or kind == "semi"),
+        one,
+        other,
+        (*on, ODD_KEYS),
+        kind,
+        uid,
+        ttl_ms,
+    )
 
 
-def _input(side: Relation, number: int, both: list[list[Field]], taken_back: bool) -> Project:
+def input_of(side: Relation, number: int, both: list[list[Field]], taken_back: bool) -> Project:
+    """Return an input of a join: its columns, null for those of the other side, and, if rows may be
+    `taken_back`, whether they are. `both` are the equal columns, then the others of each side.
+    """
     keys, *others = both
     columns: list[tuple[str, Typed]] = [
         (SIDE, Constant(pa.int32(), False, pa.scalar(number, pa.int32()))),
@@ -75,7 +88,8 @@ def _change(side: Relation) -> Typed:
     return Column(pa.int8(), False, len(side.schema) - 1, CHANGE)
 
 
-def _schema(where: str, kind: JoinKind, both: list[list[Field]], updating: bool) -> Schema:
+def joined_schema(where: str, kind: JoinKind, both: list[list[Field]], updating: bool) -> Schema:
+    """Return the columns of a join, changes if `updating`; PlanError, after `where`: two share a name."""
     keys, left, right = both
     if kind in ("semi", "anti"):
         right = []

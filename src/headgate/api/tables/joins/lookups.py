@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from headgate.api.site import user_site
 from headgate.api.tables.checked_columns import checked, place_of
-from headgate.api.tables.window_joins import kind_of
+from headgate.api.tables.joins.window_joins import kind_of
 from headgate.common.errors import PlanError
 from headgate.relational.python_types import can_be_key
 from headgate.relational.relations import Lookup, Relation
-from headgate.relational.schema import Field, Schema, schema_of
+from headgate.relational.schema import Field, Schema, schema_of, shown
 from headgate.relational.spark_types import text_of
 
 
@@ -24,7 +24,8 @@ def lookup(child: Relation, table: pa.Table, on: Sequence[str], how: str) -> Loo
     kind = kind_of(where, how)
     if kind in ("right", "full"):
         raise PlanError(
-            f"{where}: how is {how!r}, for which every subtask would have to know what the others found; expected "
+            f"{where}: how is {how!r}, for which every subtask would have to know what the others found; "
+            "expected "
             "inner, left, semi or anti"
         )
     if not isinstance(table, pa.Table):
@@ -46,8 +47,8 @@ def lookup(child: Relation, table: pa.Table, on: Sequence[str], how: str) -> Loo
             f"{where}: both tables have a column {twice[0]!r} that is not joined by; rename one of them"
         )
     made = [Field(each.name, each.type, each.nullable or kind == "left") for each in others]
-    changes = child.schema.fields[len(child.schema.shown) :]
-    schema = Schema((*child.schema.shown, *made, *changes), child.schema.event_time)
+    changes = child.schema.fields[len(shown(child.schema)) :]
+    schema = Schema((*shown(child.schema), *made, *changes), child.schema.event_time)
     rows = pa.table(columns, names=theirs.names).select([*names, *(field.name for field in others)])
     return Lookup(schema, child, rows.combine_chunks(), tuple(names), kind)
 
@@ -62,6 +63,7 @@ def _check_key(where: str, name: str, mine: Schema, theirs: Schema) -> None:
         raise PlanError(f"{where}: {name} is {text_of(kinds[0])}, by which rows cannot be joined")
     if kinds[0] != kinds[1] and not (pa.types.is_integer(kinds[0]) and pa.types.is_integer(kinds[1])):
         raise PlanError(
-            f"{where}: {name} is {text_of(kinds[0])} here and {text_of(kinds[1])} in the table that is looked up; "
+            f"{where}: {name} is {text_of(kinds[0])} here and {text_of(kinds[1])} in the table that is "
+            "looked up; "
             "cast one of them"
         )

@@ -16,7 +16,7 @@ from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
 from headgate.runtime.worker.operators.columns.keys_checked import checked_keys
 from headgate.runtime.worker.operators.columns.row_columns import columns_of
-from headgate.runtime.worker.operators.columns.updating.answering import AnsweringOperator
+from headgate.runtime.worker.operators.columns.updating.answering_operator import AnsweringOperator
 from headgate.runtime.worker.operators.columns.updating.ranked_rows import (
     PLACE,
     RankedRows,
@@ -28,7 +28,9 @@ from headgate.runtime.worker.operators.operator_contract import Operator
 
 
 class FirstRowsOperator(Operator):
-    """Leaves out rows of a batch that so many of the same batch precede that they cannot be among the first."""
+    """Leaves out rows of a batch that so many of the same batch precede that they cannot be among the
+    first.
+    """
 
     def __init__(self, context: OperatorContext, plan: Rank) -> None:
         super().__init__(context)
@@ -46,7 +48,9 @@ class FirstRowsOperator(Operator):
 
 
 class RankOperator(AnsweringOperator):
-    """Keeps the first rows of each key of its subtask, and sends what changes of them at marks and at the end."""
+    """Keeps the first rows of each key of its subtask, and sends what changes of them at marks and at the
+    end.
+    """
 
     _name: ClassVar = FIRST
     _what: ClassVar = "a rank"
@@ -58,7 +62,7 @@ class RankOperator(AnsweringOperator):
         self._came = pa.schema([pa.field(each.name, each.type) for each in fields])
         values = pa.schema(list(self._came)[plan.keys :])
         super().__init__(context, fields[: plan.keys], values, None, function)
-        self._plan, self._gives = plan, plan.schema.to_arrow()
+        self._plan, self._gives, self._ttl_ms = plan, plan.schema.to_arrow(), plan.ttl_ms
 
     def _windows_from(self, mark: int) -> RankedRows:
         self._ranked = RankedRows(self._came, self._plan.keys, self._plan.order, self._plan.n)

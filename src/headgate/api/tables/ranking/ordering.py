@@ -34,12 +34,15 @@ def desc(column: Column | str) -> Ordered:
 
 
 def orders_of(verb: str, given: Sequence[Ordered | Column | str] | Ordered | Column | str) -> list[Ordered]:
-    """Return the orders that a program gave to the call `verb`; PlanError: something is none, or none came."""
+    """Return the orders that a program gave to the call `verb`; PlanError: something is none, or none
+    came.
+    """
     listed = [given] if isinstance(given, str | Column | Ordered) else list(given)
     for each in listed:
         if not isinstance(each, str | Column | Ordered):
             raise PlanError(
-                f'{verb}() ({user_site()}) got {each!r:.80} to order by; expected columns, as in F.desc("price")'
+                f"{verb}() ({user_site()}) got {each!r:.80} to order by; expected columns, as in "
+                'F.desc("price")'
             )
     if not listed:
         raise PlanError(

@@ -67,4 +67,5 @@ def _unlike(old: pa.Array, new: pa.Array) -> NDArray[np.bool_]:
     if pa.types.is_floating(old.type):
         both = pc.and_(pc.is_nan(old), pc.is_nan(new))
         unlike = unlike & ~pc.fill_null(both, False).to_numpy(zero_copy_only=False)
-    return np.logical_or(unlike, one_null)
+    either: NDArray[np.bool_] = np.logical_or(unlike, one_null)
+    return either
