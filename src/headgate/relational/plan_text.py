@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from headgate.common.time import format_ms
 from headgate.relational.passes.fused_steps import substituted
+from headgate.relational.patterns.match_plan import Match
 from headgate.relational.relations import (
     ALL_ROWS,
     RUNNING,
@@ -16,7 +17,6 @@ from headgate.relational.relations import (
     Filter,
     Form,
     Join,
-    Match,
     Over,
     Project,
     Rank,
