@@ -1,4 +1,4 @@
-"""Patterns in whole jobs: out of order, across savepoints at another parallelism, after crashes, with restarts."""
+"""Patterns in whole jobs: out of order, across savepoints at another parallelism, after crashes."""
 
 from __future__ import annotations
 
