@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from headgate.relational.joins.timed_joins import TimedJoin
     from headgate.relational.passes.extremes import Extremes
     from headgate.relational.passes.fused_steps import AnyStep
+    from headgate.relational.patterns.match_plan import Match
     from headgate.relational.relations import (
         Aggregation,
         Deduplicate,
         Form,
         Join,
         Lookup,
-        Match,
         Over,
         Rank,
         WindowJoin,

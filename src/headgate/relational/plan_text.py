@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from headgate.common.time import format_ms
 from headgate.relational.passes.fused_steps import substituted
+from headgate.relational.patterns.match_plan import Match
 from headgate.relational.relations import (
     ALL_ROWS,
     RUNNING,
@@ -17,7 +18,6 @@ from headgate.relational.relations import (
     Form,
     Join,
     Lookup,
-    Match,
     Over,
     Project,
     Rank,

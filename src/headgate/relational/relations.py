@@ -18,8 +18,6 @@ from headgate.relational.aggregates import Aggregate
 from headgate.relational.expressions import Clock, WindowKind
 from headgate.relational.firing import AT_END, Firing
 from headgate.relational.joins.loading import Loading
-from headgate.relational.patterns.navigation import LookedUp
-from headgate.relational.patterns.shapes import Pattern, variables_of
 from headgate.relational.resolved import Typed
 from headgate.relational.schema import Schema
 
@@ -384,64 +382,3 @@ class Lookup(Relation):
     keys: tuple[str, ...]
     how: JoinKind
     loading: Loading | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Match(Relation):
-    """A row for each match of a pattern among the rows of a key, in the order of event time.
-
-    Attributes:
-        child: the keys first, then what conditions and measures read.
-        keys: how many columns of the child are the key.
-        order: by which columns rows at one event time are ordered, before their order of coming.
-        pattern: its variables, and in which order they come.
-        conditions: of each variable (`variables`); None: every row will do. They are over the columns of the
-            child, and over `looked_up` after them.
-        looked_up: what conditions refer to of other rows of the match.
-        measures: the result's columns after the keys, over the child's columns and then `measured`.
-        measured: what measures refer to of the match.
-        uid: by which a later program finds the state; None: none was given.
-    """
-
-    child: Relation
-    keys: int
-    order: tuple[Order, ...]
-    pattern: Pattern
-    conditions: tuple[Typed | None, ...]
-    looked_up: tuple[LookedUp, ...]
-    measures: tuple[Typed, ...]
-    measured: tuple[LookedUp, ...]
-    uid: str | None = None
-
-    @property
-    def variables(self) -> list[str]:
-        """The names of the pattern's variables."""
-        return variables_of(self.pattern.shape)
-
-    @property
-    def key_names(self) -> list[str]:
-        """The names of the columns that are the key."""
-        return self.child.schema.names[: self.keys]
-
-
-def inputs_of(relation: Relation) -> tuple[Relation, ...]:
-    """Return the plans whose rows a plan is computed from, within the same table; empty for a scan."""
-    match relation:
-        case (
-            Project()
-            | Filter()
-            | Explode()
-            | TableFunction()
-            | Aggregation()
-            | Rank()
-            | Over()
-            | Lookup()
-            | Deduplicate()
-            | Match()
-        ):
-            return (relation.child,)
-        case Union():
-            return relation.children
-        case WindowJoin() | Join():
-            return (relation.left, relation.right)
-    return ()

@@ -19,11 +19,12 @@ from headgate.api.tables.updating import refuse_updates
 from headgate.common.errors import PlanError
 from headgate.common.time import duration_ms
 from headgate.relational.expressions import Expression
+from headgate.relational.patterns.match_plan import Match
 from headgate.relational.patterns.navigation import LookedUp, Scope
 from headgate.relational.patterns.parsing import parsed
 from headgate.relational.patterns.shapes import Pattern, Skip, check_shape, variables_of
 from headgate.relational.python_types import can_be_key
-from headgate.relational.relations import ORDER_PREFIX, Match, Order, Relation
+from headgate.relational.relations import ORDER_PREFIX, Order, Relation
 from headgate.relational.resolved import PythonApply, Typed, columns_in, parts_of
 from headgate.relational.schema import Field, Schema
 from headgate.relational.spark_types import text_of

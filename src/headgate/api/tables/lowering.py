@@ -45,6 +45,7 @@ from headgate.relational.changes import CHANGE, Change
 from headgate.relational.joins.timed_joins import TimedJoin
 from headgate.relational.passes.extremes import Extremes, extremes_of
 from headgate.relational.passes.fused_steps import AnyStep, Step, pruned, steps_of
+from headgate.relational.patterns.match_plan import Match
 from headgate.relational.python_types import plain_type
 from headgate.relational.relations import (
     ALL_ROWS,
@@ -54,7 +55,6 @@ from headgate.relational.relations import (
     Form,
     Join,
     Lookup,
-    Match,
     Over,
     Project,
     Rank,

@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.common.time import WATERMARK_MAX
+from headgate.relational.patterns.match_plan import Match
 from headgate.relational.patterns.matcher import Found, Matcher, Rules
 from headgate.relational.patterns.navigation import wanted_of
-from headgate.relational.relations import Match, Order
+from headgate.relational.relations import Order
 from headgate.runtime.worker.operators.columns.groups_ahead import RestoredByGroup
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, Ended, WindowsView
 from headgate.runtime.worker.operators.columns.matching.measures import Measures

@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow.compute as pc
 
 from headgate.relational.patterns.looked_up_columns import Asked
+from headgate.relational.patterns.match_plan import Match
 from headgate.relational.patterns.matcher import Found, Matcher, Question, Rules
 from headgate.relational.patterns.remembered_rows import Memory
 from headgate.relational.patterns.single_rows import NotSure, in_python
-from headgate.relational.relations import Match
 from headgate.relational.resolved import columns_in
-from headgate.runtime.worker.operators.columns.matching.cells import RowCells
+from headgate.runtime.worker.operators.columns.matching.row_cells import RowCells
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s

@@ -15,7 +15,7 @@ from headgate.api.patterns.table_patterns import matched
 from headgate.api.tables.column import Column
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.nexmark.all_ways import Match, all_ways_matches
-from headgate.relational.relations import Match as MatchPlan
+from headgate.relational.patterns.match_plan import Match as MatchPlan
 from headgate.relational.relations import Scan
 from headgate.relational.schema import schema_of
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
