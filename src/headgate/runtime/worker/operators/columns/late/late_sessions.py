@@ -15,7 +15,7 @@ from headgate.runtime.worker.operators.columns.late.running_results import nth_o
 from headgate.runtime.worker.operators.columns.panes import hashes_of_rows
 from headgate.runtime.worker.operators.columns.session_grouping import END, SessionGrouping, key_numbers
 from headgate.runtime.worker.operators.columns.sessions import SessionWindows
-from headgate.runtime.worker.operators.columns.sorted_numbers import distinct
+from headgate.runtime.worker.operators.columns.sorting import distinct
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

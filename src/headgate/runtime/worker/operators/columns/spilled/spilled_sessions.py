@@ -22,7 +22,7 @@ from headgate.runtime.worker.operators.columns.kept_windows import PANE, ROWS, E
 from headgate.runtime.worker.operators.columns.panes import hashes_of_rows
 from headgate.runtime.worker.operators.columns.session_grouping import END, SessionGrouping
 from headgate.runtime.worker.operators.columns.sessions import SessionWindows, sessions_after
-from headgate.runtime.worker.operators.columns.sorted_numbers import distinct, order_of_numbers
+from headgate.runtime.worker.operators.columns.sorting import distinct, order_of_numbers
 from headgate.runtime.worker.operators.columns.spilled import spill as portions
 from headgate.runtime.worker.operators.columns.spilled.spill import Spill
 from headgate.runtime.worker.operators.columns.spilled.spilled_panes import SpilledWindows
