@@ -14,7 +14,9 @@ import headgate.functions as F
 
 
 def q6(auctions: hg.Table, bids: hg.Table) -> hg.Table:
-    """Return for each winning bid the mean of its price and of the ten before it, of auctions of that seller."""
+    """Return for each winning bid the mean of its price and of the ten before it, of auctions of that
+    seller.
+    """
     opened = auctions.select("id", "seller", F.col("dateTime").alias("opens"), "expires")
     offers = bids.select(F.col("auction").alias("id"), "bidder", "price", "dateTime", "extra")
     valid = opened.join(offers, "id", uid="both").filter(

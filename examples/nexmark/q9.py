@@ -14,7 +14,9 @@ import headgate.functions as F
 
 
 def q9(auctions: hg.Table, bids: hg.Table) -> hg.Table:
-    """Return each auction with the highest bid of its time; of equal ones the first, or of the least bidder."""
+    """Return each auction with the highest bid of its time; of equal ones the first, or of the least
+    bidder.
+    """
     offers = bids.select(
         F.col("auction").alias("id"),
         "bidder",

@@ -39,9 +39,9 @@ from headgate.api.tables.column_functions import (
     window_time,
 )
 from headgate.api.tables.named_functions import function_named
-from headgate.api.tables.ordering import asc as asc
-from headgate.api.tables.ordering import desc as desc
 from headgate.api.tables.python_functions import udf
+from headgate.api.tables.ranking.ordering import asc as asc
+from headgate.api.tables.ranking.ordering import desc as desc
 
 __all__ = [
     "any_value", "avg", "col", "column", "count", "cumulate_window", "explode", "explode_outer", "expr",

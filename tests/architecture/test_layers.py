@@ -43,7 +43,7 @@ OURS = {
         "ha.files", "ha.zookeeper",
 ],
     "runtime.protocol": [
-        "common", "metrics", "serde", "records", "core.alignment.barriers", "state.snapshots",
+        "common", "metrics", "serde", "records", "core.alignment.barriers", "core.marks", "state.snapshots",
     ],
     "runtime.transport": ["common", "runtime.protocol"],
     "runtime.job": [
@@ -66,14 +66,18 @@ OURS = {
         "runtime.job",
 ],
     "runtime.worker.operators.columns": [
-        "common", "metrics", "serde", "records", "graph.table_nodes", "api.declared", "api.functions",
+        "common", "metrics", "serde", "records", "graph.table_nodes", "core.marks", "api.declared",
+        "api.functions", "api.tables.aggregation_state", "api.tables.row_state",
         "state", "relational", "runtime.job", "runtime.worker.operators",
+    ],
+    "runtime.worker.operators.asynchronous": [
+        "common", "records", "core", "api", "runtime.job", "runtime.worker.operators",
     ],
     "runtime.worker.operators.windows_of_rows": [
         "common", "metrics", "records", "core", "api", "state", "runtime.job", "runtime.worker.operators",
     ],
     "runtime.worker.exchange": [
-        "common", "records", "graph", "core.credit", "runtime.job", "runtime.protocol",
+        "common", "records", "graph", "core.credit", "core.marks", "runtime.job", "runtime.protocol",
         "runtime.transport", "runtime.worker.operators",
 ],
     "runtime.worker.in_flight": [
@@ -91,8 +95,8 @@ OURS = {
     "runtime.worker": [
         "common", "records", "graph", "core", "api", "state", "checkpoint", "runtime.job",
         "runtime.protocol", "runtime.transport", "runtime.worker.exchange", "runtime.worker.in_flight",
-        "runtime.worker.operators", "runtime.worker.operators.columns", "runtime.worker.snapshot",
-        "runtime.worker.task",
+        "runtime.worker.operators", "runtime.worker.operators.asynchronous",
+        "runtime.worker.operators.columns", "runtime.worker.snapshot", "runtime.worker.task",
 ],
     "display": ["common", "graph", "api.jobs", "runtime.job", "runtime.protocol"],
     "runtime.driver.endpoint": ["common", "graph", "core", "api", "checkpoint", "runtime.job"],
@@ -103,8 +107,8 @@ OURS = {
     ],
     "runtime": ["common.process.logs"],
     "connectors": [
-        "common", "serde", "records.late_columns", "api", "relational.casts", "relational.column_tests",
-        "relational.spark_types",
+        "common", "serde", "records.late_columns", "api", "relational.casts", "relational.changes",
+        "relational.column_tests", "relational.spark_types",
     ],
     "offline": [
         "common", "serde", "records", "graph", "api", "state", "checkpoint", "restore", "runtime",
@@ -116,7 +120,7 @@ OURS = {
     "spark": ["common.refusals", "connectors.dataframe.writers", "deploy.spark.session", "stateprocessor"],
     "stateprocessor": ["common", "serde", "api", "state", "checkpoint", "offline"],
     "cli": ["common", "api", "graph", "checkpoint", "display", "offline", "stateprocessor", "nexmark"],
-    "nexmark": ["common", "api", "connectors.files.paths"],
+    "nexmark": ["common", "api", "connectors.files.paths", "relational.changes"],
     "testing": [
         "common", "metrics", "serde", "records", "core", "graph", "api", "state", "checkpoint", "restore",
         "ha", "usercode", "runtime"],
@@ -143,7 +147,7 @@ ONLY_IN = {
         "api/jobs/executor_contract.py",
         "api/streams/reading_inputs.py",
         "api/streams/stream_outputs.py",
-        "api/tables/column_table.py",
+        "api/tables/table_outputs.py",
     ],
     "py4j": ["deploy/spark/", "connectors/dataframe/"],
     "pandas": ["connectors/dataframe/"],

@@ -110,7 +110,9 @@ def test_each_mark_at_a_sink_is_the_answer_of_the_rows_that_it_counts(
         checked += bool(wanted)
     assert checked >= 3
     final = folded(map(dict, changes))
-    assert Counter((r["auction"], r["n"], r["s"]) for r in final) == answer(sum(files.values(), []))
+    assert Counter((r["auction"], r["n"], r["s"]) for r in final) == answer(
+        [row for rows in files.values() for row in rows]
+    )
 
 
 def test_what_is_credited_and_debited_adds_up_to_nothing_at_every_mark(tmp_path: Path) -> None:
@@ -147,3 +149,31 @@ def test_what_is_credited_and_debited_adds_up_to_nothing_at_every_mark(tmp_path:
     assert all(len(rows) <= 1 for rows in answers)
     assert answers[-1] == [{"total": 0, "n": 30}]
     assert len({row["n"] for rows in answers for row in rows}) >= 1
+
+
+def test_corrections_come_after_each_batch_where_they_are_wanted_at_once(tmp_path: Path) -> None:
+    """No mark comes in this time. At marks each group is answered once, at the end; at once it is many
+    times.
+    """
+    (tmp_path / "bids").mkdir()
+    files = written(tmp_path / "bids")
+    counts = {}
+    for emission in ("marks", "eager"):
+        SEEN[emission] = seen = Seen()
+        env = hg.Environment(parallelism=2, executor=MiniCluster())
+        env.config("execution.mark-interval", "1h")
+        env.config("execution.changelog-emission", emission)
+        bids = env.table(str(tmp_path / "bids"), uid="bids")
+        groups = bids.group_by("auction").agg(F.count("*").alias("n"), F.sum("price").alias("s"), uid="c")
+        again = groups.join(groups.rename({"n": "m"}).drop("s"), "auction", uid="again").select(
+            "auction", "n", "s"
+        )
+        again.to_changes().sink_to(Watched(emission), uid="sink")
+        env.execute(emission)
+        lists = [each for story in seen.stories.values() for each in story if isinstance(each, list)]
+        changes = [change for each in lists for change in each]
+        counts[emission] = len(changes)
+        final = folded(map(dict, changes))
+        everything = [row for rows in files.values() for row in rows]
+        assert Counter((r["auction"], r["n"], r["s"]) for r in final) == answer(everything)
+    assert counts["marks"] == 50 < counts["eager"]

@@ -18,6 +18,7 @@ from headgate.api.checking.program_checks import (
     committing_sinks,
     states_of,
 )
+from headgate.api.checking.unbounded_state import warn_of_unbounded_state
 from headgate.api.jobs import launch_settings as launch
 from headgate.api.jobs.executor_contract import Executor, JobControl, JobResult, JobSpec
 from headgate.api.jobs.job_handle import JobHandle
@@ -379,6 +380,7 @@ class Environment(Readers):
         check_job_name(name)
         validate(config)
         check_program(nodes, config)
+        warn_of_unbounded_state(nodes)
         return _physical(nodes, config)
 
     def _described(self, name: str, nodes: tuple[Node, ...], config: Config) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def nexmark(
     parallelism: Tasks = 2,
     as_json: AsJson = False,
 ) -> None:
-    """Run queries of Nexmark on local Spark: q0 to q23."""
+    """Run queries of Nexmark on local Spark: q0 to q23, and cep0 to cep3, its patterns."""
 
     def outcome() -> str:
         found = list(_run(queries, events, source, output, check, parallelism))

@@ -38,6 +38,8 @@ BUILT_IN: Final[Mapping[Kind, Mapping[str, str]]] = {
         "parquet_source": "headgate.connectors.files:parquet_source",
         "json_sink": "headgate.connectors.files:json_sink",
         "parquet_sink": "headgate.connectors.files:parquet_sink",
+        "changelog_sink": "headgate.connectors.files.changelog_files:changelog_sink",
+        "database_sink": "headgate.connectors.database:database_sink",
         "collection_source": "headgate.connectors.collection:collection_source",
         "collect_sink": "headgate.connectors.collection:collect_sink",
         "print_sink": "headgate.connectors.print_sink:print_sink",

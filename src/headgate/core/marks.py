@@ -24,7 +24,9 @@ Rows: TypeAlias = Mapping[tuple[str, str], int]
 """(uid of a source, id of its split) -> rows read of it since the job's first start."""
 
 NO_EPOCH: Final = -1
-"""Before the first epoch. A mark of it goes ahead of a barrier that is a mark itself, and brings its counts."""
+"""Before the first epoch. A mark of it goes ahead of a barrier that is a mark itself, and brings its
+counts.
+"""
 
 
 @dataclass(frozen=True, slots=True)

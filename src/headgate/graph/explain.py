@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from headgate.common.plain_data import Json
 from headgate.graph.guarantees import NO_CHECKPOINTS, Checkpointing, always_aligned, sink_guarantees
+from headgate.graph.kept_state import kept_lines
 from headgate.graph.logical import (
     KeyedProcessNode,
     Node,
@@ -216,7 +217,7 @@ def _operator(node: Node, shapes: _Shapes, states: States, promised: Guarantees)
         "emits": None if isinstance(node, SinkNode) else shapes.leaving[node.id],
         "conversion": shapes.conversion(node),
         "columns_read": columns_read(node),
-        "does": [*filter_lines(node), *table_lines(node)],
+        "does": [*filter_lines(node), *table_lines(node), *kept_lines(node)],
         "blocking": node.blocking,
         "state": [_state(fact) for fact in states.get(node.id, ())],
     }

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from headgate.common.errors import InternalError, PlanError
 from headgate.common.ids import EdgeId, VertexId
+from headgate.graph.async_nodes import AsyncNode
 from headgate.graph.logical import (
     BroadcastProcessNode,
     KeyedBroadcastProcessNode,
@@ -159,8 +160,8 @@ def chain_operators(flow: Flow) -> Flow:
     """Group nodes that run in one subtask and call each other batch by batch.
 
     Chains are linear. A node joins the chain of its only input when the link is a main output, forward, and
-    the input's only main consumer; a keyed, broadcast or blocking node never does. Side outputs may leave
-    from the middle of a chain. Raises PlanError if event time is not taken right behind its source.
+    the input's only main consumer; a keyed, broadcast, blocking or async node never does. Side outputs may
+    leave from the middle of a chain. Raises PlanError if event time is not taken right behind its source.
     """
     chain_of: dict[int, list[int]] = {}
     for node in flow.nodes.values():
@@ -272,7 +273,7 @@ def _partitioned(flow: Flow, link: Link) -> Link:
 
 def _chained_to(flow: Flow, node: Node) -> int | None:
     arriving = flow.into(node.id)
-    if len(arriving) != 1 or node.blocking or isinstance(node, (KeyedProcessNode, *TWO_SIDED)):
+    if len(arriving) != 1 or node.blocking or isinstance(node, (AsyncNode, KeyedProcessNode, *TWO_SIDED)):
         return None
     link = arriving[0]
     if link.tag is not None or not isinstance(link.partitioner, Forward):

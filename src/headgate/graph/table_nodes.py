@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeAlias, get_args
 
 from headgate.common.plain_data import Json
 from headgate.graph.logical import KeyedProcessNode, Node
@@ -12,8 +12,19 @@ from headgate.graph.logical import KeyedProcessNode, Node
 if TYPE_CHECKING:
     from headgate.relational.passes.extremes import Extremes
     from headgate.relational.passes.fused_steps import AnyStep
-    from headgate.relational.relations import Aggregation, Form, Join, Lookup, Over, Rank, WindowJoin
+    from headgate.relational.relations import (
+        Aggregation,
+        Deduplicate,
+        Form,
+        Join,
+        Lookup,
+        Match,
+        Over,
+        Rank,
+        WindowJoin,
+    )
     from headgate.relational.schema import Schema
+    from headgate.relational.timed_joins import TimedJoin
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +77,13 @@ class UpdatingJoinNode(JoinNode):
 
 
 @dataclass(frozen=True, eq=False)
+class TimedJoinNode(KeyedProcessNode):
+    """A join of two tables by event time; its input has the rows of both."""
+
+    join: TimedJoin = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
 class FirstRowsNode(Node):
     """The part of a rank before the exchange: rows of a batch that others of it precede are left out."""
 
@@ -101,6 +119,27 @@ class RecomputeNode(KeyedProcessNode):
 
 
 @dataclass(frozen=True, eq=False)
+class DeduplicateNode(KeyedProcessNode):
+    """The first row of each key as it comes; nothing is corrected."""
+
+    plan: Deduplicate = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
+class TimedRowsNode(Node):
+    """Before the exchange: the rows that a pattern is matched against, each with its event time."""
+
+    match: Match = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
+class MatchNode(KeyedProcessNode):
+    """The matches of a pattern among the rows of each key, after the exchange."""
+
+    match: Match = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
 class TableFunctionNode(Node):
     """A table's step that calls a function of the program with the columns `reads`, and emits `gives`.
 
@@ -113,19 +152,27 @@ class TableFunctionNode(Node):
     gives: Schema = field(kw_only=True)
 
 
-TABLES = (
-    ColumnsNode,
-    TableFunctionNode,
-    AccumulateNode,
-    WindowAggregateNode,
-    WindowJoinNode,
-    JoinNode,
-    FirstRowsNode,
-    RankNode,
-    CheckedKeysNode,
-    RecomputeNode,
-    LookupNode,
+TableNode: TypeAlias = (
+    ColumnsNode
+    | TableFunctionNode
+    | AccumulateNode
+    | WindowAggregateNode
+    | WindowJoinNode
+    | JoinNode
+    | TimedJoinNode
+    | FirstRowsNode
+    | RankNode
+    | CheckedKeysNode
+    | RecomputeNode
+    | DeduplicateNode
+    | LookupNode
+    | TimedRowsNode
+    | MatchNode
 )
+"""A node that an operator of columns runs."""
+
+
+TABLES: Final = get_args(TableNode)
 """All of these nodes: they compute with columns, and rows that come in become columns."""
 
 
@@ -139,8 +186,10 @@ def table_details(node: Node) -> dict[str, Json]:
         return {"steps": [str(step) for step in node.steps]}
     if isinstance(node, AccumulateNode | WindowAggregateNode):
         return {"aggregates": [str(each) for each in node.aggregation.aggregates]}
-    if isinstance(node, WindowJoinNode | JoinNode):
+    if isinstance(node, WindowJoinNode | JoinNode | TimedJoinNode):
         return {"join": node.join.how, "keys": list(node.join.shown_keys)}
+    if isinstance(node, MatchNode):
+        return {"pattern": str(node.match.pattern), "keys": list(node.match.key_names)}
     return {}
 
 
@@ -153,14 +202,16 @@ def columns_given(node: Node) -> Schema | None:
             return node.gives
         case WindowAggregateNode():
             return node.aggregation.schema
-        case WindowJoinNode() | JoinNode():
+        case WindowJoinNode() | JoinNode() | TimedJoinNode():
             return node.join.schema
         case RankNode():
             return node.rank.schema
-        case RecomputeNode():
+        case RecomputeNode() | DeduplicateNode():
             return node.plan.schema
         case LookupNode():
             return node.lookup.schema
+        case MatchNode():
+            return node.match.schema
     return None
 
 
@@ -177,7 +228,7 @@ def table_lines(node: Node) -> Iterator[str]:
     """Yield the lines in which `explain()` tells what a table's node does when it runs; none for others."""
     if not isinstance(node, TABLES):
         return
-    from headgate.relational.plan_text import aggregates_text, function_text  # it loads Arrow
+    from headgate.relational.plan_text import aggregates_text, function_text, match_lines  # it loads Arrow
 
     if isinstance(node, ColumnsNode):
         yield f"reads {', '.join(node.steps[0].reads.names) or 'no column'}"
@@ -190,6 +241,10 @@ def table_lines(node: Node) -> Iterator[str]:
             both = f"{len(node.reads)} columns, and of {len(node.gives)} back"
             yield f"converts columns -> rows -> columns: conversion of {both}"
         yield f"gives {', '.join(node.gives.names)} by {function_text(node.function)}"
+    elif isinstance(node, TimedJoinNode):
+        yield from node.join.lines()
+    elif isinstance(node, MatchNode):
+        yield from match_lines(node.match)
     elif isinstance(node, AccumulateNode | WindowAggregateNode):
         part = "local, before the exchange" if isinstance(node, AccumulateNode) else "final"
         yield f"{part}: {aggregates_text(node.aggregation)}"

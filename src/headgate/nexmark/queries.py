@@ -17,10 +17,7 @@ from headgate.api.environment import Environment
 from headgate.api.tables.column_table import Table
 
 _OUT_OF_ORDERNESS: Final = "4s"
-_NAMES: Final = (
-    "q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "q8", "q9", "q10", "q11", "q12", "q13", "q14", "q15", "q16", "q17", "q18", "q19",
-    "q20", "q21", "q22", "q23",
-)  # fmt: skip
+_NAMES: Final = tuple([f"q{number}" for number in range(24)] + [f"cep{number}" for number in range(4)])
 
 
 class Inputs:

@@ -5,6 +5,9 @@ columns, so that two tables of equal rows are equal. Windows are aligned to 1970
 not their end. Times are compared in microseconds. All late events count: a stream gives the same answer only
 if it drops none.
 
+Patterns are the exception: they are found by plain Python, in `pattern_answers`. Bids of one bidder on one
+auction at one time count in the order of their prices.
+
 A query's result may have equal rows; they are kept, and a comparison sees how many there are.
 """
 
@@ -17,11 +20,10 @@ from typing import Final
 import pyarrow as pa
 
 from headgate.common.errors import UsageError
+from headgate.nexmark.answer_columns import COLUMNS, COUNTED_BY_RANK, TIMESTAMP
 from headgate.nexmark.dataset import Dataset, FileFormat
-from headgate.nexmark.generator import AUCTIONS, BIDS, PERSONS
-
-_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
-_DECIMAL: Final = pa.decimal128(23, 3)
+from headgate.nexmark.pattern_answers import cheap_runs, drops, table_of, v_shapes
+from headgate.relational.patterns.shapes import Skip
 
 # Times are integers in here: DuckDB's functions on times with a zone depend on the session's zone.
 _MACROS: Final = """
@@ -30,23 +32,10 @@ CREATE MACRO in_currency(price) AS
     CAST(CAST(price AS DECIMAL(19, 0)) * CAST(0.908 AS DECIMAL(3, 3)) AS DECIMAL(23, 3));
 """
 _DAY: Final = """strftime(make_timestamp("dateTime"), '%Y-%m-%d')"""
-_RANKS: Final = {
-    "total": "true",
-    "rank1": "price < 10000",
-    "rank2": "price >= 10000 AND price < 1000000",
-    "rank3": "price >= 1000000",
-}
-"""Ranks of prices -> their condition."""
-
-_COUNTED_BY_RANK: Final = [
-    (f"{rank}_{what}", "*" if what == "bids" else f"DISTINCT {what.removesuffix('s')}", condition)
-    for what in ("bids", "bidders", "auctions")
-    for rank, condition in _RANKS.items()
-]
 
 
 def _ranked_counts() -> str:
-    counts = (f"count({what}) FILTER ({condition}) AS {name}" for name, what, condition in _COUNTED_BY_RANK)
+    counts = (f"count({what}) FILTER ({condition}) AS {name}" for name, what, condition in COUNTED_BY_RANK)
     return ", ".join(counts)
 
 
@@ -83,7 +72,9 @@ def q2(dataset: Dataset) -> pa.Table:
 
 
 def q3(dataset: Dataset) -> pa.Table:
-    """Return who sells auctions of category 10 and lives in Oregon, Idaho or California, with each auction."""
+    """Return who sells auctions of category 10 and lives in Oregon, Idaho or California, with each
+    auction.
+    """
     sql = """
         SELECT name, city, state, auctions.id FROM auctions JOIN persons ON seller = persons.id
         WHERE category = 10 AND state IN ('OR', 'ID', 'CA')
@@ -174,7 +165,9 @@ def q8(dataset: Dataset) -> pa.Table:
 
 
 def q9(dataset: Dataset) -> pa.Table:
-    """Return each auction with the highest bid of its time; of equal ones the first, or of the least bidder."""
+    """Return each auction with the highest bid of its time; of equal ones the first, or of the least
+    bidder.
+    """
     sql = """
         SELECT auctions.*, auction, bidder, price, bids."dateTime" AS "bid_dateTime", bids.extra AS bid_extra
         FROM auctions JOIN bids
@@ -239,7 +232,7 @@ def q12(dataset: Dataset, processing_times: pa.Array | pa.ChunkedArray | None = 
                 f"q12 got {len(processing_times)} processing times for {len(bids)} bids in "
                 f"{dataset.directory}; expected one for each: give them in the order of the files"
             )
-        bids = bids.set_column(1, "dateTime", processing_times.cast(_TIMESTAMP))
+        bids = bids.set_column(1, "dateTime", processing_times.cast(TIMESTAMP))
     sql = """
         SELECT bidder, count(*) AS bid_count, window_start("dateTime", 10000000) AS starttime,
             window_start("dateTime", 10000000) + 10000000 AS endtime
@@ -274,14 +267,16 @@ def q14(dataset: Dataset) -> pa.Table:
 
 
 def q15(dataset: Dataset) -> pa.Table:
-    """Return how many bids, different bidders and auctions each day (UTC) had: in all, and by ranks of prices."""
-    return _answer("q15", dataset, f"SELECT {_DAY} AS day, {_ranked_counts()} FROM bid GROUP BY ALL")
+    """Return how many bids, different bidders and auctions each day (UTC) had: in all, and by ranks of
+    prices.
+    """
+    return _answer("q15", dataset, f"SELECT {_DAY} AS day, {_ranked_counts()} FROM bid GROUP BY ALL")  # noqa: S608
 
 
 def q16(dataset: Dataset) -> pa.Table:
     """Return the numbers of q15 for each channel and day (UTC), and the last minute of a bid."""
     minute = """max(strftime(make_timestamp("dateTime"), '%H:%M')) AS minute"""
-    sql = f"SELECT channel, {_DAY} AS day, {minute}, {_ranked_counts()} FROM bid GROUP BY ALL"
+    sql = f"SELECT channel, {_DAY} AS day, {minute}, {_ranked_counts()} FROM bid GROUP BY ALL"  # noqa: S608
     return _answer("q16", dataset, sql)
 
 
@@ -311,7 +306,9 @@ def q18(dataset: Dataset) -> pa.Table:
 
 
 def q19(dataset: Dataset) -> pa.Table:
-    """Return the ten highest bids of each auction with their places, from 1; of equal ones the earlier first."""
+    """Return the ten highest bids of each auction with their places, from 1; of equal ones the earlier
+    first.
+    """
     sql = """
         SELECT *, row_number() OVER (
             PARTITION BY auction ORDER BY price DESC, "dateTime", bidder, channel, url, extra
@@ -362,11 +359,31 @@ def q23(dataset: Dataset) -> pa.Table:
     sql = """
         SELECT persons.id AS person, auction, price, channel, url, bids."dateTime", bids.extra, name,
             "emailAddress", "creditCard", city, state, persons."dateTime" AS "person_dateTime",
-            persons.extra AS person_extra, auctions.id AS sold, "itemName", description, "initialBid", reserve,
-            expires, category
+            persons.extra AS person_extra, auctions.id AS sold, "itemName", description, "initialBid",
+            reserve, expires, category
         FROM bids JOIN persons ON bidder = persons.id JOIN auctions ON seller = persons.id
     """
     return _answer("q23", dataset, sql)
+
+
+def cep0(dataset: Dataset) -> pa.Table:
+    """Return where prices of a bidder on an auction fall and rise again, by plain Python."""
+    return ordered(table_of(v_shapes(dataset), ANSWERS["cep0"][1]))
+
+
+def cep1(dataset: Dataset) -> pa.Table:
+    """Return runs of cheap bids of a bidder on an auction, none of which overlap, by plain Python."""
+    return ordered(table_of(cheap_runs(dataset, Skip.PAST_LAST_ROW), ANSWERS["cep1"][1]))
+
+
+def cep2(dataset: Dataset) -> pa.Table:
+    """Return runs of cheap bids as cep1, from each bid at which one begins."""
+    return ordered(table_of(cheap_runs(dataset, Skip.TO_NEXT_ROW), ANSWERS["cep2"][1]))
+
+
+def cep3(dataset: Dataset) -> pa.Table:
+    """Return when a bidder's price on an auction drops by more than 50 within 5 s, by plain Python."""
+    return ordered(table_of(drops(dataset), ANSWERS["cep3"][1]))
 
 
 def ordered(table: pa.Table) -> pa.Table:
@@ -379,115 +396,8 @@ def ordered(table: pa.Table) -> pa.Table:
     return table.sort_by([(name, "ascending") for name in table.column_names]).combine_chunks()
 
 
-def _bid_columns(*names: str) -> pa.Schema:
-    return pa.schema([BIDS.field(name) for name in names])
-
-
-_PLAIN_BID: Final = _bid_columns("auction", "bidder", "price", "dateTime", "extra")
-_SITE_BID: Final = _bid_columns("auction", "bidder", "price", "channel")
-_COUNTED: Final = pa.schema(
-    {"bidder": pa.int64(), "bid_count": pa.int64(), "starttime": _TIMESTAMP, "endtime": _TIMESTAMP}
-)
-_CONVERTED: Final = _PLAIN_BID.set(2, pa.field("price", _DECIMAL))
-
-_AUCTION_OF_BID: Final = [
-    AUCTIONS.field(name)
-    for name in ("itemName", "description", "initialBid", "reserve", "expires", "seller", "category")
-]
-_RANKED_DAY: Final = pa.schema(
-    {
-        "auction": pa.int64(),
-        "day": pa.string(),
-        **dict.fromkeys(("total_bids", "rank1_bids", "rank2_bids", "rank3_bids"), pa.int64()),
-        "min_price": pa.int64(),
-        "max_price": pa.int64(),
-        "avg_price": pa.float64(),
-        "sum_price": pa.int64(),
-    }
-)
-
-
-_BY_RANK: Final = [pa.field(name, pa.int64()) for name, _, _ in _COUNTED_BY_RANK]
-
-
-def _timed(name: str) -> pa.Field:
-    return pa.field(name, _TIMESTAMP)
-
-
 ANSWERS: Final[Mapping[str, tuple[Callable[[Dataset], pa.Table], pa.Schema]]] = {
-    "q0": (q0, _PLAIN_BID),
-    "q1": (q1, _CONVERTED),
-    "q2": (q2, _bid_columns("auction", "price")),
-    "q3": (
-        q3,
-        pa.schema([*(PERSONS.field(name) for name in ("name", "city", "state")), PERSONS.field("id")]),
-    ),
-    "q4": (q4, pa.schema({"category": pa.int64(), "avg": pa.int64()})),
-    "q5": (q5, pa.schema({"auction": pa.int64(), "num": pa.int64()})),
-    "q6": (q6, pa.schema({"seller": pa.int64(), "avg": pa.int64()})),
-    "q7": (q7, _bid_columns("auction", "price", "bidder", "dateTime", "extra")),
-    "q8": (q8, pa.schema({"id": pa.int64(), "name": pa.string(), "starttime": _TIMESTAMP})),
-    "q9": (
-        q9,
-        pa.schema(
-            [
-                *AUCTIONS,
-                *_bid_columns("auction", "bidder", "price"),
-                _timed("bid_dateTime"),
-                pa.field("bid_extra", pa.string()),
-            ]
-        ),
-    ),
-    "q10": (q10, _PLAIN_BID.append(pa.field("dt", pa.string())).append(pa.field("hm", pa.string()))),
-    "q11": (q11, _COUNTED),
-    "q12": (q12, _COUNTED),
-    "q13": (
-        q13,
-        _bid_columns("auction", "bidder", "price", "dateTime").append(pa.field("value", pa.string())),
-    ),
-    "q14": (
-        q14,
-        _CONVERTED.insert(3, pa.field("bidTimeType", pa.string())).append(pa.field("c_counts", pa.int64())),
-    ),
-    "q15": (q15, pa.schema([pa.field("day", pa.string()), *_BY_RANK])),
-    "q16": (
-        q16,
-        pa.schema([*(pa.field(name, pa.string()) for name in ("channel", "day", "minute")), *_BY_RANK]),
-    ),
-    "q17": (q17, _RANKED_DAY),
-    "q18": (q18, BIDS),
-    "q19": (q19, BIDS.append(pa.field("rank_number", pa.int64()))),
-    "q20": (
-        q20,
-        pa.schema(
-            [
-                *BIDS,
-                *_AUCTION_OF_BID[:4],
-                _timed("auction_dateTime"),
-                *_AUCTION_OF_BID[4:],
-                pa.field("auction_extra", pa.string()),
-            ]
-        ),
-    ),
-    "q21": (q21, _SITE_BID.append(pa.field("channel_id", pa.string()))),
-    "q22": (
-        q22,
-        pa.schema([*_SITE_BID, *(pa.field(name, pa.string()) for name in ("dir1", "dir2", "dir3"))]),
-    ),
-    "q23": (
-        q23,
-        pa.schema(
-            [
-                pa.field("person", pa.int64()),
-                *_bid_columns("auction", "price", "channel", "url", "dateTime", "extra"),
-                *(PERSONS.field(name) for name in ("name", "emailAddress", "creditCard", "city", "state")),
-                _timed("person_dateTime"),
-                pa.field("person_extra", pa.string()),
-                pa.field("sold", pa.int64()),
-                *(field for field in _AUCTION_OF_BID if field.name != "seller"),
-            ]
-        ),
-    ),
+    query: (globals()[query], columns) for query, columns in COLUMNS.items()
 }
 """Query -> the function that answers it, and the columns of the answer, as the public definition has them."""
 

@@ -9,17 +9,24 @@ from headgate.common.time import format_ms
 from headgate.relational.passes.fused_steps import substituted
 from headgate.relational.relations import (
     ALL_ROWS,
+    RUNNING,
     Aggregation,
+    Deduplicate,
     Explode,
     Filter,
     Form,
+    Join,
+    Match,
+    Over,
     Project,
+    Rank,
     Relation,
     Scan,
     TableFunction,
     Union,
     Windowed,
 )
+from headgate.relational.resolved import columns_in
 from headgate.relational.schema import Schema
 
 Below: TypeAlias = Callable[[Scan], "str | Relation"]
@@ -46,7 +53,19 @@ def _children(relation: Relation) -> tuple[Relation, ...]:
         case Aggregation(child=Project() as arguments):
             # Their columns are shown where the aggregates use them.
             return (arguments.child,)
-        case Project() | Filter() | Explode() | TableFunction() | Aggregation():
+        case Join(left=Project() as left, right=Project() as right):
+            return (left.child, right.child)
+        case (
+            Project()
+            | Filter()
+            | Explode()
+            | TableFunction()
+            | Aggregation()
+            | Rank()
+            | Over()
+            | Deduplicate()
+            | Match()
+        ):
             return (relation.child,)
         case Union():
             return relation.children
@@ -73,6 +92,18 @@ def _head(relation: Relation, of_scan: str) -> str:
             )
         case Aggregation():
             return f"aggregate {aggregates_text(relation)}"
+        case Join():
+            way = "as rows come" if relation.grows_only else "corrected at marks"
+            return f"{relation.how} join by {', '.join(relation.shown_keys)}, {way}"
+        case Rank():
+            return f"first {relation.n} by {', '.join(relation.key_names)}, corrected at marks"
+        case Over():
+            made = ", ".join(map(str, relation.aggregates))
+            return f"{made} over rows by {', '.join(relation.key_names)}, corrected at marks"
+        case Deduplicate():
+            return f"first row by {relation.keys} key columns, as rows come"
+        case Match():
+            return f"match {relation.pattern} by {', '.join(relation.key_names)}"
     return type(relation).__name__
 
 
@@ -91,9 +122,26 @@ def function_text(function: object) -> str:
     return f"{getattr(function, '__qualname__', type(function).__name__).rpartition('.')[2]}()"
 
 
+def match_lines(plan: Match) -> Iterator[str]:
+    """Yield the lines in which `explain()` tells how a pattern is matched."""
+    yield f"finds {plan.pattern}"
+    width = len(plan.child.schema)
+    for name, condition in zip(plan.variables, plan.conditions, strict=True):
+        if condition is None:
+            yield f"{name} is any row"
+            continue
+        alone = max(columns_in(condition), default=0) < width
+        yield f"{name} is a row with {condition}, {'for whole batches' if alone else 'row after row'}"
+    within = plan.pattern.within_ms
+    kept = "until the pattern is decided" if within is None else f"for {format_ms(within)} at most"
+    yield f"keeps the rows of partial matches {kept}"
+
+
 def aggregates_text(plan: Aggregation) -> str:
     """Return what an aggregation computes, such as "count(*) AS n by user in windows of 10s every 2s"."""
     computed = plan.child.columns if isinstance(plan.child, Project) else None
+    if plan.copies is not None:
+        return f"{plan.copies.replace('_', ' ')} of whole rows, corrected at marks"
     made = []
     for each in plan.aggregates:
         arguments = each.arguments
@@ -102,7 +150,10 @@ def aggregates_text(plan: Aggregation) -> str:
         made.append(str(each._replace(arguments=arguments)))
     names = [plan.child.schema.names[place] for place in plan.keys]
     keys = ", ".join(name for name in names if name != ALL_ROWS)
-    return f"{', '.join(made)}{f' by {keys}' if keys else ''} in windows of {_window_text(plan.window)}"
+    grouped = f"{', '.join(made)}{f' by {keys}' if keys else ''}"
+    if plan.window.kind == RUNNING:
+        return f"{grouped} without windows, corrected at marks"
+    return f"{grouped} in windows of {_window_text(plan.window)}"
 
 
 def _window_text(window: Windowed) -> str:

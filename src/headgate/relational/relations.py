@@ -1,8 +1,8 @@
 """The nodes of the relational plan: what is computed of which columns; pure data, whatever runs it.
 
 Built are those that run: scan, project, filter, explode, union, functions of batches and of rows, aggregate,
-window join. Join, rank, deduplicate, over, match, watermark, changelog and sink have their place in decision
-0208.
+joins with and without windows, rank, over, lookup, deduplicate, match. Watermark, changelog and sink have
+their place in decision 0208.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from headgate.relational.aggregates import Aggregate
 from headgate.relational.changes import CHANGE
 from headgate.relational.expressions import Clock, TimeWindow, WindowKind
 from headgate.relational.firing import AT_END, Firing
+from headgate.relational.patterns.navigation import LookedUp
+from headgate.relational.patterns.shapes import Pattern, variables_of
 from headgate.relational.resolved import Typed
 from headgate.relational.schema import Field, Schema
 from headgate.relational.spark_types import WINDOW
@@ -173,6 +175,10 @@ class Windowed:
         return f"Windows_{self.size_ms}ms_every_{self.slide_ms}ms_from_{moved}ms"
 
 
+Copies: TypeAlias = Literal["distinct", "intersect", "intersect_all", "subtract", "except_all"]
+"""Operations on sets of rows: which rows come out, and how often, by how often they are on either side."""
+
+
 @dataclass(frozen=True, slots=True)
 class Aggregation(Relation):
     """A row for each group of rows with equal keys, in each window.
@@ -186,6 +192,10 @@ class Aggregation(Relation):
             late rows are dropped.
         present: of an aggregation of a changelog, the name of the result that counts a group's rows; a group
             with none has no row. None: rows of the input only come.
+        copies: of an operation on sets: how many rows like its keys a group gives, by its two sums, of the
+            rows of the left and of the right table; results are not shown. None: a group gives a row with its
+            results.
+        ttl_ms: without windows: after so long without rows a group is forgotten; None: never.
     """
 
     child: Relation
@@ -196,6 +206,8 @@ class Aggregation(Relation):
     firing: Firing = AT_END
     late: Schema | None = None
     present: str | None = None
+    copies: Copies | None = None
+    ttl_ms: int | None = None
 
     @property
     def key_names(self) -> list[str]:
@@ -240,6 +252,7 @@ class Join(Relation):
         keys: names of the columns that are equal, `ODD_KEYS` last.
         how: which rows come out: "inner", "left", "right", "full", "semi" or "anti", as in SQL.
         uid: by which a later program finds the state; None: none was given.
+        ttl_ms: after so long without rows a key is forgotten, with its rows; None: never.
     """
 
     left: Relation
@@ -247,6 +260,7 @@ class Join(Relation):
     keys: tuple[str, ...]
     how: JoinKind
     uid: str | None = None
+    ttl_ms: int | None = None
 
     @property
     def shown_keys(self) -> tuple[str, ...]:
@@ -280,6 +294,7 @@ class Rank(Relation):
         n: how many rows of a key.
         rank: name of the result's column with a row's place, from 1; None: it has none.
         uid: by which a later program finds the state; None: none was given.
+        ttl_ms: after so long without rows a key is forgotten, with its rows; None: never.
     """
 
     child: Relation
@@ -288,6 +303,7 @@ class Rank(Relation):
     n: int
     rank: str | None = None
     uid: str | None = None
+    ttl_ms: int | None = None
 
     def shown(self, names: list[str]) -> list[str]:
         """Return the names of the result's columns in the order of the table's `names`, the rank last."""
@@ -310,6 +326,7 @@ class Over(Relation):
         aggregates: their arguments are columns of the child.
         shown: how many columns of the child are in the result, from the first.
         uid: by which a later program finds the state; None: none was given.
+        ttl_ms: after so long without rows a key is forgotten, with its rows; None: never.
     """
 
     child: Relation
@@ -319,6 +336,31 @@ class Over(Relation):
     aggregates: tuple[Aggregate, ...]
     shown: int
     uid: str | None = None
+    ttl_ms: int | None = None
+
+    @property
+    def key_names(self) -> list[str]:
+        """The names of the columns that are the key, in the child."""
+        return self.child.schema.names[: self.keys]
+
+
+@dataclass(frozen=True, slots=True)
+class Deduplicate(Relation):
+    """The row of each key that comes first, sent once, when it comes.
+
+    Attributes:
+        keys: how many columns of the child are the key: the first ones, which the result lacks.
+        within_ms: a row whose event time is so much later than that of the last one sent, or more, is sent,
+            too; None: none is.
+        uid: by which a later program finds the state; None: none was given.
+        ttl_ms: after so long without rows a key is forgotten; None: never.
+    """
+
+    child: Relation
+    keys: int
+    within_ms: int | None = None
+    uid: str | None = None
+    ttl_ms: int | None = None
 
     @property
     def key_names(self) -> list[str]:
@@ -343,10 +385,59 @@ class Lookup(Relation):
     how: JoinKind
 
 
+@dataclass(frozen=True, slots=True)
+class Match(Relation):
+    """A row for each match of a pattern among the rows of a key, in the order of event time.
+
+    Attributes:
+        child: the keys first, then what conditions and measures read.
+        keys: how many columns of the child are the key.
+        order: by which columns rows at one event time are ordered, before their order of coming.
+        pattern: its variables, and in which order they come.
+        conditions: of each variable (`variables`); None: every row will do. They are over the columns of the
+            child, and over `looked_up` after them.
+        looked_up: what conditions refer to of other rows of the match.
+        measures: the result's columns after the keys, over the child's columns and then `measured`.
+        measured: what measures refer to of the match.
+        uid: by which a later program finds the state; None: none was given.
+    """
+
+    child: Relation
+    keys: int
+    order: tuple[Order, ...]
+    pattern: Pattern
+    conditions: tuple[Typed | None, ...]
+    looked_up: tuple[LookedUp, ...]
+    measures: tuple[Typed, ...]
+    measured: tuple[LookedUp, ...]
+    uid: str | None = None
+
+    @property
+    def variables(self) -> list[str]:
+        """The names of the pattern's variables."""
+        return variables_of(self.pattern.shape)
+
+    @property
+    def key_names(self) -> list[str]:
+        """The names of the columns that are the key."""
+        return self.child.schema.names[: self.keys]
+
+
 def inputs_of(relation: Relation) -> tuple[Relation, ...]:
     """Return the plans whose rows a plan is computed from, within the same table; empty for a scan."""
     match relation:
-        case Project() | Filter() | Explode() | TableFunction() | Aggregation() | Rank() | Over() | Lookup():
+        case (
+            Project()
+            | Filter()
+            | Explode()
+            | TableFunction()
+            | Aggregation()
+            | Rank()
+            | Over()
+            | Lookup()
+            | Deduplicate()
+            | Match()
+        ):
             return (relation.child,)
         case Union():
             return relation.children
@@ -356,7 +447,9 @@ def inputs_of(relation: Relation) -> tuple[Relation, ...]:
 
 
 def running_schema(child: Schema, keys: tuple[int, ...], aggregates: tuple[Aggregate, ...]) -> Schema:
-    """Return the columns of an aggregation without windows: its keys without hidden ones, results, `CHANGE`."""
+    """Return the columns of an aggregation without windows: its keys without hidden ones, results,
+    `CHANGE`.
+    """
     kept = [child.fields[place] for place in keys if child.names[place] not in HIDDEN]
     results = [Field(each.name, each.result, each.nullable) for each in aggregates]
     return Schema((*kept, *results, Field(CHANGE, pa.int8(), False)))

@@ -48,11 +48,6 @@ class Schema:
         """Whether rows are changes of a table, as the last column says."""
         return bool(self.fields) and self.fields[-1].name == CHANGE
 
-    @property
-    def shown(self) -> tuple[Field, ...]:
-        """The columns that a program sees."""
-        return self.fields[:-1] if self.updating else self.fields
-
     def find(self, name: str) -> int | None:
         """Return the index of the column `name`, written exactly so, else of one that differs in case only.
         None if there is none; PlanError if several would do and not exactly one of them is written so.
@@ -81,7 +76,7 @@ class Schema:
     def tree(self) -> str:
         """Return the columns as text, a line each, as Spark's `printSchema`."""
         mark = " (event time)"
-        lines = [f" |-- {field}{mark if field.name == self.event_time else ''}" for field in self.shown]
+        lines = [f" |-- {field}{mark if field.name == self.event_time else ''}" for field in shown(self)]
         return "\n".join(["root (rows are corrected)" if self.updating else "root", *lines])
 
 
@@ -101,3 +96,8 @@ def schema_of(arrow: pa.Schema, event_time: str | None = None) -> Schema:
             )
         fields.append(Field(field.name, kind, field.nullable))
     return Schema(tuple(fields), event_time)
+
+
+def shown(schema: Schema) -> tuple[Field, ...]:
+    """Return the columns that a program sees: all but what a changelog says of its rows."""
+    return schema.fields[:-1] if schema.updating else schema.fields

@@ -16,7 +16,7 @@ MARKS: Final = "split-marks"
 """Name of an operator's list of (split id, greatest timestamp) in a snapshot, if it assigns timestamps."""
 
 COUNTS: Final = "counts"
-"""Name of a source's list of (split id, rows) in a snapshot of a job with marks: of splits read to their ends."""
+"""Name of a source's list of (split id, rows) in snapshots of a job with marks: splits read to their ends."""
 
 
 class RestoredSplits:

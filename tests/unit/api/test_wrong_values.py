@@ -47,6 +47,7 @@ SAMPLES: dict[str, Any] = {
     "VertexId": 1, "EdgeId": 1, "KeySelector": "k", "Literal": "text", "OnError": "fail", "Schema": "x",
     "None": None, "Query": print, "Partitioner": Forward(), "Compatibility": AsIs(), "Config": Config(),
     "Window": hg.Window(0, 1), "WindowRules": WindowRules(hg.tumbling(1)), "Relation": Relation(None),
+    "Errors": KeyError,
 }  # fmt: skip
 
 ANYTHING = {

@@ -13,6 +13,7 @@ def mark(gate: MarkGate, channel: int, epoch: int, **rows: int) -> int | None:
 
 
 def test_a_mark_comes_out_with_the_counts_of_all_channels() -> None:
+    """Only after the last open channel has brought it."""
     gate = MarkGate(2)
     assert mark(gate, A, 4, first=10) is None
     assert gate.waiting == {A}
@@ -23,6 +24,7 @@ def test_a_mark_comes_out_with_the_counts_of_all_channels() -> None:
 
 
 def test_counts_of_dropped_marks_go_out_with_the_next_one() -> None:
+    """A later count of a split replaces an earlier one."""
     gate = MarkGate(2)
     mark(gate, A, 4, first=10, third=1)
     mark(gate, B, 5)
@@ -45,6 +47,7 @@ def test_nothing_waits_for_a_mark_that_was_dropped() -> None:
 
 
 def test_an_end_counts_for_epochs_that_began_after_it() -> None:
+    """Not for those that a source above had begun before."""
     gate = MarkGate(2)
     assert gate.end(A, 4) is None
     assert mark(gate, B, 4) is None
@@ -54,11 +57,13 @@ def test_an_end_counts_for_epochs_that_began_after_it() -> None:
 
 
 def test_an_end_is_all_that_a_mark_waited_for() -> None:
+    """The mark comes out as the channel ends."""
     gate = MarkGate(2)
     mark(gate, A, 4)
     assert gate.end(B, 3) == 4
 
 
 def test_after_the_last_end_no_mark_comes_out() -> None:
+    """There is nobody left to send one."""
     gate = MarkGate(1)
     assert gate.end(A, 4) is None

@@ -73,7 +73,9 @@ def expected(channel: Channel, kind: str, number: int) -> int | None:
 
 
 class Gate:
-    """A gate in the middle of its input: barriers as exactly-once handlers align them, marks by the machine."""
+    """A gate in the middle of its input: barriers as exactly-once handlers align them, marks by the
+    machine.
+    """
 
     def __init__(self, channels: Sequence[Channel], sources: dict[str, Channel]) -> None:
         self.channels, self.sources, self.marks = channels, sources, MarkGate(len(channels))

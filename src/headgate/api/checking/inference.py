@@ -49,7 +49,7 @@ def map_output(function: Callable[..., object]) -> Hint | None:
     """
     if isinstance(function, type):
         return function
-    return _known(_return_hint(function))
+    return known(_return_hint(function))
 
 
 def flat_map_output(function: Callable[..., Iterable[object]]) -> Hint | None:
@@ -71,7 +71,7 @@ def process_output(function: ProcessingFunction) -> Hint | None:
     for base in _PROCESS_FUNCTIONS:
         if isinstance(function, base):
             arguments = generic_arguments(type(function), base)
-            if arguments and (found := _known(arguments[-1])) is not None:
+            if arguments and (found := known(arguments[-1])) is not None:
                 return found
     hints = [_return_hint(getattr(function, name, None)) for name in ("process", "process_broadcast")]
     if not hasattr(function, "process_broadcast") or hints[1] is type(None):
@@ -115,7 +115,7 @@ def keys_of_function(cls: type) -> DeclaredKeys | None:
 
 
 def _tells_keys(hint: Hint | None) -> TypeGuard[Hint]:
-    return hint is not None and _known(hint) is not None and not says_nothing(hint)
+    return hint is not None and known(hint) is not None and not says_nothing(hint)
 
 
 def field_hint(record_type: Hint | None, name: str) -> Hint:
@@ -134,13 +134,13 @@ def field_hint(record_type: Hint | None, name: str) -> Hint:
 def source_output(source: Source[T]) -> Hint | None:
     """Return the record type of a source, from its class's type argument; None if it has none."""
     arguments = generic_arguments(type(source), Source)
-    return _known(arguments[0]) if arguments else None
+    return known(arguments[0]) if arguments else None
 
 
 def tag_output(tag: OutputTag[T]) -> Hint | None:
     """Return the record type of a side output whose tag was made as ``OutputTag[int]("late")``; else None."""
     arguments = get_args(getattr(tag, "__orig_class__", None))
-    return _known(arguments[0]) if arguments else None
+    return known(arguments[0]) if arguments else None
 
 
 def common_scalar(records: Sequence[T]) -> type[T] | None:
@@ -171,7 +171,8 @@ def _return_hint(function: Callable[..., object] | None) -> Hint | None:
         return None
 
 
-def _known(hint: Hint | None) -> Hint | None:
+def known(hint: Hint | None) -> Hint | None:
+    """Return `hint`, or None where it says nothing about the type."""
     if hint is Any or isinstance(hint, (TypeVar, typing_extensions.TypeVar, str)):
         return None
     return None if getattr(hint, "__parameters__", ()) and not isinstance(hint, type) else hint
@@ -188,4 +189,4 @@ def _element(hint: Hint | None) -> Hint | None:
         return None
     if origin is tuple and (len(arguments) != 2 or arguments[1] is not Ellipsis):
         return None
-    return _known(arguments[0])
+    return known(arguments[0])

@@ -4,7 +4,7 @@ node to the program and runs nothing. Sinks and looks at records are in `stream_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
 from headgate.api.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
@@ -19,6 +19,8 @@ from headgate.api.checking.arguments import (
 from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunction, is_blocking
 from headgate.api.showing import ShownAsLine
 from headgate.api.site import user_site
+from headgate.api.streams.async_calls import AsyncFunction, CallSettings, Retry, async_node
+from headgate.api.streams.connected import Connected, demand
 from headgate.api.streams.declared_fields import refuse_unknown_fields
 from headgate.api.streams.event_time import WatermarkStrategy, refuse_negative_times
 from headgate.api.streams.other_names import no_such_member
@@ -80,6 +82,63 @@ class DataStream(Outputs[T]):
         )
         return DataStream(self._environment, self._added(node))
 
+    def map_async(
+        self,
+        function: Callable[[T], Awaitable[U]] | AsyncFunction[T, U],
+        uid: str | None = None,
+        *,
+        capacity: int = 100,
+        timeout: str | int | None = "10s",
+        ordered: bool = True,
+        retry: Retry | None = None,
+        on_timeout: Callable[[T], U | Awaitable[U]] | None = None,
+    ) -> DataStream[U]:
+        """Emit what the coroutine function `function` returns for each record; many calls run at once in an
+        event loop of the subtask's own, while the worker goes on. See ``docs/async-io.md``.
+
+        Args:
+            function: an ``async def`` of one record, or an :class:`AsyncFunction`, which may open a session.
+            uid: names the operator, which keeps the records in flight; needed when checkpoints are on.
+            capacity: how many records of one subtask may be in flight before it takes no more input.
+            timeout: how long a record may wait for its answer, repeated calls included; None: for ever.
+            ordered: whether results leave in the records' order; else as they come, but across no watermark.
+            retry: when a call that failed is made again; None: the first failure fails the job.
+            on_timeout: gives the output for a record whose time is over; None: the job fails.
+
+        Raises:
+            PlanError: an argument is of a wrong kind, or out of its range.
+
+        Example:
+            >>> import headgate as hg
+            >>> from headgate.testing import MiniCluster
+            >>> async def doubled(n: int) -> int:
+            ...     return 2 * n
+            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
+            >>> env.from_collection([1, 2, 3]).map_async(doubled, capacity=10, timeout="5s").collect()
+            [2, 4, 6]
+        """
+        given = CallSettings(capacity, timeout, ordered, retry, on_timeout)
+        node = async_node("map_async", function, self._node.record_type, uid, given)
+        return DataStream(self._environment, self._added(node))
+
+    def flat_map_async(
+        self,
+        function: Callable[[T], Awaitable[Iterable[U] | None]] | AsyncFunction[T, U],
+        uid: str | None = None,
+        *,
+        capacity: int = 100,
+        timeout: str | int | None = "10s",
+        ordered: bool = True,
+        retry: Retry | None = None,
+        on_timeout: Callable[[T], Iterable[U] | Awaitable[Iterable[U] | None] | None] | None = None,
+    ) -> DataStream[U]:
+        """Emit all outputs of the iterable (None: no output) that the coroutine function `function` returns
+        for each record, or `on_timeout` in its place. All else is as in :meth:`map_async`.
+        """
+        given = CallSettings(capacity, timeout, ordered, retry, on_timeout)
+        node = async_node("flat_map_async", function, self._node.record_type, uid, given)
+        return DataStream(self._environment, self._added(node))
+
     def filter(self, function: Callable[[T], object], uid: str | None = None) -> DataStream[T]:
         """Keep the records for which `function` returns something true; `uid` names the operator. PlanError
         if it is async or a generator function, or cannot be called with one record.
@@ -110,11 +169,7 @@ class DataStream(Outputs[T]):
         Raises:
             PlanError: `function` is no :class:`ProcessFunction`.
         """
-        if not isinstance(function, ProcessFunction):
-            raise PlanError(
-                f"process() ({user_site()}) got {type(function).__name__}; expected a ProcessFunction "
-                "(a KeyedProcessFunction goes behind key_by())"
-            )
+        demand(ProcessFunction, function, hint=" (a KeyedProcessFunction goes behind key_by())")
         node = logical.ProcessNode(NEW, "", function=function)
         return DataStream(self._environment, add_function(self._environment, node, uid, self._number))
 
@@ -322,11 +377,7 @@ class KeyedStream(ShownAsLine, Looks[T], Generic[K, T]):
         Raises:
             PlanError: `function` is no :class:`KeyedProcessFunction`.
         """
-        if not isinstance(function, KeyedProcessFunction):
-            raise PlanError(
-                f"process() behind key_by() ({user_site()}) got {type(function).__name__}; "
-                "expected a KeyedProcessFunction"
-            )
+        demand(KeyedProcessFunction, function, " behind key_by()")
         node = logical.KeyedProcessNode(NEW, "", function=function, key=self._key)
         return DataStream(self._environment, add_function(self._environment, node, uid, self._number))
 
@@ -354,34 +405,7 @@ class BroadcastStream(DataStream[B]):
     """
 
 
-class _Connected(ShownAsLine):
-    """Base of connected streams; making one is a PlanError if `broadcast` is not of the same Environment."""
-
-    def __init__(
-        self, environment: ProgramContext, number: int, broadcast: BroadcastStream[B], key: KeySelector = ""
-    ) -> None:
-        if not isinstance(broadcast, BroadcastStream):
-            raise PlanError(
-                f"connect() ({user_site()}) got {type(broadcast).__name__}; expected a stream whose last "
-                "step is broadcast(), as in stream.connect(rules.broadcast()); two streams of equal rights "
-                "go together by union(), told apart by what their records say"
-            )
-        if broadcast._environment is not environment:
-            raise PlanError(
-                f"connect() ({user_site()}) got a stream of another Environment; expected one of the same"
-            )
-        self._environment, self._inputs, self._key = environment, (number, broadcast._number), key
-
-    def __repr__(self) -> str:
-        main, broadcast = map(self._environment.program.node, self._inputs)
-        both = f"{main.name!r} ({main.site}) with {broadcast.name!r} ({broadcast.site})"
-        return f"<{type(self).__name__} of {both}, to be followed by process()>"
-
-    def _added(self, node: logical.ProcessNode | logical.KeyedProcessNode, uid: str | None) -> int:
-        return add_function(self._environment, node, uid, *self._inputs)
-
-
-class BroadcastConnectedStream(_Connected, Generic[T, B]):
+class BroadcastConnectedStream(Connected, Generic[T, B]):
     """A stream of type `T` connected to a broadcast stream of type `B`; ``process()`` reads both."""
 
     def process(self, function: BroadcastProcessFunction[T, B, U], uid: str | None = None) -> DataStream[U]:
@@ -395,16 +419,13 @@ class BroadcastConnectedStream(_Connected, Generic[T, B]):
         Raises:
             PlanError: `function` is no :class:`BroadcastProcessFunction`.
         """
-        if not isinstance(function, BroadcastProcessFunction):
-            raise PlanError(
-                f"process() behind connect() ({user_site()}) got {type(function).__name__}; expected a "
-                "BroadcastProcessFunction (a KeyedBroadcastProcessFunction goes behind key_by().connect())"
-            )
+        hint = " (a KeyedBroadcastProcessFunction goes behind key_by().connect())"
+        demand(BroadcastProcessFunction, function, " behind connect()", hint)
         node = logical.BroadcastProcessNode(NEW, "", function=function)
         return DataStream(self._environment, self._added(node, uid))
 
 
-class KeyedBroadcastConnectedStream(_Connected, Generic[K, T, B]):
+class KeyedBroadcastConnectedStream(Connected, Generic[K, T, B]):
     """A keyed stream of type `T` (key type `K`) connected to a broadcast stream of type `B`."""
 
     def process(
@@ -420,10 +441,6 @@ class KeyedBroadcastConnectedStream(_Connected, Generic[K, T, B]):
         Raises:
             PlanError: `function` is no :class:`KeyedBroadcastProcessFunction`.
         """
-        if not isinstance(function, KeyedBroadcastProcessFunction):
-            raise PlanError(
-                f"process() behind key_by().connect() ({user_site()}) got {type(function).__name__}; "
-                "expected a KeyedBroadcastProcessFunction"
-            )
+        demand(KeyedBroadcastProcessFunction, function, " behind key_by().connect()")
         node = logical.KeyedBroadcastProcessNode(NEW, "", function=function, key=self._key)
         return DataStream(self._environment, self._added(node, uid))

@@ -67,7 +67,9 @@ def accumulators_record(plan: Aggregation) -> type:
             f"two results of agg() ({user_site()}) would be stored as {twice!r}, since their names differ in "
             "signs only; give one another name with alias()"
         )
-    record: type = NamedTuple(plan.window.stored_name, fields)  # type: ignore[misc]
+    # Counts of another operation on sets would be the same, and what was sent of them another.
+    name = plan.window.stored_name if plan.copies is None else f"Rows_to_{plan.copies}"
+    record: type = NamedTuple(name, fields)  # type: ignore[misc]
     record.__module__ = "headgate"
     return record
 

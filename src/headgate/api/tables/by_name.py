@@ -17,7 +17,6 @@ from headgate.relational.relations import Relation
 
 _SORT: Final = "a stream has no last row to sort before; sort what collect() returns"
 _FIRST: Final = "write take(n) for a list of rows, or preview(n) to look at them"
-_ONCE: Final = "group_by(columns, F.window(...)).agg() gives each once for a window"
 _RENAME: Final = 'write rename({"old": "new"})'
 _STREAM: Final = "that is a call of streams: write to_stream() before it"
 _NULLS: Final = "write F.coalesce(column, value), or filter(F.col(name).isNotNull())"
@@ -27,7 +26,7 @@ _INSTEAD: Final = {
     "count": 'write group_by(F.window("at", "10s")).count(), or len(table.collect())',
     "orderBy": _SORT, "sort": _SORT, "order_by": _SORT,
     "limit": _FIRST, "show": _FIRST, "head": _FIRST, "first": _FIRST, "display": _FIRST,
-    "distinct": _ONCE, "dropDuplicates": _ONCE, "drop_duplicates": _ONCE,
+    "dropDuplicatesWithinWatermark": 'write drop_duplicates(["user"], within="10min")',
     "withColumnRenamed": _RENAME, "withColumnsRenamed": _RENAME,
     "fillna": _NULLS, "na": _NULLS, "dropna": _NULLS,
     "write": _WRITE, "writeStream": _WRITE, "writeTo": _WRITE,

@@ -12,7 +12,7 @@ from headgate.relational.expressions import Expression
 from headgate.relational.relations import Project, Relation
 from headgate.relational.resolved import Column, Typed
 from headgate.relational.resolving import resolve
-from headgate.relational.schema import Field, Schema
+from headgate.relational.schema import Field, Schema, shown
 
 T = TypeVar("T")
 """The type of the result of the function that `checked` calls."""
@@ -21,7 +21,7 @@ T = TypeVar("T")
 def all_columns(relation: Relation) -> list[tuple[str, Typed]]:
     return [
         (each.name, Column(each.type, each.nullable, place, each.name))
-        for place, each in enumerate(relation.schema.shown)
+        for place, each in enumerate(shown(relation.schema))
     ]
 
 

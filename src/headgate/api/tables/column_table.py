@@ -4,57 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Generic, Literal
+from typing import Any, Literal
 
-from typing_extensions import TypeVar
-
-from headgate.api.showing import Preview
+from headgate.api.patterns.matched_tables import MatchedTables
 from headgate.api.site import user_site
 from headgate.api.streams.event_time import WatermarkStrategy
 from headgate.api.streams.steps import ProgramContext
-from headgate.api.streams.stream_outputs import Outputs, StreamSink
 from headgate.api.tables.by_name import ByName, refuse_text, selected_columns
-from headgate.api.tables.checked_columns import all_columns, check_partitions, place_of, projected, resolved
+from headgate.api.tables.changelogs.set_operations import SetOperations
+from headgate.api.tables.changelogs.ways_out import WaysOut
+from headgate.api.tables.checked_columns import all_columns, place_of, projected, resolved
 from headgate.api.tables.column import Column, ColumnLike, expression_of
-from headgate.api.tables.grouped_table import GroupedTable, named_call
-from headgate.api.tables.lookups import lookup
-from headgate.api.tables.lowering import as_changes, lowered, lowered_anew, lowered_join, lowered_rank
-from headgate.api.tables.ordering import Ordered
+from headgate.api.tables.grouped_table import GroupedTable
+from headgate.api.tables.joins.joined_tables import JoinedTables
+from headgate.api.tables.lowering import as_changes
 from headgate.api.tables.program_functions import Columns, form_of, table_function
-from headgate.api.tables.ranks import over, ranked
-from headgate.api.tables.regular_joins import regular_join
+from headgate.api.tables.ranking.ranked_tables import RankedTables
 from headgate.api.tables.selecting import selected
 from headgate.api.tables.side_outputs import SideOutputs
 from headgate.api.tables.table_explained import explained
-from headgate.api.tables.updating import folded, refuse_updates
-from headgate.api.tables.window_joins import joins_windows, window_join
+from headgate.api.tables.table_outputs import S, TableOutputs
 from headgate.common.errors import PlanError
 from headgate.graph.logical import NEW, TimestampsNode
+from headgate.relational.changes import CHANGE
 from headgate.relational.exploding import is_map
 from headgate.relational.expressions import Aliases, Expression, Generator, Reference
 from headgate.relational.relations import (
     Filter,
     Form,
-    Join,
     Relation,
     Scan,
-    WindowJoin,
 )
 from headgate.relational.resolved import Typed
-from headgate.relational.schema import Schema
+from headgate.relational.schema import Schema, shown
 from headgate.relational.spark_types import text_of
 from headgate.relational.united_tables import Pair, by_name, by_position, united
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame
 
-S = TypeVar("S", bound=Outputs[Any], default=Any)
-"""The class of streams that tables are turned into."""
-
-
-class Table(ByName, SideOutputs, Generic[S]):
+class Table(
+    ByName, SideOutputs, JoinedTables, RankedTables, MatchedTables, SetOperations, WaysOut, TableOutputs[S]
+):
     """Columns of a stream, on which expressions are computed batch by batch; ``stream.to_table()`` makes one.
 
     Example:
@@ -87,12 +76,12 @@ class Table(ByName, SideOutputs, Generic[S]):
     @property
     def columns(self) -> list[str]:
         """The names of the columns, in order."""
-        return [field.name for field in self._relation.schema.shown]
+        return [field.name for field in shown(self._relation.schema)]
 
     @property
     def dtypes(self) -> list[tuple[str, str]]:
         """The names of the columns, each with its type as Spark calls it."""
-        return [(field.name, text_of(field.type)) for field in self._relation.schema.shown]
+        return [(field.name, text_of(field.type)) for field in shown(self._relation.schema)]
 
     def printSchema(self) -> None:  # noqa: N802  # PySpark's name
         """Print the columns with their types."""
@@ -244,6 +233,7 @@ class Table(ByName, SideOutputs, Generic[S]):
     def union(self, other: Table[S]) -> Table[S]:
         """Return the rows of both tables, in no particular order; columns go together by place.
 
+        If rows of one of them are corrected, those of the result are, too.
         Names are those of this table, and a type is the one that both fit into. Event time stays if the
         columns that carry it stand at the same place; the watermark is the lower one of both sides.
 
@@ -372,200 +362,6 @@ class Table(ByName, SideOutputs, Generic[S]):
 
     groupBy = group_by  # noqa: N815
 
-    def join(
-        self, other: Table[S], on: str | Sequence[str], how: str = "inner", uid: str | None = None
-    ) -> Table[S]:
-        """Return the rows of this and the other table that have equal columns, in the same window.
-
-        A row goes out when event time passes the end of its window; rows that come later are dropped and
-        counted. The result has the columns of `on` (the window last), the others of this table and, but for
-        "semi" and "anti", those of the other table.
-
-        Args:
-            other: the other table, of the same Environment.
-            on: names of columns that both tables have; one of them is a window, as of an aggregation.
-            how: "inner", "left", "right", "full", "semi" or "anti", or PySpark's other names of these.
-            uid: names the state for later versions of the program; needed when checkpoints are on.
-
-        Raises:
-            PlanError: a column of `on` is not in both or cannot be a key, not exactly one is a window, `how`
-                is unknown, windows may emit more than once, or both tables have another column of one name.
-        """
-        names = [on] if isinstance(on, str) else list(on)
-        if getattr(other, "_environment", None) is not self._environment:
-            raise PlanError(f"join() ({user_site()}) got {other!r}; expected a table of the same Environment")
-        sides = self._relation, other._relation
-        plan: WindowJoin | Join = (
-            window_join(*sides, names, how, uid)
-            if joins_windows(*sides, names)
-            else regular_join(*sides, names, how, uid)
-        )
-        number = lowered_join(self._environment, plan, f"join() ({user_site()})")
-        return self._of(Scan(plan.schema, number))
-
-    def lookup(self, table: pa.Table, on: str | Sequence[str], how: str = "inner") -> Table[S]:
-        """Return the rows of this table with those of `table` that have equal columns. `table` does not change, and
-        every subtask has all of it, so nothing is kept and nothing is sent. Null equals nothing.
-
-        Args:
-            table: a ``pyarrow.Table``, such as ``dataframe.toArrow()``; it is shipped with the program.
-            on: names of columns that both have.
-            how: "inner", "left", "semi" or "anti".
-
-        Raises:
-            PlanError: a column of `on` is not in both or is of two types, `how` is another one, or both have
-                another column of one name.
-
-        Example:
-            >>> import pyarrow as pa
-            >>> import headgate as hg
-            >>> from headgate.testing import MiniCluster
-            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
-            >>> bids = env.from_collection([{"currency": "EUR", "price": 3}])
-            >>> bids = bids.to_table(pa.schema({"currency": pa.string(), "price": pa.int64()}))
-            >>> bids.lookup(pa.table({"currency": ["EUR"], "rate": [1.1]}), "currency").collect()
-            [{'currency': 'EUR', 'price': 3, 'rate': 1.1}]
-        """
-        return self._of(lookup(self._relation, table, [on] if isinstance(on, str) else list(on), how))
-
-    def top_n(
-        self,
-        n: int,
-        by: str | Sequence[str],
-        order_by: Sequence[Ordered | Column | str] | Ordered | Column | str,
-        rank: str | None = None,
-        uid: str | None = None,
-    ) -> Table[S]:
-        """Return the first `n` rows of each key; they are corrected as more rows come.
-
-        Args:
-            n: how many rows of a key there are at most.
-            by: the key: names of columns.
-            order_by: columns, as ``F.desc("price")``; of equal rows the one that came earlier is first.
-            rank: name of a column for the rows' places, from 1; None: there is none.
-            uid: names the state for later versions of the program; needed when checkpoints are on.
-
-        Raises:
-            PlanError: a column does not exist, cannot be a key or has no order.
-
-        Example:
-            >>> import pyarrow as pa
-            >>> import headgate as hg
-            >>> import headgate.functions as F
-            >>> from headgate.testing import MiniCluster
-            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
-            >>> rows = env.from_collection([{"k": 1, "v": v} for v in (3, 9, 4)])
-            >>> table = rows.to_table(pa.schema({"k": pa.int64(), "v": pa.int64()}))
-            >>> sorted(table.top_n(2, "k", F.desc("v"), uid="best").collect(), key=lambda row: row["v"])
-            [{'k': 1, 'v': 4}, {'k': 1, 'v': 9}]
-        """
-        names = [by] if isinstance(by, str) else list(by)
-        plan = ranked("top_n", self._relation, n, names, order_by, rank, uid)
-        lower = lowered_anew if plan.child.schema.updating else lowered_rank
-        number = lower(self._environment, plan, f"top_n() ({user_site()})")
-        return self._of(Scan(plan.schema, number)).select(*plan.shown(self.columns))
-
-    def over(
-        self,
-        *aggregates: Column,
-        by: str | Sequence[str],
-        order_by: Sequence[Ordered | Column | str] | Ordered | Column | str,
-        preceding: int | None = None,
-        uid: str | None = None,
-    ) -> Table[S]:
-        """Return all rows, each with aggregates over itself and rows of its key before it; they are corrected as
-        more rows come. All rows are kept, and those of a key are computed anew when one of them changes.
-
-        Args:
-            aggregates: such as ``F.avg("price").alias("mean")``.
-            by: the key: names of columns.
-            order_by: columns, as ``F.desc("price")``; of equal rows the one that came earlier is first.
-            preceding: over how many rows before a row; None: over all.
-            uid: names the state for later versions of the program; needed when checkpoints are on.
-
-        Raises:
-            PlanError: something is no aggregate, a column does not exist, cannot be a key or has no order.
-
-        Example:
-            >>> import pyarrow as pa
-            >>> import headgate as hg
-            >>> import headgate.functions as F
-            >>> from headgate.testing import MiniCluster
-            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
-            >>> table = env.from_collection([{"k": 1, "v": v} for v in (3, 9, 4)])
-            >>> table = table.to_table(pa.schema({"k": pa.int64(), "v": pa.int64()}))
-            >>> last = table.over(F.sum("v").alias("last two"), by="k", order_by="v", preceding=1, uid="o")
-            >>> [row["last two"] for row in sorted(last.collect(), key=lambda row: row["v"])]
-            [3, 7, 13]
-        """
-        where = f"over() ({user_site()})"
-        calls = [named_call(each, where) for each in aggregates]
-        plan = over(
-            self._relation, [by] if isinstance(by, str) else list(by), order_by, preceding, calls, uid
-        )
-        number = lowered_anew(self._environment, plan, where)
-        results = [each.name for each in plan.aggregates]
-        return self._of(Scan(plan.schema, number)).select(*self.columns, *results)
-
-    # -- ways out
-
-    def to_stream(self, uid: str | None = None) -> S:
-        """Return the rows as a stream, columnar until a function of rows reads it; `uid`: the operator's."""
-        refuse_updates("to_stream", self._relation)
-        return self._changes(uid)
-
-    def _changes(self, uid: str | None = None) -> S:
-        return self._stream(self._environment, lowered(self._environment, self._relation, uid))
-
-    def to_changes(self, uid: str | None = None) -> S:
-        """Return the changes of a table whose rows are corrected as a stream of rows, which have the column
-        ``__change`` last: 0 a row comes, 1 it leaves as 2 it comes back corrected, 3 it goes. Changes of a
-        mark follow each other, and together they lead to an exact answer. `uid`: the operator's.
-
-        Raises:
-            PlanError: rows of this table are never corrected; call :meth:`to_stream`.
-        """
-        if not self._relation.schema.updating:
-            raise PlanError(f"to_changes() ({user_site()}): no row of the table changes; write to_stream()")
-        return self._changes(uid)
-
-    def collect(self, job_name: str = "collect") -> list[dict[str, Any]]:
-        """Return all rows of this bounded table as dicts, by a job of only what feeds it. UsageError: nothing
-        was started; UserFunctionError: the program's code failed; JobFailedError: anything else failed.
-        """
-        if self._relation.schema.updating:
-            return folded(self._changes().collect(job_name))
-        return self.to_stream().collect(job_name)
-
-    def take(self, n: int, timeout_s: float | None = None) -> list[dict[str, Any]]:
-        """Return the first `n` rows that come, as dicts; fewer if the table ends or `timeout_s` s pass."""
-        return self.to_stream().take(n, timeout_s)
-
-    def preview(self, n: int = 10, timeout_s: float | None = None) -> Preview[dict[str, Any]]:
-        """Return the rows that :meth:`take` returns, in a sequence that shows itself as a table."""
-        return self.to_stream().preview(n, timeout_s)
-
-    def write_parquet(self, path: str | PathLike[str], uid: str | None = None, **options: Any) -> StreamSink:
-        """Write the rows as Parquet files into directory `path`, exactly once with checkpoints. `uid` names
-        the sink's state (None: made of the path), `options` are as for ``DataStream.write_parquet``.
-        UsageError: wrong options, or `partition_by` has an unknown column, or all.
-        """
-        check_partitions(self._relation, "write_parquet", options)
-        return self.to_stream().write_parquet(path, uid, **options)
-
-    def write_json(self, path: str | PathLike[str], uid: str | None = None, **options: Any) -> StreamSink:
-        """Write the rows as JSON lines into directory `path`; all else is as for :meth:`write_parquet`."""
-        check_partitions(self._relation, "write_json", options)
-        return self.to_stream().write_json(path, uid, **options)
-
-    def to_dataframe(self, job_name: str = "to_dataframe") -> DataFrame:
-        """Return all rows of this bounded table as a Spark DataFrame; errors are those of :meth:`collect`."""
-        return self.to_stream().to_dataframe(job_name=job_name)
-
-    def to_spark(self, write: Any, uid: str | None = None) -> StreamSink:
-        """Add a sink that gives each checkpoint's rows to `write`, as a DataFrame: `DataStream.to_spark`."""
-        return self.to_stream().to_spark(write, uid)
-
     def _of(self, relation: Relation) -> Table[S]:
         return Table(self._environment, relation, self._stream)
 
@@ -575,11 +371,14 @@ class Table(ByName, SideOutputs, Generic[S]):
             raise PlanError(f"{where} got {type(other).__name__}; expected a table")
         if other._environment is not self._environment:
             raise PlanError(f"{where} got a table of another Environment; expected one of the same")
+        left, right = self._relation, other._relation
+        change = []
+        if left.schema.updating or right.schema.updating:
+            left, right = as_changes(left), as_changes(right)
+            change = [Pair(CHANGE, len(left.schema) - 1, len(right.schema) - 1)]
+        both = Schema(shown(left.schema)), Schema(shown(right.schema))
         try:
-            left, right = self._relation, other._relation
-            if left.schema.updating or right.schema.updating:
-                left, right = as_changes(left), as_changes(right)
-            return self._of(united(left, right, pairs(left.schema, right.schema)))
+            return self._of(united(left, right, [*pairs(*both), *change]))
         except PlanError as error:
             raise PlanError(f"{where}: {error}") from None
 

@@ -58,6 +58,11 @@ def _demand_event_time(verb: str, window: TimeWindow) -> None:
         raise PlanError(f"{verb}() ({user_site()}): {window} is of the wall clock, so no row is late for it")
 
 
+def time_to_live(verb: str, ttl: str | int | None) -> int | None:
+    """Return `ttl` of the call `verb` in ms; None: there is none. PlanError: it is no duration."""
+    return None if ttl is None else checked_duration(verb, "ttl", ttl)
+
+
 def refuse_repeated(verb: str, relation: Relation) -> None:
     """Raise PlanError, naming call `verb`, if a row of plan `relation` may come more than once: if it has
     results of windows with early firing or lateness, through unions and steps. Each result would count as a

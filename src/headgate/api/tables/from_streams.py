@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from headgate.api.site import user_site
 from headgate.api.streams.steps import ProgramContext
-from headgate.api.tables.column_table import S, Table
+from headgate.api.tables.column_table import Table
 from headgate.api.tables.grouped_table import GroupedTable
+from headgate.api.tables.table_outputs import S
 from headgate.common.errors import PlanError, UsageError
 from headgate.common.refusals.calls import check_calls_of
 from headgate.graph.logical import FilterNode, Node, PartitionNode, SourceNode, TimestampsNode

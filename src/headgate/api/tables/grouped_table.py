@@ -14,7 +14,13 @@ from headgate.api.streams.steps import ProgramContext
 from headgate.api.tables.aggregate_functions import plain_aggregate
 from headgate.api.tables.checked_columns import all_columns, checked, projected, resolved
 from headgate.api.tables.column import Column, shown_name
-from headgate.api.tables.firing_rules import early_interval, lateness_of, refuse_repeated, tag_name
+from headgate.api.tables.firing_rules import (
+    early_interval,
+    lateness_of,
+    refuse_repeated,
+    tag_name,
+    time_to_live,
+)
 from headgate.api.tables.lowering import lowered_aggregation, lowered_anew
 from headgate.api.tables.retracting import PRESENT, adds_up, one, present, rewritten, with_weights
 from headgate.api.tables.selecting import selected
@@ -32,6 +38,7 @@ from headgate.relational.expressions import (
     TimeWindow,
 )
 from headgate.relational.firing import AT_END
+from headgate.relational.odd_keys import keys_with_nulls
 from headgate.relational.python_types import can_be_key
 from headgate.relational.relations import (
     ALL_ROWS,
@@ -47,6 +54,7 @@ from headgate.relational.relations import (
 )
 from headgate.relational.resolved import Column as ResolvedColumn
 from headgate.relational.resolved import Typed
+from headgate.relational.schema import shown
 from headgate.relational.spark_types import WINDOW, is_numeric, text_of
 
 T = TypeVar("T")
@@ -74,6 +82,7 @@ class GroupedTable(Generic[T]):
         self._window: TimeWindow = windows[0] if windows else NO_WINDOW
         self._keys = [key for key in keys if _window(key, child) is None]
         self._firing = AT_END
+        self._ttl_ms: int | None = None
         if windows:
             self._check_time()
         refuse_repeated("group_by", child)
@@ -172,7 +181,44 @@ class GroupedTable(Generic[T]):
         other._firing = replace(self._firing, **changes)
         return other
 
-    def agg(self, *aggregates: Column, uid: str | None = None) -> T:
+    def with_nulls(self) -> GroupedTable[T]:
+        """Have null, and NaN, be keys like others, as in SQL; by default such a key fails the job.
+
+        Raises:
+            PlanError: there is a window, or no key; or a key is of a type that cannot be one.
+
+        Example:
+            >>> import pyarrow as pa
+            >>> import headgate as hg
+            >>> from headgate.testing import MiniCluster
+            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
+            >>> rows = env.from_collection([{"user": "ada"}, {"user": None}, {"user": None}])
+            >>> table = rows.to_table(pa.schema({"user": pa.string()}))
+            >>> counts = table.group_by("user").with_nulls().count(uid="counts").collect()
+            >>> sorted(counts, key=lambda row: row["count"])
+            [{'user': 'ada', 'count': 1}, {'user': None, 'count': 2}]
+        """
+        where = f"with_nulls() ({user_site()})"
+        if self._window is not NO_WINDOW or not self._keys:
+            raise PlanError(
+                f"{where} is for groups by columns without a window; filter or fill null keys before"
+            )
+        shown_keys = [self._key(key) for key in self._keys]
+        rows = projected("with_nulls", self._child, [*_named_keys(shown_keys), *all_columns(self._child)])
+        keys = checked("with_nulls", partial(keys_with_nulls, rows.schema, list(range(len(shown_keys)))))
+        whole = projected("with_nulls", rows, [*keys.columns, *all_columns(rows)[len(shown_keys) :]])
+        given = dict(zip((name for name, _ in shown_keys), keys.given.values(), strict=True))
+        hidden = {name for name, _ in keys.columns}
+
+        def table(relation: Relation) -> T:
+            results = [field.name for field in shown(relation.schema) if field.name not in hidden]
+            chosen = [*given.items(), *((name, Reference(name)) for name in results)]
+            return self._table(selected("agg", relation, chosen))
+
+        columns = [Column(Reference(name)) for name, _ in keys.columns]
+        return GroupedTable(self._environment, whole, columns, table)
+
+    def agg(self, *aggregates: Column, uid: str | None = None, ttl: str | int | None = None) -> T:
         """Return a row for each group: its keys, its window, and these aggregates.
 
         A row goes out when time passes the end of its window. Rows that come after that are dropped and
@@ -181,12 +227,18 @@ class GroupedTable(Generic[T]):
         Args:
             aggregates: such as ``F.count("*").alias("n")``.
             uid: names the state for later versions of the program; needed when checkpoints are on.
+            ttl: without a window: after so long without rows a group is forgotten, as "1h" or in ms; its row
+                stays as it is, and rows that come for it later begin a new one. None: never.
 
         Raises:
-            PlanError: something is no aggregate, does not fit its columns, or a name is there twice.
+            PlanError: something is no aggregate, does not fit its columns, or a name is there twice; `ttl` is
+                no duration, or windows bound the state already.
         """
         where, child = f"agg() ({user_site()})", self._child
         calls = [named_call(each, where) for each in aggregates]
+        self._ttl_ms = time_to_live("agg", ttl)
+        if self._ttl_ms is not None and self._window is not NO_WINDOW:
+            raise PlanError(f"{where} got ttl, and windows are forgotten when they end; leave it away")
         if child.schema.updating:
             return self._of_changes(where, calls, uid)
         keys = [self._key(key) for key in self._keys] + self._hidden_keys()
@@ -335,7 +387,13 @@ class GroupedTable(Generic[T]):
         if len(set(schema.names)) != len(schema.names):
             raise PlanError(f"{where}: two columns of the result have one name; use alias()")
         window, late = windowed(self._window), None if self._firing.late_tag is None else child.schema
-        return Aggregation(schema, narrow, places, window, tuple(moved), uid, self._firing, late)
+        return Aggregation(
+            schema, narrow, places, window, tuple(moved), uid, self._firing, late, ttl_ms=self._ttl_ms
+        )
+
+
+def _named_keys(keys: list[tuple[str, Typed]]) -> list[tuple[str, Typed]]:
+    return [(f"group/{number}", value) for number, (_, value) in enumerate(keys)]
 
 
 def _window(key: Column, child: Relation) -> TimeWindow | None:

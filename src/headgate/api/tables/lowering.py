@@ -13,7 +13,10 @@ from headgate.api.tables.row_state import (
     all_declaration,
     first_declaration,
     joined_declaration,
+    match_declaration,
     rows_declaration,
+    seen_declaration,
+    timed_declaration,
 )
 from headgate.common.keys.key_types import DeclaredKeys
 from headgate.graph import logical
@@ -23,13 +26,17 @@ from headgate.graph.table_nodes import (
     AccumulateNode,
     CheckedKeysNode,
     ColumnsNode,
+    DeduplicateNode,
     FirstRowsNode,
     JoinNode,
     LookupNode,
+    MatchNode,
     RankNode,
     RecomputeNode,
     RunningAggregateNode,
     TableFunctionNode,
+    TimedJoinNode,
+    TimedRowsNode,
     UpdatingJoinNode,
     WindowAggregateNode,
     WindowJoinNode,
@@ -42,9 +49,11 @@ from headgate.relational.relations import (
     ALL_ROWS,
     RUNNING,
     Aggregation,
+    Deduplicate,
     Form,
     Join,
     Lookup,
+    Match,
     Over,
     Project,
     Rank,
@@ -56,6 +65,7 @@ from headgate.relational.relations import (
 )
 from headgate.relational.resolved import Column, Typed
 from headgate.relational.schema import Field, Schema
+from headgate.relational.timed_joins import TimedJoin
 
 
 def lowered(
@@ -150,7 +160,7 @@ def lowered_aggregation(environment: ProgramContext, plan: Aggregation) -> int:
     return program.add(node, (number,))
 
 
-def lowered_join(environment: ProgramContext, plan: WindowJoin | Join, where: str) -> int:
+def lowered_join(environment: ProgramContext, plan: WindowJoin | Join | TimedJoin, where: str) -> int:
     """Add a join's nodes; return the last one's number. PlanError (`where`): columns stored as one name."""
     program = environment.program
     inputs = [
@@ -176,6 +186,17 @@ def lowered_join(environment: ProgramContext, plan: WindowJoin | Join, where: st
             join=plan,
         )
         return program.add(joined, (number,))
+    if isinstance(plan, TimedJoin):
+        timed = TimedJoinNode(
+            NEW,
+            "join by time",
+            uid=plan.uid,
+            function=timed_declaration(plan, where),
+            key=selector,
+            keys=_declared_keys("join", fields),
+            join=plan,
+        )
+        return program.add(timed, (number,))
     node = WindowJoinNode(
         NEW,
         "window join",
@@ -228,6 +249,47 @@ def lowered_rank(environment: ProgramContext, plan: Rank, where: str) -> int:
         key=selector,
         keys=_declared_keys("rank", plan.child.schema.fields[: plan.keys]),
         rank=plan,
+    )
+    return program.add(node, (number,))
+
+
+def lowered_deduplicate(environment: ProgramContext, plan: Deduplicate, where: str) -> int:
+    """Add the nodes of what sends the first row of each key; return the last one's number."""
+    program, names = environment.program, plan.key_names
+    selector = names[0] if len(names) == 1 else tuple(names)
+    number = lowered(environment, plan.child)
+    exchange = logical.PartitionNode(NEW, "duplicates", partitioner=ByKeyGroup(selector))
+    number = program.add(exchange, (number,))
+    node = DeduplicateNode(
+        NEW,
+        "first rows of keys",
+        uid=plan.uid,
+        function=seen_declaration(where),
+        key=selector,
+        keys=_declared_keys("drop_duplicates", plan.child.schema.fields[: plan.keys]),
+        plan=plan,
+    )
+    return program.add(node, (number,))
+
+
+def lowered_match(environment: ProgramContext, plan: Match, where: str) -> int:
+    """Add a pattern's nodes; return the last one's number. PlanError (`where`): columns stored as one
+    name.
+    """
+    program, names = environment.program, plan.key_names
+    selector = names[0] if len(names) == 1 else tuple(names)
+    number = lowered(environment, plan.child)
+    number = program.add(TimedRowsNode(NEW, "rows", match=plan), (number,))
+    exchange = logical.PartitionNode(NEW, "match", partitioner=ByKeyGroup(selector))
+    number = program.add(exchange, (number,))
+    node = MatchNode(
+        NEW,
+        "match",
+        uid=plan.uid,
+        function=match_declaration(plan, where),
+        key=selector,
+        keys=_declared_keys("match", plan.child.schema.fields[: plan.keys]),
+        match=plan,
     )
     return program.add(node, (number,))
 

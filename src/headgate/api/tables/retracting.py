@@ -20,7 +20,9 @@ from headgate.relational.schema import Field, Schema
 PRESENT: Final = "__present"
 """Name of the aggregate that counts a group's rows."""
 
-_WEIGHT: Final = "__weight"
+WEIGHT: Final = "__weight"
+"""Name of the column that says by how much a row counts."""
+
 _ONE: Final = Literal(1)
 _ADD_UP: Final = {("count", 0), ("count", 1), ("count_if", 1), ("sum", 1), ("avg", 1), ("mean", 1)}
 """Aggregates with their number of arguments."""
@@ -37,19 +39,20 @@ def with_weights(child: Relation) -> Project:
     """Return the rows of a changelog, each with its weight, as rows that only come."""
     comes = Call("in", (Reference(CHANGE), *(Literal(int(each)) for each in Change if each.adds)))
     weight = resolved(child, "agg", Case(((comes, _ONE),), Literal(-1)))
-    columns = [*all_columns(child), (_WEIGHT, weight)]
+    columns = [*all_columns(child), (WEIGHT, weight)]
     fields = tuple(Field(name, each.type, each.nullable) for name, each in columns)
     return Project(Schema(fields), child, tuple(each for _, each in columns))
 
 
 def present() -> AggregateCall:
     """Return the aggregate that counts a group's rows."""
-    return AggregateCall("sum", (Reference(_WEIGHT),))
+    return AggregateCall("sum", (Reference(WEIGHT),))
 
 
 def adds_up(call: AggregateCall, child: Relation) -> bool:
-    """Return whether `call`, over rows of `child`, follows from sums of weighted values; else it needs all values
-    of a group. Sums of floats do not: NaN cannot be subtracted, and nor can what rounding has swallowed.
+    """Return whether `call`, over rows of `child`, follows from sums of weighted values; else it needs
+    all values of a group. Sums of floats do not: NaN cannot be subtracted, and nor can what rounding has
+    swallowed.
     """
     if call.settings or (call.function, len(call.arguments)) not in _ADD_UP:
         return False
@@ -71,7 +74,7 @@ def rewritten(name: str, call: AggregateCall) -> Rewritten:
         case "count", (value,):
             return Rewritten({name: _counted(value)}, Reference(name))
         case "count_if", (condition,):
-            found = AggregateCall("sum", (Case(((condition, Reference(_WEIGHT)),), Literal(0)),))
+            found = AggregateCall("sum", (Case(((condition, Reference(WEIGHT)),), Literal(0)),))
             return Rewritten({name: found}, Reference(name))
         case ("sum" | "avg" | "mean") as function, (value,):
             counted, summed = f"{name}/counted", f"{name}/summed"
@@ -86,8 +89,8 @@ def rewritten(name: str, call: AggregateCall) -> Rewritten:
 
 def _counted(value: Expression) -> AggregateCall:
     known = Call("isnotnull", (value,))
-    return AggregateCall("sum", (Case(((known, Reference(_WEIGHT)),), Literal(0)),))
+    return AggregateCall("sum", (Case(((known, Reference(WEIGHT)),), Literal(0)),))
 
 
 def _weighted(value: Expression) -> Expression:
-    return Call("*", (value, Reference(_WEIGHT)))
+    return Call("*", (value, Reference(WEIGHT)))

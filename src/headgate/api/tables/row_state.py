@@ -10,8 +10,11 @@ from headgate.api.functions import KeyedProcessFunction
 from headgate.api.tables.aggregation_state import plain_name, windows_function
 from headgate.common.errors import PlanError
 from headgate.common.hints import Hint
+from headgate.relational.changes import CHANGE
 from headgate.relational.python_types import hint_of
-from headgate.relational.relations import SIDE, WINDOW_LAST, Aggregation, Join, Over, Rank, WindowJoin
+from headgate.relational.relations import SIDE, WINDOW_LAST, Aggregation, Join, Match, Over, Rank, WindowJoin
+from headgate.relational.schema import Field
+from headgate.relational.timed_joins import MATCHED, TIMED, IntervalJoin, TimedJoin
 
 
 def rows_declaration(plan: WindowJoin, where: str) -> KeyedProcessFunction[Any, Any, Any]:
@@ -25,8 +28,8 @@ def rows_declaration(plan: WindowJoin, where: str) -> KeyedProcessFunction[Any, 
 
 
 ROWS: Final = "rows"
-"""Name of the keyed state of a join without windows: (0, number) -> a row of either side, and under (1, number)
-what came since the last mark.
+"""Name of the keyed state of a join without windows: (0, number) -> a row of either side, and under (1,
+number) what came since the last mark.
 """
 
 
@@ -34,38 +37,90 @@ def joined_declaration(plan: Join, where: str) -> KeyedProcessFunction[Any, Any,
     """Return a function, never run, with the state of a join without windows, `ROWS`, as savepoints hold it.
     PlanError, after `where`: two columns would be stored under one name.
     """
-    record = rows_record(plan, where)
+    record = with_defaults(
+        rows_record(plan, where), [each.name for each in plan.left.schema if "/" in each.name]
+    )
     return windows_function("Join", MapState[tuple[int, int], record], ROWS)  # type: ignore[valid-type]
 
 
 FIRST: Final = "first"
-"""Name of the keyed state of a rank: from (place, 0), with places 1 and up, to the row there at the last mark;
-with places -1 and down to the first rows of those that came since.
+"""Name of the keyed state of a rank: from (place, 0), with places 1 and up, to the row there at the last
+mark; with places -1 and down to the first rows of those that came since.
 """
 
 
 def first_declaration(plan: Rank, where: str) -> KeyedProcessFunction[Any, Any, Any]:
-    """Return a function, never run, with the state of a rank, `FIRST`, as savepoints hold it. PlanError, after
-    `where`: two columns would be stored under one name.
+    """Return a function, never run, with the state of a rank, `FIRST`, as savepoints hold it. PlanError,
+    after `where`: two columns would be stored under one name.
     """
     fields = plan.child.schema.fields[plan.keys :]
     record = named_record("RankedRows", [(each.name, hint_of(each.type)) for each in fields], where)
+    record = with_defaults(record, _shown(fields))
     return windows_function("Rank", MapState[tuple[int, int], record], FIRST)  # type: ignore[valid-type]
 
 
 ALL: Final = "all"
-"""Name of the keyed state of what is computed anew: (0, number) -> a row, and under (1, number) changes that came
-since the last mark.
+"""Name of the keyed state of what is computed anew: (0, number) -> a row, and under (1, number) changes
+that came since the last mark.
 """
 
 
 def all_declaration(plan: Aggregation | Rank | Over, where: str) -> KeyedProcessFunction[Any, Any, Any]:
-    """Return a function, never run, with the state `ALL`, as savepoints hold it. PlanError, after `where`: two
-    columns would be stored under one name.
+    """Return a function, never run, with the state `ALL`, as savepoints hold it. PlanError, after `where`:
+    two columns would be stored under one name.
     """
     fields = [each for each in plan.child.schema if each.name not in plan.key_names]
     record = named_record("Rows", [(each.name, hint_of(each.type)) for each in fields], where)
+    if not isinstance(plan, Aggregation):
+        record = with_defaults(record, _shown(fields))
     return windows_function("Recomputed", MapState[tuple[int, int], record], ALL)  # type: ignore[valid-type]
+
+
+SEEN: Final = "seen"
+"""Name of the keyed state of what sends the first row of a key: from (0, 0) to the event time from which on a
+row of the key is no duplicate.
+"""
+
+
+def seen_declaration(where: str) -> KeyedProcessFunction[Any, Any, Any]:
+    """Return a function, never run, with the state `SEEN`, as savepoints hold it."""
+    record = named_record("Seen", [("until", int)], where)
+    return windows_function("Deduplicate", MapState[tuple[int, int], record], SEEN)  # type: ignore[valid-type]
+
+
+def _shown(fields: Sequence[Field]) -> list[str]:
+    # What rows are ordered by, and arguments of aggregates, cannot be missing.
+    return [each.name for each in fields if "/" not in each.name and each.name != CHANGE]
+
+
+def with_defaults(record: type, columns: Sequence[str]) -> type:
+    """Return `record`, in which `columns` that a later version of the program adds are null in earlier
+    rows.
+    """
+    record._field_defaults = {plain_name(name): None for name in columns}  # type: ignore[attr-defined]
+    return record
+
+
+def timed_declaration(plan: TimedJoin, where: str) -> KeyedProcessFunction[Any, Any, Any]:
+    """Return a function, never run, with the state of a join by time, `TIMED`, as savepoints hold it: rows
+    that may get partners. PlanError, after `where`: two columns would be stored under one name.
+    """
+    columns = [each for each in plan.left.schema if each.name not in (SIDE, *plan.keys)]
+    fields: list[tuple[str, Hint]] = [(SIDE, int)]
+    fields += [(MATCHED, bool)] if isinstance(plan, IntervalJoin) else []
+    fields += [(each.name, hint_of(each.type)) for each in columns]
+    record = named_record(plan.stored_name, fields, where)
+    return windows_function("TimedJoin", MapState[tuple[int, int], record], TIMED)  # type: ignore[valid-type]
+
+
+def match_declaration(plan: Match, where: str) -> KeyedProcessFunction[Any, Any, Any]:
+    """Return a function, never run, with the state of a pattern, `ROWS`: (event time in ms, number) -> a row
+    that waits for the watermark, or belongs to a partial match. PlanError, after `where`: two columns would
+    be stored under one name.
+    """
+    fields = plan.child.schema.fields[plan.keys :]
+    record = named_record("MatchedRows", [(each.name, hint_of(each.type)) for each in fields], where)
+    return windows_function("Match", MapState[tuple[int, int], record], ROWS)  # type: ignore[valid-type]
 
 
 def rows_record(plan: WindowJoin | Join, where: str) -> type:
@@ -74,7 +129,8 @@ def rows_record(plan: WindowJoin | Join, where: str) -> type:
         if field.name in (WINDOW_LAST, *plan.keys):
             continue
         fields.append((field.name, int if field.name == SIDE else hint_of(field.type)))
-    return named_record("JoinedRows", fields, where)
+    # A join of another kind keeps the same rows, and has sent others.
+    return named_record(f"Rows_of_{plan.how}_join" if isinstance(plan, Join) else "JoinedRows", fields, where)
 
 
 def named_record(name: str, columns: Sequence[tuple[str, Hint]], where: str) -> type:

@@ -11,7 +11,15 @@ from headgate.api.site import user_site
 from headgate.api.tables.checked_columns import checked, projected, resolved
 from headgate.common.errors import PlanError
 from headgate.relational.exploding import fields_made
-from headgate.relational.expressions import Alias, Aliases, Expression, Generator, TimeWindow, name_of
+from headgate.relational.expressions import (
+    Alias,
+    Aliases,
+    Expression,
+    Generator,
+    Reference,
+    TimeWindow,
+    name_of,
+)
 from headgate.relational.relations import Explode, Project, Relation
 from headgate.relational.resolved import Column, Typed
 from headgate.relational.resolving import windows_of
@@ -49,6 +57,11 @@ def selected(verb: str, child: Relation, chosen: Chosen) -> Project:
         else:
             columns.append((name or name_of(each), resolved(child, verb, each)))
     return projected(verb, plan, columns)
+
+
+def only(verb: str, child: Relation, names: Sequence[str]) -> Project:
+    """Return a plan of the columns `names` of plan `child`, for the call `verb`."""
+    return selected(verb, child, [(None, Reference(name)) for name in names])
 
 
 def _bare(expression: Expression) -> Expression:

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 from headgate.api.tables.lowering import lowered
 from headgate.graph.explain import running_lines
 from headgate.graph.logical import SourceNode, TimestampsNode
-from headgate.graph.table_nodes import WindowAggregateNode
+from headgate.graph.table_nodes import (
+    DeduplicateNode,
+    JoinNode,
+    MatchNode,
+    RankNode,
+    RecomputeNode,
+    WindowAggregateNode,
+)
 from headgate.relational.plan_text import plan_lines
 
 if TYPE_CHECKING:
@@ -37,8 +44,17 @@ def _alone(environment: ProgramContext, relation: Relation) -> ProgramContext:
 
 def _below(environment: ProgramContext, scan: Scan) -> str | Relation:
     node = environment.program.node(scan.stream)
-    if isinstance(node, WindowAggregateNode):
-        return node.aggregation
+    match node:
+        case WindowAggregateNode():
+            return node.aggregation
+        case JoinNode():
+            return node.join
+        case MatchNode():
+            return node.match
+        case RankNode():
+            return node.rank
+        case RecomputeNode() | DeduplicateNode():
+            return node.plan
     while isinstance(node, TimestampsNode):
         node = environment.program.node(node.inputs[0].id)
     text = node.source.describe() if isinstance(node, SourceNode) else repr(node.name)

@@ -17,9 +17,9 @@ def refuse_updates(verb: str, relation: Relation) -> None:
     """Raise PlanError if rows of plan `relation` are corrected, which the call `verb` cannot follow."""
     if relation.schema.updating:
         raise PlanError(
-            f"{verb}() ({user_site()}): rows of the table are corrected as more come, and {verb}() would take "
-            "each correction for a row; group by a window, whose rows come once, or take them by to_changes() "
-            "or collect()"
+            f"{verb}() ({user_site()}): rows of the table are corrected as more come, and {verb}() would "
+            "take each correction for a row; group by a window, whose rows come once, or send the changes by "
+            "write_changelog(), write_database() or to_changes(); collect() returns the rows at the end"
         )
 
 

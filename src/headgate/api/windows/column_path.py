@@ -9,8 +9,9 @@ import headgate.api.tables.aggregate_functions as columns
 from headgate.api.streams.steps import ProgramContext
 from headgate.api.tables.column import Column
 from headgate.api.tables.column_functions import window as window_of
-from headgate.api.tables.column_table import S, Table
+from headgate.api.tables.column_table import Table
 from headgate.api.tables.from_streams import table_of
+from headgate.api.tables.table_outputs import S
 from headgate.api.windows.assigners import SlidingWindows
 from headgate.api.windows.window_aggregates import Aggregate
 from headgate.common.errors import PlanError

@@ -97,9 +97,12 @@ def with_states(
 
 
 class Storable:
-    """Turns records into what state can hold, and back: a row of columns, for one, is stored as a dict."""
+    """Turns records into what state can hold, and back: a row of columns, for one, is stored as a dict.
+    `keeper` is who keeps them, for messages.
+    """
 
-    def __init__(self, hint: Hint | None) -> None:
+    def __init__(self, hint: Hint | None, keeper: str = "a window") -> None:
+        self._keeper = keeper
         self.hint: Hint = Any if hint is None or hint is Row else hint
         self._seen: set[type] = set()
 
@@ -126,7 +129,8 @@ class Storable:
         except NotPlainError:
             kind = type(record).__qualname__
             raise UsageError(
-                f"a window is to keep a {kind}, and the program does not declare that its records are of "
+                f"{self._keeper} is to keep a {kind}, and the program does not declare that its records are "
+                "of "
                 f"this type; annotate the function that makes them to return {kind}, or make dicts of them"
             ) from None
         self._seen.add(record.__class__)

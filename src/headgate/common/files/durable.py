@@ -164,3 +164,13 @@ def remove_folder(folder: FilePath) -> None:
                 with suppress(OSError):
                     system.unlink(entry.path)
         system.rmdir(folder)
+
+
+def checksum(path: Path) -> tuple[int, int]:
+    """Return the size and the CRC-32 of a file; OSError if it cannot be read."""
+    size = found = 0
+    with open_read(path) as file:
+        while piece := file.read(1 << 20):
+            size += len(piece)
+            found = crc32(piece, found)
+    return size, found

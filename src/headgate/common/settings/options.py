@@ -59,6 +59,13 @@ class RestartStrategyType(StrEnum):
     EXPONENTIAL_DELAY = "exponential-delay"
 
 
+class ChangelogEmission(StrEnum):
+    """When corrections are sent: at marks, when all inputs have come to one moment, or after each batch."""
+
+    MARKS = "marks"
+    EAGER = "eager"
+
+
 class SameFailureAction(Enum):
     """`restart-strategy.same-failure-limit.action`: report a failure that repeats, or end the job."""
 
@@ -179,6 +186,14 @@ MARK_INTERVAL: Final = ConfigOption(
     Duration(low_ms=1),
     100,
     "How often tables that correct earlier results send corrections; each time the answer is exact.",
+)
+
+CHANGELOG_EMISSION: Final = ConfigOption(
+    "execution.changelog-emission",
+    Choice(ChangelogEmission),
+    ChangelogEmission.MARKS,
+    "When tables that correct earlier results send corrections: marks: when all inputs have come to one "
+    "moment, so that each answer is exact; eager: after each batch, so that some answers are of no moment.",
 )
 
 # --- network

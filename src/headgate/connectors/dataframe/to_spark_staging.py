@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from headgate.api.sink import Fork, Sink, SinkCommitter, SinkCommitterContext
 from headgate.common.errors import OperatingError, StorageError
-from headgate.common.files.durable import crc32, open_read, unlink
+from headgate.common.files.durable import checksum, unlink
 from headgate.common.files.stored_paths import inside, made_folder
 from headgate.common.registry import Kind, load
 from headgate.connectors.dataframe.connector import unprepared
@@ -131,7 +131,7 @@ def verified_paths(root: str, committables: Sequence[StagedRows], checkpoint: in
     for ready in committables:
         path = _path(root, ready)
         try:
-            found = _measured(path)
+            found = checksum(path)
         except FileNotFoundError:
             raise OperatingError(
                 f"staged rows {str(path)!r} are gone, but the epoch of checkpoint {checkpoint} is not "
@@ -160,12 +160,3 @@ def _path(root: str, ready: StagedRows) -> Path:
 
 def _elsewhere(root: str) -> Path:
     return made_folder(root, TO_SPARK, _ITSELF, "a folder of rows for Spark")
-
-
-def _measured(path: Path) -> tuple[int, int]:
-    size = checksum = 0
-    with open_read(path) as file:
-        while piece := file.read(1 << 20):
-            size += len(piece)
-            checksum = crc32(piece, checksum)
-    return size, checksum

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from headgate.api.sink import Fork, SinkCommitter, SinkCommitterContext
 from headgate.common.errors import OperatingError, UsageError
-from headgate.common.files.durable import rename, sync, touch, unlink
+from headgate.common.files.durable import checksum, rename, sync, touch, unlink
 from headgate.common.files.stored_paths import inside, unlinked
 from headgate.connectors.files.file_names import (
     PENDING,
@@ -26,7 +26,7 @@ from headgate.connectors.files.file_names import (
     safe,
 )
 from headgate.connectors.files.owner_log import OwnerLog
-from headgate.connectors.files.part_file import checksum, remove, storage_error
+from headgate.connectors.files.part_file import remove, storage_error
 
 _VISIBLE: Final = re.compile(r"(?:[^/.=][^/=]*=[^/=]+/)*[^/_.][^/]*", re.DOTALL)
 """Matches names of files, in the output directory or in folders of partitions, that readers do not skip."""

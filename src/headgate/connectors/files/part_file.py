@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.common.errors import StorageError
-from headgate.common.files.durable import crc32 as crc32_of
-from headgate.common.files.durable import open_read, unlink
+from headgate.common.files.durable import unlink
 from headgate.common.files.durable_file import Measured, NewFile, sync_names
 from headgate.common.files.permissions import Permissions
 from headgate.common.process.children import OwnProcess, hide
@@ -93,13 +92,3 @@ def remove(path: Path) -> None:
     """Remove a file if it exists; ignore a failure to do so."""
     with suppress(OSError):
         unlink(path)
-
-
-def checksum(path: Path) -> tuple[int, int]:
-    """Return the size and the CRC-32 of a file; OSError if it cannot be read."""
-    size = crc32 = 0
-    with open_read(path) as file:
-        while piece := file.read(1 << 20):
-            size += len(piece)
-            crc32 = crc32_of(piece, crc32)
-    return size, crc32

@@ -69,6 +69,6 @@ def _check_source(node: SourceNode, checkpoint: CheckpointMetadata) -> None:
     rest = checkpoint.enumerators.get(uid)
     if entries or rest is not None:
         try:
-            node.source.check_restore(rest, [Split(name, position) for name, position in entries])
+            node.source.check_restore(rest, [Split(name, position) for name, position, *_ in entries])
         except (UsageError, StrayPathError) as error:
             raise UsageError(f"source {uid!r} cannot go on from {called(checkpoint)}: {error}") from error

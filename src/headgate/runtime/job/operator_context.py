@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from headgate.runtime.job.event_loops import OpenLoop
 from headgate.state.backend import StateFiles as StateFiles  # every operator's snapshot uses it
 from headgate.state.backends import StateBackends
 from headgate.state.snapshots import OperatorSubtaskState
@@ -29,9 +30,13 @@ class OperatorContext:
     step_target_ms: int | None = None  # how long timers may fire before other work runs; None: no limit
     backends: StateBackends | None = None  # creates the backend of keyed state; None: Python objects
     ignore_unclaimed: bool = False  # whether restored state that is not declared is skipped or refused
+    eager: bool = False  # whether corrections are sent after each batch, and not at marks only
     generation: int = 1  # of the job master; with the attempt it identifies the deployment
     # sends bytes to the driver, with the uid and the number of the subtask; None: no driver receives them
     tell: Callable[[str, int, bytes], None] | None = None
+    event_loop: OpenLoop | None = (
+        None  # opens the event loop of an asynchronous function; None: in the driver
+    )
 
     @property
     def label(self) -> str:

@@ -183,11 +183,10 @@ def _encode_event(event: Batch | Event) -> tuple[FrameKind, Sequence[Part]]:
         return FrameKind.CANCEL, [_NUMBER.pack(event.checkpoint)]
     if isinstance(event, Mark):
         return FrameKind.MARK, [encode_mark(event)]
-    return (
-        (FrameKind.IDLE, [])
-        if isinstance(event, Idle)
-        else (FrameKind.END_OF_DATA, [_NUMBER.pack(event.last)])
-    )
+    if isinstance(event, EndOfData):
+        return FrameKind.END_OF_DATA, [_NUMBER.pack(event.last)]
+    assert isinstance(event, Idle)
+    return FrameKind.IDLE, []
 
 
 def _pack_barrier(barrier: Barrier) -> bytes:

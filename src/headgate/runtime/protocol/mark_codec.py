@@ -1,4 +1,6 @@
-"""Marks as payloads of frames: msgpack of the epoch and of (source, split, rows) for each split that moved."""
+"""Marks as payloads of frames: msgpack of the epoch and of (source, split, rows) for each split that
+moved.
+"""
 
 from __future__ import annotations
 

@@ -283,7 +283,7 @@ class Assembler:
 
     def _context_of(self, vertex: Vertex) -> Callable[[Node], OperatorContext]:
         states = self._restored.get((vertex.id, self._slot), [])
-        link, attempt = self._ports.link, self._deploy.attempt
+        ports, link, attempt = self._ports, self._ports.link, self._deploy.attempt
 
         def context(node: Node) -> OperatorContext:
             uid = uid_of(node)
@@ -301,8 +301,10 @@ class Assembler:
                 step_target_ms=self._program.settings.step_target_ms,
                 backends=self._backends,
                 ignore_unclaimed=self._program.settings.ignore_unclaimed,
+                eager=self._program.settings.eager,
                 generation=self._deploy.generation,
                 tell=lambda uid, subtask, data: link.send(WriterMessage(attempt, uid, subtask, data)),
+                event_loop=lambda name, ended: ports.event_loop(name, ports.code, ports.post, ended),
             )
 
         return context

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Generic
 
 from headgate.common.errors import InternalError
+from headgate.graph.async_nodes import AsyncNode
 from headgate.graph.logical import (
     BroadcastProcessNode,
     FilterNode,
@@ -25,22 +26,11 @@ from headgate.graph.logical import (
     WindowNode,
 )
 from headgate.graph.physical import Vertex
-from headgate.graph.table_nodes import (
-    AccumulateNode,
-    CheckedKeysNode,
-    ColumnsNode,
-    FirstRowsNode,
-    JoinNode,
-    LookupNode,
-    RankNode,
-    RecomputeNode,
-    TableFunctionNode,
-    WindowAggregateNode,
-    WindowJoinNode,
-)
+from headgate.graph.table_nodes import TableNode
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.job.operator_context import OperatorContext
+from headgate.runtime.worker.operators.asynchronous.async_operator import AsyncOperator
 from headgate.runtime.worker.operators.broadcast_operators import (
     BroadcastProcessOperator,
     KeyedBroadcastProcessOperator,
@@ -140,19 +130,7 @@ def _make(node: Node, context_of: Callable[[Node], OperatorContext]) -> Operator
             return (CountingSource if node.marked else SourceOperator)(context, node.source)
         case SelectNode():
             return SelectOperator(context, node.columns)
-        case (
-            ColumnsNode()
-            | TableFunctionNode()
-            | AccumulateNode()
-            | WindowAggregateNode()
-            | WindowJoinNode()
-            | JoinNode()
-            | FirstRowsNode()
-            | RankNode()
-            | CheckedKeysNode()
-            | RecomputeNode()
-            | LookupNode()
-        ):
+        case _ if isinstance(node, TableNode):
             from headgate.runtime.worker.operators.columns.making import (
                 table_operator,  # it loads Arrow's kernels
             )
@@ -171,6 +149,8 @@ def _make(node: Node, context_of: Callable[[Node], OperatorContext]) -> Operator
             return RescaledRowWindows(context, copy.copy(node.function), node.key, node.keys)
         case KeyedProcessNode():
             return KeyedProcessOperator(context, copy.copy(node.function), node.key, node.keys)
+        case AsyncNode():
+            return AsyncOperator(context, node.function)
         case SinkNode():
             return (MarkedSinkOperator if node.marked else SinkOperator)(context, node.sink)
     raise InternalError(f"a chain holds a {type(node).__name__}, for which there is no operator")

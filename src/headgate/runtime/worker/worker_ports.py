@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from headgate.common.ports import Background, Clock, Disk, Link, Probe, UserCode
 from headgate.common.process.same_interpreter import SAME_INTERPRETER
 from headgate.runtime.job.black_box import BlackBox
+from headgate.runtime.job.event_loops import Ended, EventLoop
 from headgate.runtime.transport.data_plane_contract import DataPlane
+from headgate.runtime.worker.operators.asynchronous.event_loop_thread import EventLoopThread, Post
 from headgate.runtime.worker.task.chain_runner import SubtaskThread
 
 
@@ -28,3 +30,5 @@ class WorkerPorts:
     code: UserCode = SAME_INTERPRETER  # the modules in which user code lives in this process
     threads: Callable[[], Iterable[threading.Thread]] = threading.enumerate  # some may be user code's
     box: BlackBox | None = None  # records why this process ended; None if it is not the worker's own
+    # (name, code, post, what gets ended calls) -> the event loop of a subtask's asynchronous function
+    event_loop: Callable[[str, UserCode, Post, Callable[[list[Ended]], None]], EventLoop] = EventLoopThread

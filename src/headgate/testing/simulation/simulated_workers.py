@@ -16,6 +16,7 @@ from headgate.runtime.protocol import messages as m
 from headgate.runtime.worker.worker import Worker, WorkerState
 from headgate.runtime.worker.worker_ports import WorkerPorts
 from headgate.testing.simulation.links import ControlMessage, make_link
+from headgate.testing.simulation.simulated_event_loops import SimEventLoop
 from headgate.testing.simulation.simulated_processes import Process, ProcessKilled, Scene, SimThread
 
 
@@ -70,6 +71,7 @@ class WorkerProcess(Process):
             self,
             self.post,
             lambda name: SimThread(self, name),
+            event_loop=lambda name, _code, _post, ended: SimEventLoop(self, name, ended),
         )
         self.worker = Worker(JobId(driver.job_id), slot, ports)
         settings = scene.settings

@@ -56,6 +56,7 @@ class TotalRig(Rig):
 
 
 def test_a_gate_answers_at_a_mark_for_what_came_before_it_on_all_channels() -> None:
+    """And holds back what came after it."""
     rig = TotalRig(2)
     first, second = Mark(7, {("s", "a"): 1}), Mark(7, {("s", "b"): 2})
     rig.deliver((0, rows([1])), (0, first), (0, rows([10])), (1, rows([2])), (1, rows([3])))
@@ -75,6 +76,7 @@ def test_a_barrier_goes_before_a_mark_that_waits_and_is_one_itself() -> None:
 
 
 def test_barriers_that_may_overtake_are_no_marks() -> None:
+    """What was gathered stays gathered, and is in the snapshot."""
     for barrier in (Barrier(1, 0, Alignment.UNALIGNED), Barrier(1, 0, timeout_ms=50)):
         rig = TotalRig(1, unaligned=True)
         rig.deliver((0, rows([1])), (0, barrier), (0, Mark(3)))
@@ -82,6 +84,7 @@ def test_barriers_that_may_overtake_are_no_marks() -> None:
 
 
 def test_a_savepoint_is_a_mark_even_where_checkpoints_overtake() -> None:
+    """Savepoints of exactly-once jobs align."""
     rig = TotalRig(1, unaligned=True)
     order = Barrier(1, 0, timeout_ms=50, savepoint=SavepointOrder("file:///s"))
     rig.deliver((0, rows([1])), (0, order))
@@ -103,6 +106,7 @@ def test_marks_are_not_in_flight() -> None:
 
 
 def test_the_end_says_which_epochs_it_does_not_count_for() -> None:
+    """The greatest that was begun above."""
     rig = TotalRig(2)
     rig.deliver((0, rows([1])), (0, EndOfData(4)), (1, Mark(4)), (1, rows([2])), (1, Mark(5)))
     assert rig.story == [3, Mark(5)]
@@ -149,6 +153,7 @@ class SourcesRig(SourceRig):
 
 
 def test_a_source_begins_a_mark_for_the_newest_epoch_and_says_how_far_it_is() -> None:
+    """One mark, however many epochs have begun."""
     rig = SourcesRig(CountingReader())
     assert rig.run() == []
     rig.task.splits_assigned([Split("0-3"), Split("7-9")])
@@ -165,6 +170,7 @@ def test_a_source_begins_a_mark_for_the_newest_epoch_and_says_how_far_it_is() ->
 
 
 def test_before_a_barrier_and_before_the_end_a_source_tells_its_counts() -> None:
+    """So the last answer is of all rows."""
     rig = SourcesRig(CountingReader())
     rig.task.splits_assigned([Split("0-2")])
     rig.run()
@@ -176,6 +182,7 @@ def test_before_a_barrier_and_before_the_end_a_source_tells_its_counts() -> None
 
 
 def test_counts_go_on_after_a_restore() -> None:
+    """They are part of the snapshot."""
     state = OperatorSubtaskState("op", None, {"splits": [["0-3", None, 5], ["4-5", None]]})
     rig = SourcesRig(CountingReader(), [state])
     rig.clock.now = 2_000
@@ -195,6 +202,7 @@ def test_counts_of_splits_that_were_read_to_their_ends_outlive_a_restore() -> No
 
 
 def test_without_credit_and_before_it_knows_its_input_a_source_begins_no_mark() -> None:
+    """A mark is never the first element of a channel."""
     rig = SourcesRig(CountingReader(), credit=1)
     rig.clock.now = 5_000
     assert rig.run() == []

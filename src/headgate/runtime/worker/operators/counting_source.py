@@ -1,7 +1,7 @@
 """The source operator of a job with marks: it counts the rows that it has emitted of each split.
 
-A reader does not say which split a batch is of; it is the one that has moved. Where several moved at once, the
-rows count for the reader as a whole.
+A reader does not say which split a batch is of; it is the one that has moved. Where several moved at once,
+the rows count for the reader as a whole.
 """
 
 from __future__ import annotations

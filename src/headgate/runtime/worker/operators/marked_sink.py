@@ -18,7 +18,9 @@ from headgate.runtime.worker.operators.stateless import SinkOperator
 from headgate.state.snapshots import OperatorSubtaskState
 
 SINCE_MARK: Final = "since-mark"
-"""Name of a list of plain values in a snapshot: corrections that no mark has followed yet, as Arrow streams."""
+"""Name of a list of plain values in a snapshot: corrections that no mark has followed yet, as Arrow
+streams.
+"""
 
 
 class MarkedSinkOperator(SinkOperator):
@@ -39,9 +41,9 @@ class MarkedSinkOperator(SinkOperator):
                     self._since += [ArrowBatch(columns) for columns in reader]
 
     def process(self, batch: Batch) -> None:
-        if isinstance(batch, ArrowBatch):
+        if isinstance(batch, ArrowBatch) and not self.context.eager:
             self._since.append(batch)
-        else:  # a function of rows stands before the sink
+        else:  # a function of rows stands before the sink, or corrections are wanted at once
             super().process(batch)
 
     def mark(self, mark: Mark) -> None:

@@ -113,6 +113,20 @@ class Operator:
         """
         return False
 
+    @property
+    def waits(self) -> bool:
+        """Whether the head of a chain takes no new input, as while :attr:`busy`, until calls have ended that
+        it waits for. It has nothing to do until it is busy, for which something posted wakes the worker's
+        loop.
+        """
+        return False
+
+    def next_wakeup(self) -> int | None:
+        """Return when it will be :attr:`busy` although nothing arrives (monotonic ms); None: no time is
+        set.
+        """
+        return None
+
     def go_on(self) -> None:
         """Fire due timers for a slice of some ms; after the last, pass on the watermark that waited."""
 

@@ -125,7 +125,7 @@ class GateTask(Task):
     def _may_take_only_events(self) -> bool:
         if self._recovered is not None or self._reading is not None or self._draining:
             return False
-        return self.head.busy or not self.outputs.available
+        return self.head.busy or self.head.waits or not self.outputs.available
 
     def _clocks(self) -> Clocks:
         return Clocks(self.clock.now_ms(), self.clock.precise_ms())

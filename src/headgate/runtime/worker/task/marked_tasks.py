@@ -52,7 +52,7 @@ class MarkedGateTask(GateTask):
         mark = Mark(NO_EPOCH, self._handler.marks.rows())
 
         def drained() -> None:
-            self._invoke(lambda: self.head.mark(mark), taken)
+            self._invoke(lambda: self.head.mark(mark), lambda: self._when_no_timer_is_due(taken))
 
         def taken() -> None:
             self._draining = False
@@ -62,10 +62,10 @@ class MarkedGateTask(GateTask):
         self._when_no_timer_is_due(drained)
 
     def _end_if_through(self) -> None:
-        # Counts of dropped marks go ahead of the end: no later mark brings them. All input has been processed,
-        # so what is sent is exact, and a sink in this chain gets it as a whole.
+        # Counts of dropped marks go ahead of the end: no later mark brings them. All input was processed, so
+        # what is sent is exact, and a sink in this chain gets it as a whole.
         end = super()._end_if_through
-        if not self._ending or self.head.busy:
+        if not self._ending or self.head.busy or self.head.waits:
             return
         mark = Mark(NO_EPOCH, self._handler.marks.rows())
         self._invoke(lambda: self.head.mark(mark), end)

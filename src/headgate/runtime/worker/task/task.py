@@ -153,6 +153,8 @@ class Task(ABC):
         return self.snapshots.poll_held_barrier(self.clock.monotonic_ms())
 
     def _has_work(self) -> bool:
+        if self.head.waits:
+            return self.head.busy
         return (
             self.head.busy
             or bool(self._waiting)
@@ -189,7 +191,7 @@ class Task(ABC):
         self._runner.run(work, lambda _: None if then is None else then())
 
     def _when_no_timer_is_due(self, action: Callable[[], None]) -> None:
-        if self.head.busy or self._waiting:
+        if self.head.busy or self.head.waits or self._waiting:
             self._waiting.append(action)
         else:
             action()
@@ -251,7 +253,9 @@ class Task(ABC):
 
     def next_wakeup(self) -> int | None:
         """Return when a step is due although nothing arrives (monotonic ms; timers aside); None: not set."""
-        return earliest(self.outputs.next_flush, self._barrier_timeout())
+        # Where the outputs are blocked, credit will wake the loop.
+        head = self.head.next_wakeup() if self.outputs.available else None
+        return earliest(self.outputs.next_flush, self._barrier_timeout(), head)
 
     def _barrier_timeout(self) -> int | None:
         return self.snapshots.next_timeout()
@@ -324,7 +328,7 @@ class Task(ABC):
 
     def _end_if_through(self) -> None:
         # The last timers may take many steps; barriers pass between them.
-        if not self._ending or self.head.busy:
+        if not self._ending or self.head.busy or self.head.waits:
             return
         self._ending = False
         self._invoke(self.head.end_of_data, self._all_done)

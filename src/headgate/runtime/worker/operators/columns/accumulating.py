@@ -122,8 +122,8 @@ class AccumulatingOperator(Operator):
         self.next.process(ArrowBatch(columns, times, np.broadcast_to(marks, times.shape)))
 
     def _rows(self, columns: pa.RecordBatch, batch: Batch) -> pa.Table:
-        names = self._grouping.keys[1:]
-        arrays = dict(zip(names, checked_keys(self.context, columns, names, batch), strict=True))
+        keys = self._grouping.keys[1:]
+        arrays = dict(zip(keys, checked_keys(self.context, columns, keys, batch), strict=True))
         timed = ArrowBatch(columns, batch.timestamps, batch.watermarks)
         for each, accumulators in self._made:
             values = [self._argument(argument, timed) for argument in each.arguments]

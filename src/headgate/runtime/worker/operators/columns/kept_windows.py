@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.records.batch import Int64s
+    from headgate.state.backend import PendingSnapshot
+    from headgate.state.stored.native_restore import NamedStates
 
 PANE = "__pane"
 """Name of the column that says, in ms since 1970, where the slice of event time of a row begins."""
@@ -80,3 +82,25 @@ class KeptWindows(Protocol):
 
     def at_snapshot(self) -> list[WindowsView]:
         """Return views of all windows as they are now, for a snapshot; a key may be in several views."""
+
+
+class OnDisk(Protocol):
+    """What a subtask keeps, of which a part, or a log, lies in chunks in RocksDB."""
+
+    @property
+    def kept(self) -> KeptWindows:
+        """What is kept."""
+
+    def restore(self, states: Sequence[NamedStates]) -> None:
+        """Take over the RocksDB files that earlier subtasks stored; call it before any row is added."""
+
+    def snapshot(self, checkpoint: int, completed: int | None) -> PendingSnapshot:
+        """Take a snapshot. `completed`: newest complete checkpoint, to whose files it may refer; 0: to none;
+        None: a savepoint. A StorageError is raised when it is stored, so that only the checkpoint fails.
+        """
+
+    def views_of(self, key: Hashable) -> list[WindowsView]:
+        """Return views of what there is of `key`, and perhaps of others; [] if it has nothing."""
+
+    def close(self) -> None:
+        """Close and remove the local database."""

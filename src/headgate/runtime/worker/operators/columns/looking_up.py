@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 
 class LookupOperator(Operator):
-    """Sends for each row of its input the rows of a table with the same key, or says whether there are some."""
+    """Sends for each row of its input the rows of a table with the same key, or says whether there are
+    some.
+    """
 
     def __init__(self, context: OperatorContext, plan: Lookup) -> None:
         super().__init__(context)

@@ -8,13 +8,17 @@ from headgate.graph.table_nodes import (
     AccumulateNode,
     CheckedKeysNode,
     ColumnsNode,
+    DeduplicateNode,
     FirstRowsNode,
     JoinNode,
     LookupNode,
+    MatchNode,
     RankNode,
     RecomputeNode,
     TableFunctionNode,
-    WindowAggregateNode,
+    TableNode,
+    TimedJoinNode,
+    TimedRowsNode,
     WindowJoinNode,
 )
 from headgate.relational.firing import AT_END
@@ -27,12 +31,19 @@ from headgate.runtime.worker.operators.columns.functions_of_batches import Table
 from headgate.runtime.worker.operators.columns.late.accumulating_late import LateAccumulatingOperator
 from headgate.runtime.worker.operators.columns.late.patient_aggregate import PatientAggregateOperator
 from headgate.runtime.worker.operators.columns.looking_up import LookupOperator
+from headgate.runtime.worker.operators.columns.matching.match_operator import (
+    MatchOperator,
+    TimedRowsOperator,
+)
 from headgate.runtime.worker.operators.columns.processing_time import (
     ProcessingAccumulatingOperator,
     ProcessingWindowsOperator,
 )
-from headgate.runtime.worker.operators.columns.updating.joining import JoinOperator
-from headgate.runtime.worker.operators.columns.updating.ranking import FirstRowsOperator, RankOperator
+from headgate.runtime.worker.operators.columns.timed.making_joins import timed_join_operator
+from headgate.runtime.worker.operators.columns.updating.counted_rows import CountedRowsOperator
+from headgate.runtime.worker.operators.columns.updating.deduplicating import DeduplicateOperator
+from headgate.runtime.worker.operators.columns.updating.join_operator import JoinOperator
+from headgate.runtime.worker.operators.columns.updating.rank_operator import FirstRowsOperator, RankOperator
 from headgate.runtime.worker.operators.columns.updating.recomputing import (
     CheckedKeysOperator,
     RecomputingOperator,
@@ -43,20 +54,7 @@ from headgate.runtime.worker.operators.columns.window_join import WindowJoinOper
 from headgate.runtime.worker.operators.operator_contract import Operator
 
 
-def table_operator(
-    context: OperatorContext,
-    node: ColumnsNode
-    | TableFunctionNode
-    | AccumulateNode
-    | WindowAggregateNode
-    | WindowJoinNode
-    | JoinNode
-    | FirstRowsNode
-    | RankNode
-    | CheckedKeysNode
-    | RecomputeNode
-    | LookupNode,
-) -> Operator:
+def table_operator(context: OperatorContext, node: TableNode) -> Operator:
     """Return a new operator that runs a table's node in one subtask, with its own copy of the function."""
     if isinstance(node, ColumnsNode):
         if node.extremes is not None:
@@ -66,14 +64,22 @@ def table_operator(
         return WindowJoinOperator(context, node.join, copy.copy(node.function))
     if isinstance(node, LookupNode):
         return LookupOperator(context, node.lookup)
+    if isinstance(node, TimedRowsNode):
+        return TimedRowsOperator(context, node.match)
+    if isinstance(node, MatchNode):
+        return MatchOperator(context, node.match, copy.copy(node.function))
     if isinstance(node, CheckedKeysNode):
         return CheckedKeysOperator(context, node.plan)
     if isinstance(node, RecomputeNode):
         return RecomputingOperator(context, node.plan, copy.copy(node.function))
+    if isinstance(node, DeduplicateNode):
+        return DeduplicateOperator(context, node.plan, copy.copy(node.function))
     if isinstance(node, FirstRowsNode):
         return FirstRowsOperator(context, node.rank)
     if isinstance(node, RankNode):
         return RankOperator(context, node.rank, copy.copy(node.function))
+    if isinstance(node, TimedJoinNode):
+        return timed_join_operator(context, node.join, copy.copy(node.function))
     if isinstance(node, JoinNode):
         return JoinOperator(context, node.join, copy.copy(node.function))
     if isinstance(node, TableFunctionNode):
@@ -88,7 +94,8 @@ def table_operator(
     # A function instance belongs to one subtask; the mini-cluster's subtasks share a process.
     function = copy.copy(node.function)
     if running:
-        return RunningAggregateOperator(context, plan, function)
+        counted = plan.copies is not None
+        return (CountedRowsOperator if counted else RunningAggregateOperator)(context, plan, function)
     if by_clock:
         return ProcessingWindowsOperator(context, plan, function)
     return (PatientAggregateOperator if patient else WindowAggregateOperator)(context, plan, function)

@@ -1,13 +1,13 @@
 """Session windows of a subtask: sessions that are open, in tables ordered by the hashes of their keys.
 
 Each batch adds a table of sessions. Sessions of one key that overlap may lie in several tables. They are
-merged when one of them would end, or when a table has grown as large as the one before it, as in `panes`.
+merged when one of them would end, or when newer tables have grown as large as an older one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +22,9 @@ from headgate.runtime.worker.operators.columns.kept_windows import (
     Ended,
     WindowsView,
 )
+from headgate.runtime.worker.operators.columns.orders import distinct, order_of_numbers
 from headgate.runtime.worker.operators.columns.panes import hashes_of_rows
-from headgate.runtime.worker.operators.columns.session_grouping import END, SessionGrouping
+from headgate.runtime.worker.operators.columns.session_grouping import END, InOrder, SessionGrouping
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     Hashes = NDArray[np.uint32]
 
 _LATE = "__late"
+_MERGED_TOGETHER: Final = 4
+"""So many tables become one, unless the oldest is larger than all others together."""
 
 
 class Layer:
@@ -40,13 +43,11 @@ class Layer:
     One batch, or several merged ones, make a layer; the table itself never changes.
     """
 
-    def __init__(self, table: pa.Table, keys: tuple[str, ...]) -> None:
-        hashes = hashes_of_rows(table, keys)
-        order = np.argsort(hashes, kind="stable")
-        self._table, self._hashes = table.take(pa.array(order)), hashes[order]
+    def __init__(self, table: pa.Table, hashes: Hashes) -> None:
+        self._table, self._hashes = table, hashes
         self._starts, self._ends = self._table.column(PANE).to_numpy(), self._table.column(END).to_numpy()
-        self._there = np.ones(len(order), dtype=np.bool_)
-        self.rows = len(order)
+        self._there = np.ones(len(hashes), dtype=np.bool_)
+        self.rows = len(hashes)
 
     def ended(self, mark: int) -> Hashes:
         """Return the key hashes of sessions that watermark `mark` (ms) ends; the sessions stay here.
@@ -80,6 +81,11 @@ class Layer:
     @property
     def size(self) -> int:
         return int(self._table.nbytes) + 5 * len(self._there)
+
+    def in_order(self) -> InOrder:
+        if self.rows == len(self._there):
+            return InOrder(self._table, self._hashes)
+        return InOrder(self._table, self._hashes).where(self._there)
 
     def left(self) -> tuple[pa.Table, pa.Array]:
         return self._table, pa.array(self._there.copy())
@@ -120,7 +126,7 @@ class SessionWindows(RestoredByGroup):
         if not self._layers:
             return int(rows.column(ROWS).to_numpy().sum())
         until = int(rows.column(END).to_numpy().max())
-        found = self._taken(np.unique(hashes_of_rows(rows, self._keys)), until)
+        found = self._taken(distinct(hashes_of_rows(rows, self._keys)), until)
         both = pa.concat_tables(
             [
                 rows.append_column(_LATE, pa.array(np.ones(len(rows), dtype=np.int64))),
@@ -136,11 +142,29 @@ class SessionWindows(RestoredByGroup):
         """Add sessions, none of which is late; those that overlap open ones are merged with them later on."""
         if not len(table):
             return
+        self.put_in_order(self._grouping.in_order(table, hashes_of_rows(table, self._keys)))
+
+    def put_in_order(self, found: InOrder) -> None:
+        """As :meth:`put`, for sessions that are merged among themselves and in order."""
+        if not len(found.hashes):
+            return
         layers = self._layers
-        layers.append(Layer(self._grouping.merged(table).combine_chunks(), self._keys))
-        while len(layers) > 1 and layers[-1].rows * 2 > layers[-2].rows:
-            both = _concatenated([layers.pop().left(), layers.pop().left()])
-            layers.append(Layer(self._grouping.merged(both).combine_chunks(), self._keys))
+        layers.append(Layer(*found))
+        while len(last := layers[-_MERGED_TOGETHER:]) == _MERGED_TOGETHER:
+            if last[0].rows > sum(layer.rows for layer in last[1:]):
+                break
+            layers[-_MERGED_TOGETHER:] = [Layer(*self._merged(last))]
+
+    def _merged(self, layers: list[Layer]) -> InOrder:
+        left = [layer.in_order() for layer in layers]
+        tables = pa.concat_tables([each.table for each in left])
+        return self._grouping.in_order(tables, np.concatenate([each.hashes for each in left]))
+
+    def whole(self) -> InOrder | None:
+        """Return all sessions; they stay here, in one table from now on. None: there is none."""
+        if len(self._layers) > 1:
+            self._layers = [Layer(*self._merged(self._layers))]
+        return self._layers[0].in_order() if self._layers else None
 
     def _taken(self, wanted: Hashes, until: int) -> pa.Table:
         found = pa.concat_tables([layer.taken(wanted, until) for layer in self._layers])
@@ -156,13 +180,13 @@ class SessionWindows(RestoredByGroup):
             return []
         # What would make such a session longer begins at its end at the latest.
         until = min(mark, WATERMARK_MAX - 1) + 1
-        found = self._grouping.merged(self._taken(np.unique(np.concatenate(ended)), until))
+        found = self._grouping.merged(self._taken(distinct(np.concatenate(ended)), until))
         over = found.column(END).to_numpy() - 1 <= mark
         self.put(found.filter(pa.array(~over)))
         done = found.filter(pa.array(over)).combine_chunks()
         if not len(done):
             return []
-        done = done.take(pa.array(np.argsort(done.column(END).to_numpy(), kind="stable")))
+        done = done.take(pa.array(order_of_numbers(done.column(END).to_numpy())))
         return [Ended(done, done.column(PANE).to_numpy(), done.column(END).to_numpy())]
 
     def next_end(self) -> int | None:

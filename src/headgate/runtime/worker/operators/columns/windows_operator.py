@@ -25,7 +25,13 @@ from headgate.relational.schema import Field
 from headgate.relational.spark_types import WINDOW
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
-from headgate.runtime.worker.operators.columns.kept_windows import Ended, KeptWindows, Restoring, WindowsView
+from headgate.runtime.worker.operators.columns.kept_windows import (
+    Ended,
+    KeptWindows,
+    OnDisk,
+    Restoring,
+    WindowsView,
+)
 from headgate.runtime.worker.operators.columns.restored_windows import RestoredWindows
 from headgate.runtime.worker.operators.columns.window_state import AHEAD, WINDOWS, PendingWindows
 from headgate.runtime.worker.operators.function_state import FunctionState
@@ -41,7 +47,6 @@ from headgate.state.targets import Target, target_of
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
-    from headgate.runtime.worker.operators.columns.spilled.windows_on_disk import WindowsOnDisk
     from headgate.state.rocksdb.chunk_store import ChunkStore
     from headgate.state.stored.native_restore import NamedStates
 
@@ -57,6 +62,7 @@ class WindowsOperator(Operator):
 
     _in_memory: ClassVar = False  # whatever the state backend
     _name: ClassVar = WINDOWS  # of the keyed state
+    _what: ClassVar[str] = "a window"  # in the words of messages
 
     def __init__(
         self,
@@ -75,14 +81,14 @@ class WindowsOperator(Operator):
         self._restored = RestoredWindows(of_keys, values, numbered=grouping is None)
         self._late = 0
         self._completed: int | None = 0
-        self._disk: WindowsOnDisk | None = None
+        self._disk: OnDisk | None = None
 
     @abstractmethod
     def _windows_from(self, mark: int) -> KeptWindows:
         """Return windows without rows, held in memory, for event time from watermark `mark` (ms) on."""
 
     @abstractmethod
-    def _windows_on_disk(self, chunks: ChunkStore, mark: int) -> WindowsOnDisk:
+    def _windows_on_disk(self, chunks: ChunkStore, mark: int) -> OnDisk:
         """Return windows without rows, for event time from watermark `mark` (ms) on, most of which may be in
         `chunks`. `chunks` is a store in RocksDB on the local disk; the result takes it over.
         """
@@ -164,7 +170,7 @@ class WindowsOperator(Operator):
         rows = self._received_or_refused(batch.columns)
         for start, stop in self._stretches(marks):
             self._advance(int(marks[start]))
-            with failing_clearly(self.context, "a window"):
+            with failing_clearly(self.context, self._what):
                 self._add(rows.slice(start, stop - start), marks[start:stop])
         self._advance(int(marks[-1]))
 
@@ -194,7 +200,7 @@ class WindowsOperator(Operator):
             return
         self._mark = mark
         results, rows = [], 0
-        with failing_clearly(self.context, "a window"):
+        with failing_clearly(self.context, self._what):
             for ended in self._kept.reached(mark):
                 columns, at = self._results(ended)
                 # As of a timer: they come before the watermark that their windows waited for.
@@ -231,7 +237,7 @@ class WindowsOperator(Operator):
     def _pending(self, views: Sequence[WindowsView] | None = None) -> PendingWindows:
         groups = self.context.max_parallelism
         if views is None:
-            with failing_clearly(self.context, "a window"):
+            with failing_clearly(self.context, self._what):
                 views = self._kept.at_snapshot()
         columns = self._keys, self._grouping, self._target
         return PendingWindows(views, *columns, self._groups, groups, self._name)

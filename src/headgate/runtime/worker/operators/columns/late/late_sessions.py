@@ -12,6 +12,7 @@ from headgate.relational.aggregating.accumulators import Accumulator
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, Ended
 from headgate.runtime.worker.operators.columns.late.patient_windows import Again, Taken, horizon, horizons
 from headgate.runtime.worker.operators.columns.late.running_results import nth_of_key
+from headgate.runtime.worker.operators.columns.orders import distinct
 from headgate.runtime.worker.operators.columns.panes import hashes_of_rows
 from headgate.runtime.worker.operators.columns.session_grouping import END, SessionGrouping, key_numbers
 from headgate.runtime.worker.operators.columns.sessions import SessionWindows
@@ -88,7 +89,7 @@ class LateSessions(SessionWindows):
         return self._placing.merged(pa.concat_tables([mine, marked.append_column(_PARTS, _ones(len(known)))]))
 
     def _sessions_of(self, rows: pa.Table, until: int) -> pa.Table:
-        found = self._taken(np.unique(hashes_of_rows(rows, self._keys)), until)
+        found = self._taken(distinct(hashes_of_rows(rows, self._keys)), until)
         return self._grouping.merged(found) if len(found) else found.select(self._names)
 
     def open_now(self, touched: pa.Table) -> list[Ended]:
@@ -123,7 +124,7 @@ class LateSessions(SessionWindows):
             return []
         # What would make such a session longer begins at its end at the latest.
         until = min(mark, WATERMARK_MAX - 1) + 1
-        found = self._grouping.merged(self._taken(np.unique(np.concatenate(due)), until))
+        found = self._grouping.merged(self._taken(distinct(np.concatenate(due)), until))
         last = found.column(END).to_numpy() - 1
         since = self.marks_of(found, np.full(len(found), before))  # what has ended then was emitted then
         self._ahead.reached(mark)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from headgate.common.errors import UsageError
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
+from headgate.runtime.worker.operators.columns.orders import order_of_numbers
 from headgate.runtime.worker.operators.columns.panes import groups_of_rows
 from headgate.state.rocksdb.chunk_bytes import ChunkKey, Piece, chunk_schema
-
-if TYPE_CHECKING:
-    from headgate.records.batch import Int64s
 
 
 class ChunkColumns:
@@ -36,18 +33,19 @@ class ChunkColumns:
         self._stored = chunk_schema(columns, len(keys), numbered=numbered, placed=placed)
         self.schema = pa.schema([*keys, *pane, *values])
 
-    def pieces(self, table: pa.Table, places: Int64s | None = None) -> Iterator[Piece]:
+    def pieces(self, table: pa.Table, place: int | None = None) -> Iterator[Piece]:
         """Yield the rows of a table with the column `PANE` as pieces, one for each key group and place.
 
-        `places`: the place of each row; None: its pane.
+        `place`: that of all rows; None: each row's pane.
         """
         if not len(table):
             return
-        places = table.column(PANE).to_numpy() if places is None else places
-        different, numbers = np.unique(places, return_inverse=True)
         groups = groups_of_rows(table, self.keys, self.max_parallelism)
-        both = groups.astype(np.int64) * len(different) + numbers
-        order = np.argsort(both, kind="stable")
+        different, both = np.array([place]), groups.astype(np.int64)
+        if place is None:
+            different, numbers = np.unique(table.column(PANE).to_numpy(), return_inverse=True)
+            both = both * len(different) + numbers
+        order = order_of_numbers(both)
         ordered, both = self._to_store(table).take(pa.array(order)).combine_chunks(), both[order]
         (batch,) = ordered.to_batches()
         starts = np.flatnonzero(np.diff(both, prepend=-1)).tolist()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pyarrow as pa
 
 from headgate.runtime.worker.operators.columns.spilled.chunk_columns import ChunkColumns
@@ -32,8 +31,7 @@ class Spill:
 
     def write(self, table: pa.Table, place: int | None = None) -> None:
         """Store the rows of a table with the column `PANE` as chunks at `place`; None: each at its pane."""
-        places = None if place is None else np.full(len(table), place, dtype=np.int64)
-        pieces = list(self.columns.pieces(table, places))
+        pieces = list(self.columns.pieces(table, place))
         self.chunks.add(pieces)
         if self._merge is not None:
             for piece in pieces:

@@ -21,7 +21,8 @@ class Piece:
 
     @property
     def places_end(self) -> int:
-        return self.first + self.table.num_rows
+        end: int = self.first + self.table.num_rows
+        return end
 
     @property
     def places(self) -> Int64s:

@@ -59,8 +59,8 @@ class Found(NamedTuple):
 
 
 class JoinedRows:
-    """The rows of both sides of one subtask's keys, in memory. `sides` are the columns of each; where rows may
-    be taken back or answers corrected, `WEIGHT` is the last.
+    """The rows of both sides of one subtask's keys, in memory. `sides` are the columns of each; where rows
+    may be taken back or answers corrected, `WEIGHT` is the last.
     """
 
     def __init__(self, how: JoinKind, keys: pa.Schema, sides: Sequence[pa.Schema]) -> None:
@@ -69,14 +69,19 @@ class JoinedRows:
         self._counts = [np.zeros(1 << 10, np.int64) for _ in sides]
 
     def grow(self, side: int, came: Side) -> Found:
-        """Add rows of one side, of which none is ever taken back, and return the pairs that they make. Of such
-        joins rows have no weights.
+        """Add rows of one side, of which none is ever taken back, and return the pairs that they make. Of
+        such joins rows have no weights.
         """
         rows, places = self._bags[1 - side].find(came.numbers)
         mine, others = came.rows.take(pa.array(rows)), self._bags[1 - side].take(places)
         self._bags[side].add(came.numbers, came.rows)
         sides = (mine, others) if side == LEFT else (others, mine)
         return Found(came.numbers[rows], sides, np.ones(len(rows), np.int64))
+
+    @property
+    def count(self) -> int:
+        """How many rows both sides have."""
+        return sum(each.count for each in self._bags)
 
     def put(self, side: int, came: Side) -> None:
         """Add rows of one side without joining them."""
@@ -121,7 +126,8 @@ class JoinedRows:
     def _becomes_empty(self, side: int, keys: Int64s, came: Side) -> NDArray[np.bool_]:
         counts = self._room(side)[keys].copy()
         np.add.at(counts, np.searchsorted(keys, came.numbers), came.weights)
-        return counts == 0
+        empty: NDArray[np.bool_] = counts == 0
+        return empty
 
     def _pairs(self, side: int, came: Side) -> Found:
         rows, places = self._bags[1 - side].find(came.numbers)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from headgate.common.errors import InternalError
@@ -17,7 +18,6 @@ from headgate.runtime.worker.operators.columns.kept_windows import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from headgate.records.batch import Int64s
@@ -26,6 +26,10 @@ SETTLED: Final = 0
 """Where stored rows say so, by `PANE`: they belong to the answer of the last mark."""
 SINCE: Final = 1
 """They came since."""
+GONE: Final = 2
+"""In a log: the key has no row any more."""
+
+_ROW: Final = "__row"
 
 Keep: TypeAlias = Callable[[pa.Table], "NDArray[np.bool_]"]
 """Says of each row of a table whether it is wanted."""
@@ -36,6 +40,12 @@ class KeptForGood(ABC):
 
     def __init__(self) -> None:
         self.ahead: list[tuple[int, int]] = []
+        self._logs = False
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """How many rows of the last mark's answer there are, about."""
 
     @abstractmethod
     def gather(self, rows: pa.Table) -> None:
@@ -46,8 +56,38 @@ class KeptForGood(ABC):
         """Add stored rows, with the column `PANE`."""
 
     @abstractmethod
+    def settled(self) -> Callable[[], Iterator[pa.Table]]:
+        """Return what makes the tables of the last mark's answer, as it is now, to be stored; later changes
+        do not reach them.
+        """
+
+    @abstractmethod
+    def since(self) -> list[pa.Table]:
+        """Return the tables of what came since the last mark, to be stored."""
+
+    @abstractmethod
+    def take_log(self) -> list[pa.Table]:
+        """Return, in the form of :meth:`settled` and oldest first, what has changed of the answer since the
+        last call, or since :meth:`begin_log`.
+        """
+
+    def begin_log(self) -> None:
+        """Remember from now on what changes, for :meth:`take_log`."""
+        self._logs = True
+
+    def compacted(self, log: pa.Table) -> pa.Table:
+        """Return what consecutive tables of a log, put together, say; perhaps in fewer rows."""
+        return log
+
     def view(self) -> Callable[[], Iterator[pa.Table]]:
         """Return what makes the tables to store, as all is now; later changes do not reach it."""
+        settled, since = self.settled(), self.since()
+
+        def tables() -> Iterator[pa.Table]:
+            yield from settled()
+            yield from since
+
+        return tables
 
     def of_group(self, group: int, mark: int) -> Restoring:
         return RestoringBy(self.restore)
@@ -77,3 +117,10 @@ class LazyView:
 
     def release(self) -> None:
         self._make = lambda: iter(())
+
+
+def newest(log: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Return the last row of each key."""
+    numbered = log.append_column(_ROW, pa.array(np.arange(log.num_rows)))
+    last = numbered.group_by(list(keys), use_threads=False).aggregate([(_ROW, "max")]).column(f"{_ROW}_max")
+    return log.take(last.combine_chunks())

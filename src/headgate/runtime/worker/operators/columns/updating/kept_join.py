@@ -16,7 +16,13 @@ from headgate.runtime.worker.operators.columns.updating.appended_rows import Pie
 from headgate.runtime.worker.operators.columns.updating.joined_rows import Found, JoinedRows, Side, sides_of
 from headgate.runtime.worker.operators.columns.updating.kept_for_good import SETTLED, SINCE, KeptForGood
 from headgate.runtime.worker.operators.columns.updating.keyed_bags import Part
-from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT, changes_of, net_rows, weighted
+from headgate.runtime.worker.operators.columns.updating.weights import (
+    WEIGHT,
+    changes_of,
+    net_rows,
+    netted,
+    weighted,
+)
 
 _PREFIXES: Final = ("left/", "right/")
 
@@ -36,11 +42,21 @@ class KeptJoin(KeptForGood):
         super().__init__()
         self.rows, self._of_keys, self._came, self._sides = rows, of_keys, came, sides
         self._waiting: list[pa.Table] = []
+        self._log: list[pa.Table] = []
+
+    @property
+    def count(self) -> int:
+        return self.rows.count
 
     def grow(self, rows: pa.Table) -> Iterator[Found]:
         """Add rows of a join that only grows, and return what comes out."""
+        self._note(rows)
         for side, mine in sides_of(rows):
             yield self.rows.grow(side, self._side(side, mine))
+
+    def _note(self, rows: pa.Table) -> None:
+        if self._logs:
+            self._log.append(rows)
 
     def gather(self, rows: pa.Table) -> None:
         self._waiting.append(rows)
@@ -50,6 +66,7 @@ class KeptJoin(KeptForGood):
         if not self._waiting:
             return ()
         came, self._waiting = pa.concat_tables(self._waiting), []
+        self._note(came)
         by_side = dict(sides_of(came))
         left, right = (self._side(side, by_side.get(side, came.slice(0, 0))) for side in (0, 1))
         return self.rows.change(left, right)
@@ -69,14 +86,19 @@ class KeptJoin(KeptForGood):
         for side, mine in sides_of(rows.filter(pa.array(panes == SETTLED))):
             self.rows.put(side, self._side(side, mine))
 
-    def view(self) -> Callable[[], Iterator[pa.Table]]:
-        keys, parts, waiting = self.rows.keys.view(), self.rows.view(), list(self._waiting)
+    def settled(self) -> Callable[[], Iterator[pa.Table]]:
+        keys, parts = self.rows.keys.view(), self.rows.view()
+        return lambda: (with_pane(self._stored(keys, *part), SETTLED) for part in parts)
 
-        def tables() -> Iterator[pa.Table]:
-            yield from (with_pane(self._stored(keys, *part), SETTLED) for part in parts)
-            yield from (with_pane(each, SINCE) for each in waiting)
+    def since(self) -> list[pa.Table]:
+        return [with_pane(each, SINCE) for each in self._waiting]
 
-        return tables
+    def take_log(self) -> list[pa.Table]:
+        log, self._log = self._log, []
+        return [with_pane(pa.concat_tables(log), SETTLED)] if log else []
+
+    def compacted(self, log: pa.Table) -> pa.Table:
+        return netted(log)
 
     def _stored(self, keys: list[Piece], side: int, part: Part) -> pa.Table:
         numbers, rows = np.repeat(part.numbers, part.counts), part.table.take(pa.array(part.rows))

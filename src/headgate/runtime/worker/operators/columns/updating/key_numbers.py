@@ -65,7 +65,7 @@ class KeyNumbers:
         ]
 
         def same_integers(rows: Int64s, numbers: Int64s) -> NDArray[np.bool_]:
-            found = pairs[0][0][rows] == pairs[0][1][numbers]
+            found: NDArray[np.bool_] = pairs[0][0][rows] == pairs[0][1][numbers]
             for mine, known in pairs[1:]:
                 found &= mine[rows] == known[numbers]
             return found

@@ -1,9 +1,10 @@
 """Any number of rows for each key, added and found a whole batch at a time.
 
 Rows lie where they came, in tables that never change. Beside each table is an index: the places of its rows,
-sorted by the number of their key, so those of a key are one run. The runs of a key are linked, from the newest
-table to the oldest. Eight tables of about one size become one, so a key has few runs, and the index of each row
-is sorted anew a logarithmic number of times; rows themselves are only copied, unless some were taken back.
+sorted by the number of their key, so those of a key are one run. The runs of a key are linked, from the
+newest table to the oldest. Eight tables of about one size become one, so a key has few runs, and the index
+of each row is sorted anew a logarithmic number of times; rows themselves are only copied, unless some were
+taken back.
 """
 
 from __future__ import annotations

@@ -58,6 +58,20 @@ class KeyedRows:
         """Return the present rows of keys, all of which have one."""
         return taken(self._pieces, self._where[numbers], self._values)
 
+    @property
+    def count(self) -> int:
+        """How many rows there are, about: with those that were replaced and not dropped yet."""
+        return sum(len(each) for each in self._numbers)
+
+    def keys(self, numbers: Int64s) -> pa.Table:
+        """Return the keys of numbers, in order."""
+        return self._keys.keys(numbers)
+
+    def with_keys(self, numbers: Int64s) -> pa.Table:
+        """Return the present rows of keys, all of which have one, keys first."""
+        keys, rows = self._keys.keys(numbers), self.rows(numbers)
+        return pa.table([*keys.columns, *rows.columns], [*keys.column_names, *rows.column_names])
+
     def put(self, numbers: Int64s, rows: pa.Table) -> None:
         """Make `rows`, one for each key, the present ones."""
         if not len(numbers):
@@ -74,13 +88,13 @@ class KeyedRows:
         self._where[numbers] = _GONE
 
     def _merge_last(self) -> None:
-        kept = []
+        tables, kept = [], []
         first = self._pieces[-2].first
         for piece, numbers in zip(self._pieces[-2:], self._numbers[-2:], strict=True):
             present = self._where[numbers] == piece.places
-            kept.append((piece.table.filter(pa.array(present)), numbers[present]))
-        tables, numbers = zip(*kept, strict=True)
-        merged, of_merged = pa.concat_tables(tables).combine_chunks(), np.concatenate(numbers)
+            tables.append(piece.table.filter(pa.array(present)))
+            kept.append(numbers[present])
+        merged, of_merged = pa.concat_tables(tables).combine_chunks(), np.concatenate(kept)
         self._where[of_merged] = np.arange(first, first + len(of_merged))
         self._pieces[-2:], self._numbers[-2:] = [Piece(first, merged)], [of_merged]
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from headgate.relational.relations import Order
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
-from headgate.runtime.worker.operators.columns.updating.kept_for_good import KeptForGood
+from headgate.runtime.worker.operators.columns.updating.kept_for_good import KeptForGood, newest
 from headgate.runtime.worker.operators.columns.updating.keyed_rows import KeyedRows
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ class Reranked(NamedTuple):
 
 
 class RankedRows(KeptForGood):
-    """The first `n` rows of each key, in memory. `schema` are the columns of rows, of which the first `keys` are
-    the key.
+    """The first `n` rows of each key, in memory. `schema` are the columns of rows, of which the first
+    `keys` are the key.
     """
 
     def __init__(self, schema: pa.Schema, keys: int, order: Sequence[Order], n: int) -> None:
@@ -75,6 +75,11 @@ class RankedRows(KeptForGood):
         of_keys = pa.schema([*list(schema)[:keys], place])
         self._kept = KeyedRows(of_keys, pa.schema(list(schema)[keys:]))
         self._waiting: list[pa.Table] = []
+        self._log: list[Int64s] = []
+
+    @property
+    def count(self) -> int:
+        return self._kept.count
 
     def gather(self, rows: pa.Table) -> None:
         self._waiting.append(rows)
@@ -87,7 +92,9 @@ class RankedRows(KeptForGood):
         return rows.take(pa.array(found)).append_column(PLACE, pa.array(places))
 
     def at_mark(self) -> Reranked | None:
-        """Rank what came since the last mark, and return the rows of all keys that got some; None: none did."""
+        """Rank what came since the last mark, and return the rows of all keys that got some; None: none
+        did.
+        """
         if not self._waiting:
             return None
         came, self._waiting = pa.concat_tables(self._waiting), []
@@ -95,7 +102,10 @@ class RankedRows(KeptForGood):
         # Rows that were there came earlier.
         whole = pa.concat_tables([before.select(self._schema.names), came])
         after = self._first(whole)
-        self._kept.put(self._kept.numbers(after), after)
+        numbers = self._kept.numbers(after)
+        self._kept.put(numbers, after)
+        if self._logs:
+            self._log.append(numbers)
         return Reranked(before, after)
 
     def _of_keys(self, keys: pa.Table) -> pa.Table:
@@ -120,17 +130,21 @@ class RankedRows(KeptForGood):
             rows = since.select(self._schema.names).take(pa.array(order))
             self._waiting.append(pa.Table.from_arrays(rows.columns, schema=self._schema))
 
-    def view(self) -> Callable[[], Iterator[pa.Table]]:
-        kept, since = self._kept.view(), None
-        if self._waiting:
-            since = self._first(pa.concat_tables(self._waiting))
+    def settled(self) -> Callable[[], Iterator[pa.Table]]:
+        kept = self._kept.view()
+        return lambda: (self._with_pane(table, 1) for table in kept.tables())
 
-        def tables() -> Iterator[pa.Table]:
-            yield from (self._with_pane(table, 1) for table in kept.tables())
-            if since is not None:
-                yield self._with_pane(since, -1)
+    def since(self) -> list[pa.Table]:
+        if not self._waiting:
+            return []
+        return [self._with_pane(self._first(pa.concat_tables(self._waiting)), -1)]
 
-        return tables
+    def take_log(self) -> list[pa.Table]:
+        log, self._log = self._log, []
+        return [self._with_pane(self._kept.with_keys(np.unique(np.concatenate(log))), 1)] if log else []
+
+    def compacted(self, log: pa.Table) -> pa.Table:
+        return newest(log, [*self._key_names, PANE])
 
     def _with_pane(self, table: pa.Table, sign: int) -> pa.Table:
         # A row's place is its pane, below 0 for rows that came since the last mark.

@@ -23,6 +23,7 @@ from headgate.runtime.worker.operators.columns.updating.weights import (
     WEIGHT,
     changes_of,
     net_rows,
+    netted,
     repeated,
     weighted,
 )
@@ -35,8 +36,8 @@ Answer: TypeAlias = Callable[[pa.Table], pa.Table]
 
 
 class RecomputedRows(KeptForGood):
-    """All rows of each key of one subtask, in memory. `came` are the columns of changes that come, of which the
-    first `keys` are the key and the last is `CHANGE`; `answer` is computed of all rows of a key.
+    """All rows of each key of one subtask, in memory. `came` are the columns of changes that come, of
+    which the first `keys` are the key and the last is `CHANGE`; `answer` is computed of all rows of a key.
     """
 
     def __init__(self, came: pa.Schema, keys: int, answer: Answer) -> None:
@@ -46,13 +47,18 @@ class RecomputedRows(KeptForGood):
         self._keys = KeyNumbers(self._of_keys)
         self._bags = KeyedBags(self._of_rows.append(pa.field(WEIGHT, pa.int64())))
         self._waiting: list[pa.Table] = []
+        self._log: list[pa.Table] = []
+
+    @property
+    def count(self) -> int:
+        return self._bags.count
 
     def gather(self, rows: pa.Table) -> None:
         self._waiting.append(rows)
 
     def at_mark(self) -> tuple[pa.Table, pa.Table] | None:
-        """Add what came since the last mark, and return the answers of the keys that changed, before and after;
-        None: nothing came.
+        """Add what came since the last mark, and return the answers of the keys that changed, before and
+        after; None: nothing came.
         """
         if not self._waiting:
             return None
@@ -61,6 +67,8 @@ class RecomputedRows(KeptForGood):
         changed = np.unique(numbers)
         before = self._answer(self._rows_of(changed))
         self._put(came, numbers)
+        if self._logs:
+            self._log.append(came)
         return before, self._answer(self._rows_of(changed))
 
     def _put(self, came: pa.Table, numbers: Int64s) -> None:
@@ -82,14 +90,19 @@ class RecomputedRows(KeptForGood):
         settled = rows.filter(pa.array(panes == SETTLED))
         self._put(settled, self._keys.of(settled))
 
-    def view(self) -> Callable[[], Iterator[pa.Table]]:
-        keys, parts, waiting = self._keys.view(), self._bags.view(), list(self._waiting)
+    def settled(self) -> Callable[[], Iterator[pa.Table]]:
+        keys, parts = self._keys.view(), self._bags.view()
+        return lambda: (with_pane(self._stored(keys, part), SETTLED) for part in parts)
 
-        def tables() -> Iterator[pa.Table]:
-            yield from (with_pane(self._stored(keys, part), SETTLED) for part in parts)
-            yield from (with_pane(each, SINCE) for each in waiting)
+    def since(self) -> list[pa.Table]:
+        return [with_pane(each, SINCE) for each in self._waiting]
 
-        return tables
+    def take_log(self) -> list[pa.Table]:
+        log, self._log = self._log, []
+        return [with_pane(pa.concat_tables(log), SETTLED)] if log else []
+
+    def compacted(self, log: pa.Table) -> pa.Table:
+        return netted(log)
 
     def _stored(self, keys: list[Piece], part: Part) -> pa.Table:
         of_rows = taken(keys, np.repeat(part.numbers, part.counts), self._of_keys)

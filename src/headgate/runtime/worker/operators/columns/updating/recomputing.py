@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -18,18 +18,23 @@ from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
 from headgate.runtime.worker.operators.columns.keys_checked import checked_keys
 from headgate.runtime.worker.operators.columns.row_columns import columns_of
-from headgate.runtime.worker.operators.columns.updating.answering import AnsweringOperator
+from headgate.runtime.worker.operators.columns.updating.answering_operator import AnsweringOperator
 from headgate.runtime.worker.operators.columns.updating.ranked_rows import first_rows, key_codes
 from headgate.runtime.worker.operators.columns.updating.recomputed_rows import Answer, RecomputedRows
 from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT, changes_of, net_rows
 from headgate.runtime.worker.operators.operator_contract import Operator
+
+if TYPE_CHECKING:
+    from headgate.relational.resolved import Column as ResolvedColumn
 
 _FRAME: Final = "__frame"
 """Name of the column that says of which row's aggregates a row is part."""
 
 
 class CheckedKeysOperator(Operator):
-    """Passes rows on with keys that can be grouped by, before the exchange; the first columns are the keys."""
+    """Passes rows on with keys that can be grouped by, before the exchange; the first columns are the
+    keys.
+    """
 
     def __init__(self, context: OperatorContext, plan: Aggregation | Rank | Over) -> None:
         super().__init__(context)
@@ -59,7 +64,7 @@ class RecomputingOperator(AnsweringOperator):
         count = len(plan.key_names)
         super().__init__(context, fields[:count], pa.schema(list(self._came)[count:]), None, function)
         self._keys_count, self._gives = count, plan.schema.to_arrow()
-        self._answer = _answer_of(context, plan)
+        self._answer, self._ttl_ms = _answer_of(context, plan), plan.ttl_ms
 
     def _windows_from(self, mark: int) -> RecomputedRows:
         self._rows = RecomputedRows(self._came, self._keys_count, self._answer)
@@ -97,7 +102,8 @@ class _Groups:
         """Return keys and results, one row for each group; arguments are columns of `rows` by their index."""
         arrays = {name: rows.column(name) for name in self._keys}
         for each in self._aggregates:
-            values = [rows.column(argument.index).combine_chunks() for argument in each.arguments]
+            places = [cast("ResolvedColumn", argument).index for argument in each.arguments]
+            values = [rows.column(place).combine_chunks() for place in places]
             for one in each.parts.accumulators:
                 ((name, _),) = columns_of_parts(each.name, (one,))
                 names = [column for column, _ in fields_of(name, one)]

@@ -16,13 +16,15 @@ from headgate.relational.relations import HIDDEN, Aggregation
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.accumulating import accumulators_of, keys_of
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
-from headgate.runtime.worker.operators.columns.updating.answering import AnsweringOperator
-from headgate.runtime.worker.operators.columns.updating.changes import changes_between
+from headgate.runtime.worker.operators.columns.updating.answering_operator import AnsweringOperator
+from headgate.runtime.worker.operators.columns.updating.changed_rows import changes_between
 from headgate.runtime.worker.operators.columns.updating.running_groups import Changed, RunningGroups
 
 
 class RunningAggregateOperator(AnsweringOperator):
-    """Keeps the accumulators of each group, and sends the changes of their results at marks and at the end."""
+    """Keeps the accumulators of each group, and sends the changes of their results at marks and at the
+    end.
+    """
 
     _name: ClassVar = GROUPS
     _what: ClassVar = "a group"
@@ -35,6 +37,7 @@ class RunningAggregateOperator(AnsweringOperator):
         values = pa.schema([pa.field(name, kind) for name, kind in grouping.fields])
         super().__init__(context, keys, values, grouping, function)
         self._came, self._gives = pa.schema([*self._of_keys, *values]), plan.schema.to_arrow()
+        self._ttl_ms = plan.ttl_ms
         self._plan, self._shown = plan, [each.name for each in keys if each.name not in HIDDEN]
 
     def _windows_from(self, mark: int) -> RunningGroups:

@@ -15,11 +15,19 @@ import pyarrow as pa
 from headgate.relational.aggregating.grouping import Grouping
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
 from headgate.runtime.worker.operators.columns.panes import with_pane
-from headgate.runtime.worker.operators.columns.updating.kept_for_good import SETTLED, SINCE, KeptForGood
+from headgate.runtime.worker.operators.columns.updating.kept_for_good import (
+    GONE,
+    SETTLED,
+    SINCE,
+    KeptForGood,
+    newest,
+)
 from headgate.runtime.worker.operators.columns.updating.keyed_rows import KeyedRows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from headgate.records.batch import Int64s
 
 
 _WAITING_MAX: Final = 1 << 17
@@ -43,14 +51,22 @@ class RunningGroups(KeptForGood):
         super().__init__()
         self._grouping = grouping
         values = pa.schema([pa.field(name, kind) for name, kind in grouping.fields])
-        self._settled, self._columns = KeyedRows(keys, values), [*keys.names, *values.names]
+        self._settled, self._of_values = KeyedRows(keys, values), values
+        self._columns = [*keys.names, *values.names]
         self._waiting: list[pa.Table] = []
         self._one_each = True  # whether no key has two rows that wait
+        self._keys = keys.names
+        self._log: list[Int64s] = []
+
+    @property
+    def count(self) -> int:
+        return self._settled.count
 
     def restore(self, table: pa.Table) -> None:
         panes = table.column(PANE).to_numpy()
         settled = table.filter(pa.array(panes == SETTLED)).select(self._columns)
         self._settled.put(self._settled.numbers(settled), settled)
+        self._drop(table.filter(pa.array(panes == GONE)))
         self.gather(table.filter(pa.array(panes == SINCE)))
 
     def gather(self, rows: pa.Table) -> None:
@@ -84,6 +100,8 @@ class RunningGroups(KeptForGood):
         known = self._settled.there(numbers)
         before = self._settled.rows(numbers[known])
         self._settled.put(numbers, after)
+        if self._logs:
+            self._log.append(numbers)
         return Changed(before, after, known)
 
     def _settled_of(self, found: pa.Table) -> pa.Table:
@@ -92,16 +110,32 @@ class RunningGroups(KeptForGood):
         return pa.table([*keys.columns, *rows.columns], self._columns)
 
     def forget(self, keys: pa.Table) -> None:
-        """Drop the accumulators of groups that have no rows any more."""
+        """Drop the accumulators of groups that have no rows any more; their last change was of this mark."""
+        self._drop(keys)
+
+    def _drop(self, keys: pa.Table) -> None:
         if keys.num_rows:
             self._settled.remove(self._settled.numbers(keys))
 
-    def view(self) -> Callable[[], Iterator[pa.Table]]:
-        settled, since = self._settled.view(), self._since()
+    def settled(self) -> Callable[[], Iterator[pa.Table]]:
+        settled = self._settled.view()
+        return lambda: (with_pane(table, SETTLED) for table in settled.tables())
 
-        def tables() -> Iterator[pa.Table]:
-            yield from (with_pane(table, SETTLED) for table in settled.tables())
-            if since is not None:
-                yield with_pane(since, SINCE)
+    def since(self) -> list[pa.Table]:
+        since = self._since()
+        return [] if since is None else [with_pane(since, SINCE)]
 
-        return tables
+    def take_log(self) -> list[pa.Table]:
+        if not self._log:
+            return []
+        numbers, self._log = np.unique(np.concatenate(self._log)), []
+        there = self._settled.there(numbers)
+        gone = self._settled.keys(numbers[~there])
+        nothing = [pa.nulls(gone.num_rows, field.type) for field in self._of_values]
+        return [
+            with_pane(self._settled.with_keys(numbers[there]), SETTLED),
+            with_pane(pa.table([*gone.columns, *nothing], self._columns), GONE),
+        ]
+
+    def compacted(self, log: pa.Table) -> pa.Table:
+        return newest(log, self._keys)

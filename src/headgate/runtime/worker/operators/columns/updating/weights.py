@@ -45,9 +45,18 @@ def repeated(rows: pa.Table) -> pa.Table:
 
 
 def changes_of(rows: pa.Table) -> pa.Table:
-    """Return rows with weights as changes: as many as the weight says, with `CHANGE` last; deletions first."""
+    """Return rows with weights as changes: as many as the weight says, with `CHANGE` last; deletions
+    first.
+    """
     weights = rows.column(WEIGHT).to_numpy()
     order = np.argsort(weights > 0, kind="stable")
     places = np.repeat(order, np.abs(weights[order]))
     kinds = np.where(weights[places] > 0, Change.INSERT, Change.DELETE).astype(np.int8)
     return rows.drop_columns(WEIGHT).take(pa.array(places)).append_column(CHANGE, pa.array(kinds))
+
+
+def netted(changes: pa.Table) -> pa.Table:
+    """Return changes without those that cancel each other; rows that only come stay as they are."""
+    if CHANGE not in changes.column_names or (_ADDS[changes.column(CHANGE).to_numpy()] > 0).all():
+        return changes
+    return changes_of(net_rows(weighted(changes))).select(changes.column_names)

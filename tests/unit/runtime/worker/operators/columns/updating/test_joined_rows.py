@@ -1,4 +1,6 @@
-"""What changes of both sides of a join make of it, against a join of what is there, for all kinds of joins."""
+"""What changes of both sides of a join make of it, against a join of what is there, for all kinds of
+joins.
+"""
 
 from __future__ import annotations
 

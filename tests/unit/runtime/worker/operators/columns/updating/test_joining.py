@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from operator_samples import Recorder, context, finished, opened
+from operator_samples import context, opened
+from subtask_samples import Checkpoints, Subtasks, on_disk
 
 import headgate as hg
-from headgate.common.keys.keygroups import key_group_range
 from headgate.core.marks import Mark
 from headgate.graph.table_nodes import ColumnsNode, JoinNode
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.relational.changes import CHANGE, Change
-from headgate.restore.assignment import share_operator
 from headgate.runtime.worker.operators.columns.making import table_operator
-from headgate.runtime.worker.operators.columns.panes import groups_of_rows
 from headgate.testing import MiniCluster
 
 GROUPS = 6
@@ -35,11 +35,13 @@ STEPS = st.lists(
     max_size=12,
 )
 
+ON_DISK = on_disk(st.tuples(st.sampled_from([0, 1]), st.lists(ROW, min_size=1, max_size=6)))
 
-class Job:
+
+class Job(Subtasks):
     """The subtasks of one join, before which both tables are read."""
 
-    def __init__(self, how: str) -> None:
+    def __init__(self, how: str, checkpoints: Checkpoints | None = None) -> None:
         env = hg.Environment(parallelism=1, executor=MiniCluster())
         left, right = (env.from_collection([]).to_table(schema) for schema in SCHEMAS)
         joined = left.join(right, "k", how, uid="j")
@@ -47,22 +49,11 @@ class Job:
         self._before = [table_operator(context(), each) for each in nodes if isinstance(each, ColumnsNode)][
             :2
         ]
-        (self._node,) = [each for each in nodes if isinstance(each, JoinNode)]
+        (node,) = [each for each in nodes if isinstance(each, JoinNode)]
         self.updating = joined.schema.updating
         self._sent = [opened(each)[0] for each in self._before]
         self.net: Counter[str] = Counter()
-        self._open([], 1)
-
-    def _open(self, states: list[Any], parallelism: int) -> None:
-        shares = share_operator(states, parallelism, GROUPS) if states else [[]] * parallelism
-        self.operators = [
-            table_operator(
-                context("j", subtask=n, parallelism=parallelism, max_parallelism=GROUPS, restored=shares[n]),
-                self._node,
-            )
-            for n in range(parallelism)
-        ]
-        self._out: list[Recorder] = [opened(each)[0] for each in self.operators]
+        super().__init__("j", node, list(node.join.keys), checkpoints)
 
     def rows(self, side: int, rows: list[tuple[Any, int]]) -> None:
         self._sent[side].batches.clear()
@@ -73,13 +64,7 @@ class Job:
             )
         )
         for sent in self._sent[side].batches:
-            assert isinstance(sent, ArrowBatch)
-            groups = groups_of_rows(pa.table(sent.columns), self._node.join.keys, GROUPS)
-            for n, operator in enumerate(self.operators):
-                first, last = key_group_range(GROUPS, len(self.operators), n)
-                mine = sent.columns.filter(pa.array((groups >= first) & (groups <= last)))
-                if mine.num_rows:
-                    operator.process(ArrowBatch(mine))
+            self.deal(sent)
 
     def mark(self) -> Counter[str]:
         for operator in self.operators:
@@ -88,16 +73,16 @@ class Job:
         return +self.net
 
     def _note(self) -> None:
-        for out in self._out:
+        for out in self.out:
             for row in map(dict, out.records):
                 kind = Change(row.pop(CHANGE, Change.INSERT))
                 self.net[shown(row)] += 1 if kind.adds else -1
             out.batches.clear()
         assert min(self.net.values(), default=0) >= 0
 
-    def restore(self, parallelism: int) -> None:
+    def checkpoint(self) -> list[Any]:
         self._note()
-        self._open([finished(operator.snapshot(1)) for operator in self.operators], parallelism)
+        return super().checkpoint()
 
 
 def shown(row: dict[str, Any]) -> str:
@@ -116,17 +101,32 @@ def answer(how: str, sides: list[list[tuple[Any, int]]]) -> Counter[str]:
     return Counter(map(shown, found.to_pylist()))
 
 
-@pytest.mark.parametrize("how", KINDS)
-@given(steps=STEPS)
-def test_at_each_mark_the_answer_is_that_of_all_rows_before_it(how: str, steps: list[Any]) -> None:
-    """With null, NaN and both zeros as keys, wherever a snapshot falls."""
-    job, sides = Job(how), ([], [])
+def check(job: Job, how: str, steps: list[Any]) -> None:
+    sides: tuple[list[Any], list[Any]] = [], []
     for step in [*steps, ("mark",)]:
         match step:
             case ("mark",):
                 assert job.mark() == answer(how, list(sides))
-            case ("restore", parallelism):
-                job.restore(parallelism)
+            case ("checkpoint",):
+                job.checkpoint()
+            case ("restore", parallelism, *rocks):
+                job.restore(parallelism, rocks=rocks != [False])
             case (side, rows):
                 sides[side].extend(rows)
                 job.rows(side, rows)
+
+
+@pytest.mark.parametrize("how", KINDS)
+@given(steps=STEPS)
+def test_at_each_mark_the_answer_is_that_of_all_rows_before_it(how: str, steps: list[Any]) -> None:
+    """With null, NaN and both zeros as keys, wherever a snapshot falls."""
+    check(Job(how), how, steps)
+
+
+@pytest.mark.parametrize("how", KINDS)
+@settings(max_examples=10)
+@given(steps=ON_DISK)
+def test_what_changed_since_the_last_checkpoint_is_enough(how: str, steps: list[Any]) -> None:
+    """With RocksDB, over several checkpoints, to RocksDB or the heap and back."""
+    with TemporaryDirectory() as folder:
+        check(Job(how, Checkpoints(Path(folder))), how, steps)

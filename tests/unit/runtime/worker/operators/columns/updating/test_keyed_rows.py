@@ -41,6 +41,7 @@ def test_keys_of_one_hash_are_told_apart() -> None:
 
 
 def test_an_index_grows_and_finds_all() -> None:
+    """While it is filled past its size, many times."""
     rng = np.random.default_rng(1)
     hashes = rng.permutation(1 << 16).astype(np.uint32)
     index = KeyIndex()
@@ -59,6 +60,7 @@ def keys_of(kind: str, numbers: list[int]) -> pa.Table:
 @pytest.mark.parametrize("kind", KEYS)
 @given(steps=STEPS)
 def test_the_present_row_of_each_key(kind: str, steps: list[tuple[str, set[int]]]) -> None:
+    """Against a dict, over puts, removals and merges."""
     rows, model = KeyedRows(KEYS[kind], VALUES), dict[int, tuple[int, str]]()
     for count, (what, wanted) in enumerate(steps):
         asked = sorted(wanted)
@@ -80,6 +82,7 @@ def test_the_present_row_of_each_key(kind: str, steps: list[tuple[str, set[int]]
 
 
 def test_a_view_stays_as_it_was() -> None:
+    """Whatever is put and merged later."""
     rows = KeyedRows(KEYS["integers"], pa.schema({"v": pa.int64()}))
 
     def put(value: int) -> None:

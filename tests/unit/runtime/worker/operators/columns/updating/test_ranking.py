@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from operator_samples import Recorder, context, finished, opened
+from operator_samples import context, opened
+from subtask_samples import Checkpoints, Subtasks, on_disk
 
 import headgate as hg
 import headgate.functions as F  # noqa: N812  # as PySpark's users write it
 from headgate.api.tables.updating import folded
-from headgate.common.keys.keygroups import key_group_range
 from headgate.core.marks import Mark
 from headgate.graph.table_nodes import FirstRowsNode, RankNode
 from headgate.records.arrow_batch import ArrowBatch
-from headgate.restore.assignment import share_operator
 from headgate.runtime.worker.operators.columns.making import table_operator
-from headgate.runtime.worker.operators.columns.panes import groups_of_rows
 from headgate.testing import MiniCluster
 
 GROUPS = 6
-NAMES = ("k", "v", "i", "order/0", "order/1")
 ROWS = st.lists(
     st.tuples(
         st.sampled_from("abcde"),
@@ -38,57 +37,39 @@ STEPS = st.lists(
     max_size=12,
 )
 
+ON_DISK = on_disk(st.tuples(st.just("rows"), ROWS))
 
-class Job:
+
+class Job(Subtasks):
     """The subtasks of one rank, and the part before the exchange."""
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, n: int, checkpoints: Checkpoints | None = None) -> None:
         env = hg.Environment(parallelism=1, executor=MiniCluster())
         schema = pa.schema({"k": pa.string(), "v": pa.float64(), "i": pa.int64()})
         table = env.from_collection([]).to_table(schema)
         table.top_n(n, "k", [F.desc("v"), F.asc("i")], rank="place", uid="r").to_changes()
         nodes = env.program.nodes()
         (before,) = [each for each in nodes if isinstance(each, FirstRowsNode)]
-        (self._node,) = [each for each in nodes if isinstance(each, RankNode)]
+        (self._rank,) = [each for each in nodes if isinstance(each, RankNode)]
         self._before = table_operator(context(), before)
         self._sent, _ = opened(self._before)
         self.changes: list[dict[str, Any]] = []
-        self._open([], 1)
-
-    def _open(self, states: list[Any], parallelism: int) -> None:
-        shares = share_operator(states, parallelism, GROUPS) if states else [[]] * parallelism
-        self.operators = [
-            table_operator(
-                context("r", subtask=n, parallelism=parallelism, max_parallelism=GROUPS, restored=shares[n]),
-                self._node,
-            )
-            for n in range(parallelism)
-        ]
-        self._out: list[Recorder] = [opened(each)[0] for each in self.operators]
+        super().__init__("r", self._rank, ["k"], checkpoints)
 
     def rows(self, rows: list[tuple[str, Any, int]]) -> None:
         self._sent.batches.clear()
-        schema = self._node.rank.child.schema.to_arrow()
-        wide = [dict(zip(NAMES, (*row, *row[1:]), strict=True)) for row in rows]
+        schema = self._rank.rank.child.schema.to_arrow()
+        wide = [dict(zip(schema.names, (*row, *row[1:]), strict=True)) for row in rows]
         self._before.process(ArrowBatch(pa.RecordBatch.from_pylist(wide, schema)))
         (sent,) = self._sent.batches
-        assert isinstance(sent, ArrowBatch)
-        groups = groups_of_rows(pa.table(sent.columns), ["k"], GROUPS)
-        for n, operator in enumerate(self.operators):
-            first, last = key_group_range(GROUPS, len(self.operators), n)
-            mine = sent.columns.filter(pa.array((groups >= first) & (groups <= last)))
-            if mine.num_rows:
-                operator.process(ArrowBatch(mine))
+        self.deal(sent)
 
     def mark(self) -> Counter[str]:
-        for operator, out in zip(self.operators, self._out, strict=True):
+        for operator, out in zip(self.operators, self.out, strict=True):
             operator.mark(Mark(1))
             self.changes += map(dict, out.records)
             out.batches.clear()
         return Counter(map(shown, folded(map(dict, self.changes))))
-
-    def restore(self, parallelism: int) -> None:
-        self._open([finished(operator.snapshot(1)) for operator in self.operators], parallelism)
 
 
 def shown(row: dict[str, Any]) -> str:
@@ -108,10 +89,8 @@ def answer(rows: list[tuple[str, Any, int]], n: int) -> Counter[str]:
     return found
 
 
-@given(STEPS, st.integers(1, 3))
-def test_at_each_mark_the_answer_is_that_of_all_rows_before_it(steps: list[Any], n: int) -> None:
-    """Wherever a snapshot falls, with null, NaN, both zeros, and ties."""
-    job, rows = Job(n), list[tuple[str, Any, int]]()
+def check(job: Job, n: int, steps: list[Any]) -> None:
+    rows = list[tuple[str, Any, int]]()
     for step in [*steps, ("mark",)]:
         match step:
             case ("rows", more):
@@ -119,5 +98,21 @@ def test_at_each_mark_the_answer_is_that_of_all_rows_before_it(steps: list[Any],
                 job.rows(more)
             case ("mark",):
                 assert job.mark() == answer(rows, n)
-            case ("restore", parallelism):
-                job.restore(parallelism)
+            case ("checkpoint",):
+                job.checkpoint()
+            case ("restore", parallelism, *rocks):
+                job.restore(parallelism, rocks=rocks != [False])
+
+
+@given(STEPS, st.integers(1, 3))
+def test_at_each_mark_the_answer_is_that_of_all_rows_before_it(steps: list[Any], n: int) -> None:
+    """Wherever a snapshot falls, with null, NaN, both zeros, and ties."""
+    check(Job(n), n, steps)
+
+
+@settings(max_examples=30)
+@given(ON_DISK, st.integers(1, 3))
+def test_what_changed_since_the_last_checkpoint_is_enough(steps: list[Any], n: int) -> None:
+    """With RocksDB, over several checkpoints, to RocksDB or the heap and back."""
+    with TemporaryDirectory() as folder:
+        check(Job(n, Checkpoints(Path(folder))), n, steps)

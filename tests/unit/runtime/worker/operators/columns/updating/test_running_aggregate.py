@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from operator_samples import Recorder, columns, context, finished, opened
+from operator_samples import columns, context, opened
+from subtask_samples import Checkpoints, Subtasks, on_disk
 
 import headgate as hg
 import headgate.functions as F  # noqa: N812  # as PySpark's users write it
 from headgate.api.tables.updating import folded
-from headgate.common.keys.keygroups import key_group_range
 from headgate.core.marks import Mark
 from headgate.graph.table_nodes import AccumulateNode, ColumnsNode, RunningAggregateNode
-from headgate.records.arrow_batch import ArrowBatch
-from headgate.restore.assignment import share_operator
 from headgate.runtime.worker.operators.columns.making import table_operator
-from headgate.runtime.worker.operators.columns.panes import groups_of_rows
 from headgate.testing import MiniCluster
 
 GROUPS = 6
@@ -42,58 +41,38 @@ STEPS = st.lists(
     max_size=20,
 )
 
+ON_DISK = on_disk(st.tuples(st.just("rows"), ROWS))
 
-class Job:
+
+class Job(Subtasks):
     """The subtasks of one aggregation; a snapshot of all brings them back, with any parallelism."""
 
-    def __init__(self) -> None:
+    def __init__(self, checkpoints: Checkpoints | None = None) -> None:
         env = hg.Environment(parallelism=1, executor=MiniCluster())
         table = env.from_collection([]).to_table(SCHEMA)
         aggregates = F.count("*").alias("n"), F.sum("v").alias("s"), F.max("x").alias("m")
         table.group_by("k").agg(*aggregates, F.first("v").alias("f"), uid="g").to_changes()
         nodes = env.program.nodes()
         before = [each for each in nodes if isinstance(each, ColumnsNode | AccumulateNode)][:2]
-        (self._node,) = [each for each in nodes if isinstance(each, RunningAggregateNode)]
+        (node,) = [each for each in nodes if isinstance(each, RunningAggregateNode)]
         self._before, accumulating = [table_operator(context(), each) for each in before]
         self._sent, _ = opened(accumulating)
         self._before.next = accumulating
         self.changes: list[dict[str, Any]] = []
-        self._open([], 1)
-
-    def _open(self, states: list[Any], parallelism: int) -> None:
-        shares = share_operator(states, parallelism, GROUPS) if states else [[]] * parallelism
-        self.operators = [
-            table_operator(
-                context("g", subtask=n, parallelism=parallelism, max_parallelism=GROUPS, restored=shares[n]),
-                self._node,
-            )
-            for n in range(parallelism)
-        ]
-        self._out: list[Recorder] = [opened(each)[0] for each in self.operators]
+        super().__init__("g", node, ["k"], checkpoints)
 
     def rows(self, rows: list[dict[str, Any]]) -> None:
         self._sent.batches.clear()
         self._before.process(columns(rows))
         (sent,) = self._sent.batches
-        assert isinstance(sent, ArrowBatch)
-        groups = groups_of_rows(pa.table(sent.columns), ["k"], GROUPS)
-        for n, operator in enumerate(self.operators):
-            first, last = key_group_range(GROUPS, len(self.operators), n)
-            mine = sent.columns.filter(pa.array((groups >= first) & (groups <= last)))
-            if mine.num_rows:
-                operator.process(ArrowBatch(mine))
+        self.deal(sent)
 
     def mark(self) -> list[dict[str, Any]]:
-        for operator, out in zip(self.operators, self._out, strict=True):
+        for operator, out in zip(self.operators, self.out, strict=True):
             operator.mark(Mark(1))
             self.changes += out.records
             out.batches.clear()
         return folded(dict(row) for row in self.changes)
-
-    def restore(self, parallelism: int) -> None:
-        assert not any(out.batches for out in self._out)
-        states = [finished(operator.snapshot(1)) for operator in self.operators]
-        self._open(states, parallelism)
 
 
 def answer(rows: list[dict[str, Any]]) -> Counter[str]:
@@ -124,10 +103,8 @@ def shown(rows: list[dict[str, Any]]) -> Counter[str]:
     )
 
 
-@given(STEPS)
-def test_at_each_mark_the_answer_is_that_of_all_rows_before_it(steps: list[tuple[Any, ...]]) -> None:
-    """Wherever a snapshot falls, and however many subtasks there are afterwards."""
-    job, rows = Job(), list[dict[str, Any]]()
+def check(job: Job, steps: list[tuple[Any, ...]]) -> None:
+    rows = list[dict[str, Any]]()
     for step in [*steps, ("mark",)]:
         match step:
             case ("rows", more):
@@ -135,11 +112,28 @@ def test_at_each_mark_the_answer_is_that_of_all_rows_before_it(steps: list[tuple
                 job.rows(more)
             case ("mark",):
                 assert shown(job.mark()) == answer(rows)
-            case ("restore", parallelism):
-                job.restore(parallelism)
+            case ("checkpoint",):
+                job.checkpoint()
+            case ("restore", parallelism, *rocks):
+                job.restore(parallelism, rocks=rocks != [False])
+
+
+@given(STEPS)
+def test_at_each_mark_the_answer_is_that_of_all_rows_before_it(steps: list[tuple[Any, ...]]) -> None:
+    """Wherever a snapshot falls, and however many subtasks there are afterwards."""
+    check(Job(), steps)
+
+
+@settings(max_examples=30)
+@given(ON_DISK)
+def test_what_changed_since_the_last_checkpoint_is_enough(steps: list[tuple[Any, ...]]) -> None:
+    """With RocksDB, over several checkpoints, to RocksDB or the heap and back."""
+    with TemporaryDirectory() as folder:
+        check(Job(Checkpoints(Path(folder))), steps)
 
 
 def test_a_group_whose_result_stays_sends_nothing_and_old_values_go_first() -> None:
+    """A correction takes the old row back before the new one comes."""
     job = Job()
     job.rows([{"k": "a", "v": 0, "x": 1.0}])
     job.mark()

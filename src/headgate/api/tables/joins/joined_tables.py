@@ -1,0 +1,199 @@
+"""Calls of tables that join them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
+
+from headgate.api.site import user_site
+from headgate.api.streams.steps import ProgramContext
+from headgate.api.tables.column import Column
+from headgate.api.tables.joins.as_of_joins import as_of_join
+from headgate.api.tables.joins.interval_joins import Within, check_residual, filtered, interval_join
+from headgate.api.tables.joins.lookups import lookup
+from headgate.api.tables.joins.regular_joins import regular_join
+from headgate.api.tables.joins.window_joins import joins_windows, window_join
+from headgate.api.tables.lowering import lowered_join
+from headgate.common.errors import PlanError
+from headgate.relational.relations import Join, Relation, Scan, WindowJoin
+from headgate.relational.timed_joins import Direction, TimedJoin
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class JoinedTables:
+    """Base class of tables: joins."""
+
+    _environment: ProgramContext
+    _relation: Relation
+
+    @abstractmethod
+    def _of(self, relation: Relation) -> Self:
+        """Return a table of the same Environment for the plan `relation`."""
+
+    def join(
+        self,
+        other: Self,
+        on: str | Sequence[str],
+        how: str = "inner",
+        uid: str | None = None,
+        *,
+        within: Within | None = None,
+        where: Column | None = None,
+        ttl: str | int | None = None,
+    ) -> Self:
+        """Return the rows of this and the other table that have equal columns, in one of three ways.
+
+        In windows, where `on` has one: a row goes out when event time passes the end of its window. In an
+        interval of event time, with `within`: pairs go out at once, rows without partner when event time
+        has passed them. In both, rows that come later are dropped and counted. With neither, all rows are
+        kept for ever, and the result is corrected, unless it is an inner join of tables whose rows are
+        not.
+
+        The result has the columns of `on` (the window last), the others of this table and, but for "semi"
+        and "anti", those of the other table. With `within`, its event time is that of this table's row
+        ("right": of the other's; "full": it has none), and its watermark lags by as much as rows may
+        wait.
+
+        Args:
+            other: the other table, of the same Environment.
+            on: names of columns that both tables have.
+            how: "inner", "left", "right", "full", "semi" or "anti", or PySpark's other names of these.
+            uid: names the state for later versions of the program; needed when checkpoints are on.
+            within: the other row's event time minus this row's, as (lower, upper), both included, in
+                durations such as ("-5s", "1min") or ms; one duration is the upper bound, with 0 as the
+                lower.
+            where: a condition on the columns of both rows that partners have to meet, too; null is false.
+                With `within`, of all kinds; else of inner joins only.
+            ttl: without a window and an interval: after so long without rows, of either table, a key is
+                forgotten with its rows, as "1h" or in ms. None: never.
+
+        Raises:
+            PlanError: a column of `on` is not in both or cannot be a key, more than one is a window, `how` is
+                unknown, windows may emit more than once, both tables have another column of one name, a table
+                has no event time for `within`, `within` or `where` is wrong, or `ttl` is given
+                with a window or an interval.
+
+        Example:
+            >>> import pyarrow as pa
+            >>> import headgate as hg
+            >>> from headgate.testing import MiniCluster
+            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
+            >>> def table(time, rows):
+            ...     schema = pa.schema({"ad": pa.int64(), time: pa.int64()})
+            ...     return env.from_collection(rows).with_event_time(time).to_table(schema)
+            >>> shown = table("shown", [{"ad": 1, "shown": 1_000}, {"ad": 2, "shown": 2_000}])
+            >>> clicks = table("clicked", [{"ad": 1, "clicked": 4_000}, {"ad": 2, "clicked": 9_000}])
+            >>> both = shown.join(clicks, "ad", "left", uid="both", within="5s")
+            >>> sorted(both.collect(), key=lambda row: row["ad"])
+            [{'ad': 1, 'shown': 1000, 'clicked': 4000}, {'ad': 2, 'shown': 2000, 'clicked': None}]
+        """
+        names = [on] if isinstance(on, str) else list(on)
+        self._same_environment("join", other)
+        sides = self._relation, other._relation
+        windows = joins_windows(*sides, names)
+        if ttl is not None and (windows or within is not None):
+            raise PlanError(
+                f"join() ({user_site()}) got ttl, and event time bounds what is kept; leave it away"
+            )
+        plan: WindowJoin | Join | TimedJoin
+        if within is not None:
+            plan, where = interval_join(*sides, names, how, within, where, uid), None
+        elif windows:
+            plan = window_join(*sides, names, how, uid)
+        else:
+            plan = regular_join(*sides, names, how, uid, ttl)
+        check_residual(plan.how, where)
+        number = lowered_join(self._environment, plan, f"join() ({user_site()})")
+        joined = Scan(plan.schema, number)
+        return self._of(joined if where is None else filtered(joined, where))
+
+    def join_asof(
+        self,
+        other: Self,
+        by: str | Sequence[str],
+        how: str = "left",
+        uid: str | None = None,
+        *,
+        direction: Direction = "backward",
+        tolerance: str | int | None = None,
+        exact: bool = True,
+    ) -> Self:
+        """Return each row of this table with the one row of the other that was there at its event time.
+
+        That is the last row of the same key that is not later. With "inner" this is Flink's temporal join
+        with a versioned table, whose rows are the versions of their key.
+
+        A row goes out when the watermark of both tables has passed it, so that no nearer row can come;
+        rows that come later are dropped and counted. Of each key the last row of the other table is kept
+        for ever, unless there is a tolerance. A table that seldom has rows should have an `idleness`, or
+        it holds all back.
+
+        Args:
+            other: the other table, of the same Environment.
+            by: names of columns that both tables have, and that are equal.
+            how: "left", or "inner", which leaves out rows for which there is none.
+            uid: names the state for later versions of the program; needed when checkpoints are on.
+            direction: "backward"; "forward": the next row that is not earlier; "nearest": the closer one
+                of both, the earlier one if they are as close. Of several rows with one time the last that
+                came counts.
+            tolerance: how far apart in event time both may be, as a duration or in ms; None: any time,
+                which only "backward" has.
+            exact: whether a row of the same time counts.
+
+        Raises:
+            PlanError: a column of `by` is not in both or cannot be a key, a table has no event time, or
+                rows that are corrected, both have another column of one name, or another argument is wrong.
+
+        Example:
+            >>> import pyarrow as pa
+            >>> import headgate as hg
+            >>> from headgate.testing import MiniCluster
+            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
+            >>> def table(time, rows, *columns):
+            ...     schema = pa.schema({name: pa.int64() for name in ("id", time, *columns)})
+            ...     return env.from_collection(rows).with_event_time(time).to_table(schema)
+            >>> since = [{"id": 1, "since": 0, "rate": 7}, {"id": 1, "since": 50, "rate": 8}]
+            >>> rates = table("since", since, "rate")
+            >>> sales = table("at", [{"id": 1, "at": 40}, {"id": 1, "at": 60}])
+            >>> [row["rate"] for row in sales.join_asof(rates, "id", uid="rated").collect()]
+            [7, 8]
+        """
+        names, where = [by] if isinstance(by, str) else list(by), f"join_asof() ({user_site()})"
+        self._same_environment("join_asof", other)
+        sides = self._relation, other._relation
+        plan = as_of_join(*sides, names, how, direction, tolerance, exact, uid)
+        return self._of(Scan(plan.schema, lowered_join(self._environment, plan, where)))
+
+    def lookup(self, table: pa.Table, on: str | Sequence[str], how: str = "inner") -> Self:
+        """Return the rows of this table with those of `table` that have equal columns. `table` does not
+        change, and every subtask has all of it, so nothing is kept and nothing is sent. Null equals nothing.
+
+        Args:
+            table: a ``pyarrow.Table``, such as ``dataframe.toArrow()``; it is shipped with the program.
+            on: names of columns that both have.
+            how: "inner", "left", "semi" or "anti".
+
+        Raises:
+            PlanError: a column of `on` is not in both or is of two types, `how` is another one, or both have
+                another column of one name.
+
+        Example:
+            >>> import pyarrow as pa
+            >>> import headgate as hg
+            >>> from headgate.testing import MiniCluster
+            >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
+            >>> bids = env.from_collection([{"currency": "EUR", "price": 3}])
+            >>> bids = bids.to_table(pa.schema({"currency": pa.string(), "price": pa.int64()}))
+            >>> bids.lookup(pa.table({"currency": ["EUR"], "rate": [1.1]}), "currency").collect()
+            [{'currency': 'EUR', 'price': 3, 'rate': 1.1}]
+        """
+        return self._of(lookup(self._relation, table, [on] if isinstance(on, str) else list(on), how))
+
+    def _same_environment(self, verb: str, other: Self) -> None:
+        if getattr(other, "_environment", None) is not self._environment:
+            raise PlanError(
+                f"{verb}() ({user_site()}) got {other!r}; expected a table of the same Environment"
+            )

@@ -1,0 +1,69 @@
+"""Joins with a table that does not change: checks them, and makes their plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from headgate.api.site import user_site
+from headgate.api.tables.checked_columns import checked, place_of
+from headgate.api.tables.joins.window_joins import kind_of
+from headgate.common.errors import PlanError
+from headgate.relational.python_types import can_be_key
+from headgate.relational.relations import Lookup, Relation
+from headgate.relational.schema import Field, Schema, schema_of, shown
+from headgate.relational.spark_types import text_of
+
+
+def lookup(child: Relation, table: pa.Table, on: Sequence[str], how: str) -> Lookup:
+    """Return the plan of a join with a `table` that every subtask has, by the equal columns `on`, for
+    :meth:`Table.lookup`. PlanError: a column is wrong, or `how` is not one that such a join has.
+    """
+    where = f"lookup() ({user_site()})"
+    kind = kind_of(where, how)
+    if kind in ("right", "full"):
+        raise PlanError(
+            f"{where}: how is {how!r}, for which every subtask would have to know what the others found; "
+            "expected "
+            "inner, left, semi or anti"
+        )
+    if not isinstance(table, pa.Table):
+        raise PlanError(
+            f"{where} got {type(table).__name__}; expected a pyarrow.Table, such as dataframe.toArrow()"
+        )
+    if not on:
+        raise PlanError(f"{where} got no columns in on; name those that are equal")
+    theirs = checked("lookup", lambda: schema_of(table.schema))
+    names = [child.schema.names[place_of(child, "lookup", name)] for name in on]
+    for name in names:
+        _check_key(where, name, child.schema, theirs)
+    kinds = {name: child.schema.fields[child.schema.place(name)].type for name in names}
+    columns = [table.column(field.name).cast(kinds.get(field.name, field.type)) for field in theirs]
+    others = [] if kind in ("semi", "anti") else [field for field in theirs if field.name not in names]
+    twice = [field.name for field in others if field.name in child.schema.names]
+    if twice:
+        raise PlanError(
+            f"{where}: both tables have a column {twice[0]!r} that is not joined by; rename one of them"
+        )
+    made = [Field(each.name, each.type, each.nullable or kind == "left") for each in others]
+    changes = child.schema.fields[len(shown(child.schema)) :]
+    schema = Schema((*shown(child.schema), *made, *changes), child.schema.event_time)
+    rows = pa.table(columns, names=theirs.names).select([*names, *(field.name for field in others)])
+    return Lookup(schema, child, rows.combine_chunks(), tuple(names), kind)
+
+
+def _check_key(where: str, name: str, mine: Schema, theirs: Schema) -> None:
+    if name not in theirs.names:
+        raise PlanError(
+            f"{where}: the table that is looked up has no column {name!r}; it has {', '.join(theirs.names)}"
+        )
+    kinds = [schema.fields[schema.place(name)].type for schema in (mine, theirs)]
+    if not can_be_key(kinds[0]):
+        raise PlanError(f"{where}: {name} is {text_of(kinds[0])}, by which rows cannot be joined")
+    if kinds[0] != kinds[1] and not (pa.types.is_integer(kinds[0]) and pa.types.is_integer(kinds[1])):
+        raise PlanError(
+            f"{where}: {name} is {text_of(kinds[0])} here and {text_of(kinds[1])} in the table that is "
+            "looked up; "
+            "cast one of them"
+        )

@@ -1,0 +1,108 @@
+"""Joins of tables by equal columns, without windows: checks them, and makes their plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from headgate.api.site import user_site
+from headgate.api.tables.checked_columns import all_columns
+from headgate.api.tables.firing_rules import refuse_repeated, time_to_live
+from headgate.api.tables.joins.window_joins import (
+    equal_columns,
+    keys_of,
+    kind_of,
+    nullable,
+    others_of,
+    side_column,
+    with_keys,
+)
+from headgate.common.errors import PlanError
+from headgate.relational.changes import CHANGE, Change
+from headgate.relational.relations import ODD_KEYS, SIDE, Join, JoinKind, Project, Relation
+from headgate.relational.resolved import Column, Constant, Typed
+from headgate.relational.schema import Field, Schema
+
+_CHANGES = (CHANGE, SIDE, ODD_KEYS)
+
+
+def regular_join(
+    left: Relation, right: Relation, on: Sequence[str], how: str, uid: str | None, ttl: str | int | None
+) -> Join:
+    """Return the plan of a join of tables by the equal columns `on`, for :meth:`Table.join`. `how` is any of
+    PySpark's names; `uid` names the operator (None: not given). PlanError: `on` or `how` is wrong, a key is
+    of no possible type, windows emit more than once, or two other columns share a name.
+    """
+    where = f"join() ({user_site()})"
+    kind, ttl_ms = kind_of(where, how), time_to_live("join", ttl)
+    if not on or len({name.lower() for name in on}) < len(on):
+        raise PlanError(
+            f"{where} got the columns {', '.join(on) or '(none)'}; expected each once, one at least"
+        )
+    for side in (left, right):
+        refuse_repeated("join", side)
+    keys = keys_of(where, on, left, right)
+    both = [keys, others_of(left, on), others_of(right, on)]
+    kept = (kind in ("left", "full", "anti"), kind in ("right", "full"))
+    taken_back = left.schema.updating or right.schema.updating
+    one, other = (
+        input_of(each if kept[side] else with_keys(each, keys), side, both, taken_back)
+        for side, each in enumerate((left, right))
+    )
+    updating = taken_back or kind not in ("inner", "semi")
+    return Join(
+        joined_schema(where, kind, both, updating or kind == "semi"),
+        one,
+        other,
+        (*on, ODD_KEYS),
+        kind,
+        uid,
+        ttl_ms,
+    )
+
+
+def input_of(side: Relation, number: int, both: list[list[Field]], taken_back: bool) -> Project:
+    """Return an input of a join: its columns, null for those of the other side, and, if rows may be
+    `taken_back`, whether they are. `both` are the equal columns, then the others of each side.
+    """
+    keys, *others = both
+    columns: list[tuple[str, Typed]] = [
+        (SIDE, Constant(pa.int32(), False, pa.scalar(number, pa.int32()))),
+        *equal_columns(side, number, keys),
+    ]
+    mine = dict(all_columns(side))
+    for at, fields in enumerate(others):
+        for field in fields:
+            null = Constant(field.type, True, pa.scalar(None, field.type))
+            columns.append((side_column(at, field.name), mine[field.name] if at == number else null))
+    if taken_back:
+        columns.append((CHANGE, _change(side)))
+    fields = [Field(name, each.type, name not in _CHANGES) for name, each in columns]
+    return Project(Schema(tuple(fields)), side, tuple(each for _, each in columns))
+
+
+def _change(side: Relation) -> Typed:
+    if not side.schema.updating:
+        return Constant(pa.int8(), False, pa.scalar(Change.INSERT.value, pa.int8()))
+    return Column(pa.int8(), False, len(side.schema) - 1, CHANGE)
+
+
+def joined_schema(where: str, kind: JoinKind, both: list[list[Field]], updating: bool) -> Schema:
+    """Return the columns of a join, changes if `updating`; PlanError, after `where`: two share a name."""
+    keys, left, right = both
+    if kind in ("semi", "anti"):
+        right = []
+    fields = [
+        *keys,
+        *(nullable(each, kind in ("right", "full")) for each in left),
+        *(nullable(each, kind in ("left", "full")) for each in right),
+    ]
+    names = [field.name for field in fields]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise PlanError(
+            f"{where}: both tables have a column {twice[0]!r} that is not joined by; rename one of them"
+        )
+    changes = [Field(CHANGE, pa.int8(), False)] if updating else []
+    return Schema((*fields, *changes))

@@ -1,0 +1,10 @@
+"""Values of other rows of a match, for the conditions and measures of :meth:`headgate.Table.match`.
+
+``F.col("A.price")`` and ``F.last("A.price")`` are of the last row of variable A, ``F.first("A.price")`` of
+its first one, and aggregates such as ``F.avg("A.price")`` are of all its rows so far.
+"""
+
+from headgate.api.patterns.match_columns import first as first
+from headgate.api.patterns.match_columns import last as last
+
+__all__ = ["first", "last"]

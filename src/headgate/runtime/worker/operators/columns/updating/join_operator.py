@@ -1,0 +1,88 @@
+"""Joins two tables by equal columns, without windows; its input has the rows of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from headgate.api.functions import KeyedProcessFunction
+from headgate.api.tables.row_state import ROWS
+from headgate.records.arrow_batch import ArrowBatch
+from headgate.records.batch import Batch
+from headgate.relational.relations import Join
+from headgate.runtime.job.operator_context import OperatorContext
+from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
+from headgate.runtime.worker.operators.columns.updating.answering_operator import AnsweringOperator
+from headgate.runtime.worker.operators.columns.updating.joined_rows import Found, JoinedRows
+from headgate.runtime.worker.operators.columns.updating.kept_join import KeptJoin, columns_of_sides
+from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT, changes_of, net_rows
+from headgate.runtime.worker.operators.columns.window_join import as_given
+
+
+class JoinOperator(AnsweringOperator):
+    """Joins the rows of two tables for the key groups of its subtask: at once, where rows only come, else at
+    marks and at the end.
+    """
+
+    _name: ClassVar = ROWS
+    _what: ClassVar = "a join"
+
+    def __init__(
+        self, context: OperatorContext, plan: Join, function: KeyedProcessFunction[Any, Any, Any]
+    ) -> None:
+        schema = plan.left.schema
+        keys = [schema.fields[schema.place(name)] for name in plan.keys]
+        values = pa.schema([pa.field(each.name, each.type) for each in schema if each.name not in plan.keys])
+        super().__init__(context, keys, values, None, function)
+        self._plan, self._ttl_ms = plan, plan.ttl_ms
+        self._sides = columns_of_sides(values, weights=not plan.grows_only)
+        self._came, self._gives = pa.schema([*self._of_keys, *values]), plan.schema.to_arrow()
+
+    def _windows_from(self, mark: int) -> KeptJoin:
+        rows = JoinedRows(self._plan.how, self._of_keys, self._sides)
+        self._join = KeptJoin(rows, self._of_keys, self._came, self._sides)
+        return self._join
+
+    def process(self, batch: Batch) -> None:
+        if not self._plan.grows_only:
+            super().process(batch)
+            return
+        assert isinstance(batch, ArrowBatch)  # of our own sender
+        rows = self._received_or_refused(batch.columns)
+        with failing_clearly(self.context, self._what):
+            found = self._net(self._join.grow(rows))
+            self._touch(rows)
+        if found is not None:
+            self._give(found)
+        self._forget_old()
+
+    def _changes(self) -> pa.Table | None:
+        return self._net(self._join.at_mark())
+
+    def _net(self, found: Iterable[Found]) -> pa.Table | None:
+        tables = [self._shown(each) for each in found if len(each.numbers)]
+        if not tables:
+            return None
+        whole = pa.concat_tables(tables)
+        return changes_of(net_rows(whole)) if self._plan.schema.updating else whole
+
+    def _shown(self, found: Found) -> pa.Table:
+        keys = self._join.rows.keys.keys(found.numbers)
+        names = list(self._plan.shown_keys)
+        arrays = as_given(keys, names)
+        left, right = found.sides
+        count = len(found.numbers)
+        for side, rows in enumerate((left, right)):
+            if side and self._plan.how in ("semi", "anti"):
+                break
+            for field in self._sides[side]:
+                if field.name == WEIGHT:
+                    continue
+                names.append(field.name)
+                arrays.append(pa.nulls(count, field.type) if rows is None else rows.column(field.name))
+        if self._plan.schema.updating:
+            names.append(WEIGHT)
+            arrays.append(pa.array(found.weights))
+        return pa.table(arrays, names)
