@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Literal
 
 from sim.plans.plan import (
     NULLABLE,
@@ -13,6 +13,7 @@ from sim.plans.plan import (
     Column,
     Computed,
     Condition,
+    Different,
     First,
     Grouped,
     Joined,
@@ -25,6 +26,7 @@ from sim.plans.plan import (
 )
 
 HOWS: Final = ("inner", "left", "right", "full", "semi", "anti")
+SETS: Final = ("union", "union", "intersect", "intersect_all", "subtract", "except_all")
 ROWS_MAX: Final = 600
 """Most rows that a node is expected to have: else only nodes with fewer rows are drawn."""
 
@@ -98,14 +100,15 @@ class _Drawing:
     def _drawn(self) -> list[Callable[[], Node]]:
         """What may come next: joins twice, as most goes wrong there."""
         grouped, first = [self._grouped] * 3, [self._first] * 2
-        return [self._chosen, self._chosen, self._united, *grouped, *[self._joined] * 4, *first, self._over]
+        others = [self._chosen, self._chosen, self._different, *[self._united] * 2, self._over]
+        return [*others, *grouped, *[self._joined] * 4, *first]
 
     def _add(self, draw: Callable[[], Node]) -> None:
         node = draw()
         self._nodes.append(node)
         self._columns[node.uid] = node.columns
         corrects = isinstance(node, Grouped | First | Over) or (
-            isinstance(node, Joined) and node.how != "inner"
+            isinstance(node, Joined | United) and node.how not in ("inner", "union")
         )
         if corrects or self._corrected & set(node.inputs):
             self._corrected.add(node.uid)
@@ -146,11 +149,14 @@ class _Drawing:
         kind: Kind = "int" if how in ("known", "length") else column.kind
         return Computed(self._column(kind).name, kind, how, column.name, rng.choice((2, 3)))
 
-    def _keys(self, uid: str, most: int) -> tuple[list[Column], tuple[Computed, ...]]:
-        """Some columns of a table, and keys of them that have no null."""
+    def _keys(
+        self, uid: str, most: int, *, nulls: bool = False
+    ) -> tuple[list[Column], tuple[Computed, ...]]:
+        """Some columns of a table, and keys of them; without `nulls` they have none."""
         columns = self._columns[uid]
         of = self._rng.sample(columns, min(len(columns), most))
-        return of, tuple(Computed(self._column(c.kind).name, c.kind, "filled", c.name) for c in of)
+        how = "same" if nulls else "filled"
+        return of, tuple(Computed(self._column(c.kind).name, c.kind, how, c.name) for c in of)
 
     def _chosen(self) -> Node:
         rng, of = self._rng, self._some()
@@ -188,14 +194,22 @@ class _Drawing:
             sides[0].append(self._same(mine))
             sides[1].append(self._same(other)._replace(name=sides[0][-1].name))
         uid = self._uid("united", self._rows[left] + self._rows[right])
-        return United(uid, (left, right), _shown(sides[0]), (tuple(sides[0]), tuple(sides[1])))
+        how = self._rng.choice(SETS)
+        return United(uid, (left, right), _shown(sides[0]), how, (tuple(sides[0]), tuple(sides[1])))
+
+    def _different(self) -> Node:
+        of = self._some()
+        columns = self._columns[of]
+        computed = tuple(self._same(each) for each in self._rng.sample(columns, min(2, len(columns))))
+        return Different(self._uid("different", self._rows[of]), (of,), _shown(computed), computed)
 
     def _grouped(self) -> Node:
         of = self._some()
-        _, keys = self._keys(of, self._rng.choice((0, 1, 1, 1, 2)))
+        nulls, most = self._rng.random() < 0.3, self._rng.choice((0, 1, 1, 1, 2))
+        _, keys = self._keys(of, most, nulls=nulls)
         found = self._aggregates(of)
         uid = self._uid("grouped", min(self._rows[of], 7.0 ** len(keys)))
-        return Grouped(uid, (of,), (*_shown(keys), *_shown(found)), keys, found)
+        return Grouped(uid, (of,), (*_shown(keys), *_shown(found)), nulls and most > 0, keys, found)
 
     def _aggregates(self, of: str) -> tuple[Aggregate, ...]:
         rng, found = self._rng, []
@@ -232,13 +246,15 @@ class _Drawing:
 
     def _first(self) -> Node:
         rng, of = self._rng, self._some()
-        keyed, keys = self._keys(of, rng.choice((1, 1, 2)))
+        keep: Literal["first", "last"] | None = rng.choice((None, None, "first", "last"))
+        keyed, keys = self._keys(of, rng.choice((1, 1, 2)), nulls=keep is not None)
         others = self._others(of, keyed)
-        order, n = self._order(keys, others), rng.choice((1, 1, 2, 3))
-        rank = self._column("int") if rng.random() < 0.4 else None
+        order, n = self._order(keys, others), 1 if keep else rng.choice((1, 1, 2, 3))
+        rank = self._column("int") if not keep and rng.random() < 0.4 else None
         shown = (*_shown(keys), *_shown(others), *(() if rank is None else (rank,)))
         uid = self._uid("first", min(self._rows[of], n * 7.0 ** len(keys)))
-        return First(uid, (of,), shown, n, keys, others, order, None if rank is None else rank.name)
+        name = None if rank is None else rank.name
+        return First(uid, (of,), shown, keep, n, keys, others, order, name)
 
     def _over(self) -> Node:
         rng, of = self._rng, self._some(ROWS_MAX / 3)

@@ -87,15 +87,24 @@ class Chosen(Node):
 
 @dataclass(frozen=True)
 class United(Node):
-    """Rows of two tables: of each the columns of the result."""
+    """Rows of two tables, all of them or those that `how` says: of each the columns of the result."""
 
+    how: str = "union"
     sides: tuple[tuple[Computed, ...], tuple[Computed, ...]] = ((), ())
 
 
 @dataclass(frozen=True)
-class Grouped(Node):
-    """A row for each key; without keys one for all rows."""
+class Different(Node):
+    """The different rows."""
 
+    computed: tuple[Computed, ...] = ()
+
+
+@dataclass(frozen=True)
+class Grouped(Node):
+    """A row for each key; without keys one for all rows. `nulls`: null is a key, too."""
+
+    nulls: bool = False
     keys: tuple[Computed, ...] = ()
     aggregates: tuple[Aggregate, ...] = ()
 
@@ -111,8 +120,12 @@ class Joined(Node):
 
 @dataclass(frozen=True)
 class First(Node):
-    """The first `n` rows of each key; `order` names all columns, so that no two different rows are equal."""
+    """The first `n` rows of each key; `order` names all columns, so that no two different rows are equal.
 
+    `keep`: instead, one row of each key, the "first" or "last", and null is a key, too.
+    """
+
+    keep: Literal["first", "last"] | None = None
     n: int = 1
     keys: tuple[Computed, ...] = ()
     others: tuple[Computed, ...] = ()

@@ -21,7 +21,7 @@ from headgate.api.source import (
 )
 from headgate.api.tables.column import Column as Expression
 from headgate.api.tables.column_table import Table
-from headgate.api.tables.ordering import Ordered
+from headgate.api.tables.ranking.ordering import Ordered
 from sim.plans import plan as p
 from sim.store import EventReader, EventSource
 
@@ -89,10 +89,16 @@ def table_of(node: p.Node, tables: Tables) -> Table[Any]:
             return table.select(*map(computed, node.computed))
         case p.United():
             left, right = (t.select(*map(computed, side)) for t, side in zip(of, node.sides, strict=True))
-            return left.union(right)
+            if node.how == "union":
+                return left.union(right)
+            found: Table[Any] = getattr(left, node.how)(right, uid=node.uid)
+            return found
+        case p.Different():
+            return of[0].select(*map(computed, node.computed)).distinct(uid=node.uid)
         case p.Grouped():
-            found = [aggregate(each) for each in node.aggregates]
-            return of[0].group_by(*map(computed, node.keys)).agg(*found, uid=node.uid)
+            groups = of[0].group_by(*map(computed, node.keys))
+            groups = groups.with_nulls() if node.nulls else groups
+            return groups.agg(*map(aggregate, node.aggregates), uid=node.uid)
         case p.Joined():
             left, right = (
                 t.select(*map(computed, (*keys, *others)))
@@ -102,13 +108,14 @@ def table_of(node: p.Node, tables: Tables) -> Table[Any]:
         case p.First():
             table = of[0].select(*map(computed, (*node.keys, *node.others)))
             names = [key.name for key in node.keys]
+            if node.keep is not None:
+                return table.drop_duplicates(names, node.keep, order(node.order), uid=node.uid)
             return table.top_n(node.n, names, order(node.order), node.rank, uid=node.uid)
         case p.Over():
             table = of[0].select(*map(computed, (*node.keys, *node.others)))
-            found = [aggregate(each) for each in node.aggregates]
-            by = [key.name for key in node.keys]
+            aggregates, by = map(aggregate, node.aggregates), [key.name for key in node.keys]
             return table.over(
-                *found, by=by, order_by=order(node.order), preceding=node.preceding, uid=node.uid
+                *aggregates, by=by, order_by=order(node.order), preceding=node.preceding, uid=node.uid
             )
     raise AssertionError(node)
 

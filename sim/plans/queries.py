@@ -12,6 +12,13 @@ import pyarrow as pa
 from sim.plans import plan as p
 from sim.plans.program import TYPES
 
+_SETS: Final = {
+    "union": "UNION ALL",
+    "intersect": "INTERSECT",
+    "intersect_all": "INTERSECT ALL",
+    "subtract": "EXCEPT",
+    "except_all": "EXCEPT ALL",
+}
 _SQL: Final = {"int": "BIGINT", "float": "DOUBLE", "text": "VARCHAR"}
 
 
@@ -84,7 +91,10 @@ def _node(node: p.Node) -> str:
             return f"SELECT {_listed(node.computed)} FROM {of}{where}"
         case p.United():
             sides = zip(node.inputs, node.sides, strict=True)
-            return " UNION ALL ".join(f"SELECT {_listed(side)} FROM {table}" for table, side in sides)
+            left, right = (f"SELECT {_listed(side)} FROM {table}" for table, side in sides)
+            return f"{left} {_SETS[node.how]} {right}"
+        case p.Different():
+            return f"SELECT DISTINCT {_listed(node.computed)} FROM {of}"
         case p.Grouped():
             found = [f"{_aggregate(each)} AS {each.name}" for each in node.aggregates]
             keys = ", ".join(_computed(key) for key in node.keys)
@@ -100,7 +110,8 @@ def _node(node: p.Node) -> str:
             return f"SELECT * FROM {left} AS l {node.how} JOIN {right} AS r USING ({using})"
         case p.First():
             inner = f"SELECT {_listed((*node.keys, *node.others))} FROM {of}"
-            place = f"row_number() OVER ({_partition(node.keys, node.order)}) AS {node.rank or 'place'}"
+            order = [(name, down != (node.keep == "last")) for name, down in node.order]
+            place = f"row_number() OVER ({_partition(node.keys, order)}) AS {node.rank or 'place'}"
             names = ", ".join(column.name for column in node.columns)
             ranked = f"SELECT *, {place} FROM ({inner})"
             return f"SELECT {names} FROM ({ranked}) WHERE {node.rank or 'place'} <= {node.n}"
