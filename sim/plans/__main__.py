@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
-import traceback
+from pathlib import Path
 
 from sim.campaign import be_quiet
+from sim.plans.campaign import Figures, campaign
 from sim.plans.runs import run_plan
+
+TELL_EVERY_S = 60
 
 
 def main() -> int:
@@ -18,37 +22,33 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="only this one, with its plan")
+    parser.add_argument("--processes", type=int, default=1, help="that share the seeds")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first violation")
+    parser.add_argument("--results", type=Path, help="file for the figures, as JSON")
     options = parser.parse_args()
-    be_quiet()
     if options.seed is not None:
-        outcome = run_plan(options.seed)
-        print(outcome.plan.describe() if outcome.violation is None else outcome.tell())
-        return int(outcome.violation is not None)
-    began, failed, marks, different, restores = time.monotonic(), 0, 0, 0, 0
-    for seed in range(options.first, options.first + options.seeds):
-        try:
-            outcome = run_plan(seed)
-        except Exception:
-            print(f"seed {seed}", traceback.format_exc())
-            failed += 1
-            continue
-        marks, different, restores = (
-            marks + outcome.marks,
-            different + outcome.different,
-            restores + outcome.restores,
-        )
-        if outcome.violation is not None:
-            failed += 1
-            print(outcome.tell(), flush=True)
-            if not options.keep_going:
-                break
-    seconds = time.monotonic() - began
-    print(
-        f"{marks} answers at marks, {different} different ones, {restores} restores, {failed} violations, "
-        f"{seconds:.0f} s"
-    )
-    return int(failed > 0)
+        return _one(options.seed)
+    began = told = time.monotonic()
+    figures = Figures()
+    for part in campaign(options.first, options.seeds, options.processes):
+        figures.add(part)
+        print(*part.stories, sep="\n", end="\n" if part.stories else "", flush=True)
+        if figures.failed and not options.keep_going:
+            break
+        if time.monotonic() - told > TELL_EVERY_S:
+            told = time.monotonic()
+            print(figures, flush=True)
+    print(f"{figures}, {time.monotonic() - began:.0f} s")
+    if options.results is not None:
+        options.results.write_text(json.dumps(figures.record(), indent=2) + "\n", encoding="utf-8")
+    return int(bool(figures.failed))
+
+
+def _one(seed: int) -> int:
+    be_quiet()
+    outcome = run_plan(seed)
+    print(outcome.plan.describe() if outcome.violation is None else outcome.tell())
+    return int(outcome.violation is not None)
 
 
 if __name__ == "__main__":

@@ -32,8 +32,13 @@ from sim.plans.stories import PARTS, STORIES, Entry, Shown, StorySink
 from sim.topology_runs import MODES
 
 TURNS_MAX: Final = 60_000
-CALM_AFTER: Final = 4_000
+CALM_AFTER: Final = 20_000
 """Turns after which nothing is killed any more."""
+ABORTED_MS: Final = 100
+"""Age (virtual ms) up to which a checkpoint may be aborted."""
+STUCK_MS: Final = 5_000
+"""Age (virtual ms) at which a checkpoint should long be complete."""
+RESTORES_MAX: Final = 4
 
 
 @dataclass(slots=True)
@@ -109,7 +114,7 @@ class PlanRun:
         }
         self._may_kill = outcome.mode != "at-least-once" and rng.random() < 0.6
         self._tempo = rng.choice((0.05, 0.15, 0.3))
-        self._attempt = self._checkpoint = 0
+        self._attempt = self._checkpoint = self._triggered = 0
         self._point: RestorePoint | None = None
         self._committed: dict[str, list[list[Entry]]] = {uid: [] for uid in self.plan.sinks}
         self._seen: set[int] = set()
@@ -163,7 +168,7 @@ class PlanRun:
 
     def _turn(self, wild: bool) -> None:
         rng = self._rng
-        if wild and rng.random() < 0.01:
+        if rng.random() < 0.01 and wild and not self._last:
             self._fault()
         lanes = self._lanes.waiting()
         slots = [slot for slot in self._slots if slot.may_work]
@@ -184,15 +189,17 @@ class PlanRun:
         self._clock.now += rng.choice((1, 1, 2, 5))
 
     def _fault(self) -> None:
-        chance = self._rng.random()
+        rng, age = self._rng, self._clock.now - self._triggered
         if self._pending is None:
-            if chance < 0.6 and self._answered and self._running == len(self._slots):
+            if rng.random() < 0.6 and self._answered and self._running == len(self._slots):
                 self._trigger()
-        elif chance < 0.05 and not self._last:
+        elif age < ABORTED_MS and rng.random() < 0.1:
             self._pending = None
             for slot in self._slots:
                 slot.handle(m.CheckpointAborted(self._attempt, self._checkpoint))
-        if self._may_kill and self._rng.random() < 0.1 and self.outcome.restores < 4:
+        elif age > STUCK_MS:
+            raise Violation(f"checkpoint {self._checkpoint} is not complete after {age} ms")
+        if self._may_kill and rng.random() < 0.15 and self.outcome.restores < RESTORES_MAX:
             self.outcome.restores += 1
             self._deploy()
 
@@ -210,7 +217,7 @@ class PlanRun:
     def _trigger(self) -> None:
         self._checkpoint += 1
         self._pending = {}
-        now = self._clock.now
+        self._triggered = now = self._clock.now
         latest = CheckpointId(0 if self._point is None else self._point.checkpoint.checkpoint)
         self._barrier = barrier = self._alignment.barrier(CheckpointId(self._checkpoint), now, None, latest)
         how = barrier.alignment.value, barrier.timeout_ms, barrier.savepoint, barrier.completed
