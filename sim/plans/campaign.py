@@ -55,8 +55,9 @@ class Figures:
 
     def __str__(self) -> str:
         return (
-            f"{self.plans:,} plans, {self.marks:,} answers at marks, of which {self.different:,} differed from the one "
-            f"before, {self.checkpoints:,} checkpoints, {self.restores:,} restores, {len(self.failed)} violations"
+            f"{self.plans:,} plans, {self.marks:,} answers at marks, "
+            f"{self.different:,} of them other than the one before, "
+            f"{self.checkpoints:,} checkpoints, {self.restores:,} restores, {len(self.failed)} violations"
         )
 
 

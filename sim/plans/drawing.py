@@ -149,9 +149,7 @@ class _Drawing:
         kind: Kind = "int" if how in ("known", "length") else column.kind
         return Computed(self._column(kind).name, kind, how, column.name, rng.choice((2, 3)))
 
-    def _keys(
-        self, uid: str, most: int, *, nulls: bool = False
-    ) -> tuple[list[Column], tuple[Computed, ...]]:
+    def _keys(self, uid: str, most: int, *, nulls: bool = False) -> tuple[list[Column], tuple[Computed, ...]]:
         """Some columns of a table, and keys of them; without `nulls` they have none."""
         columns = self._columns[uid]
         of = self._rng.sample(columns, min(len(columns), most))

@@ -1,4 +1,4 @@
-"""Known mistakes to plant into operators of corrected tables, gates and sinks: random plans must find them."""
+"""Known mistakes to plant into operators of corrected tables, gates and sinks: random plans find them."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _a_later_mark_stands_for_an_earlier(
     return _mark(self, channel, epoch, rows, aligning=aligning)
 
 
-def _end_without_last(self: MarkGate, channel: int, last: int) -> int | None:
+def _end_without_last(self: MarkGate, channel: int, _last: int) -> int | None:
     self._open.discard(channel)
     self.waiting -= {channel}
     return self._decided()
@@ -177,7 +177,9 @@ PLAN_BUGS: Final[dict[str, tuple[Patch, ...]]] = {
     "a sink's snapshot lacks what came since the last mark": (
         (MarkedSinkOperator, "snapshot", SinkOperator.snapshot),
     ),
-    "counts of dropped marks are lost at the end": ((MarkedGateTask, "_end_if_through", _ends_as_without_marks),),
+    "counts of dropped marks are lost at the end": (
+        (MarkedGateTask, "_end_if_through", _ends_as_without_marks),
+    ),
     "counts of rows are not restored": ((CountingSource, "snapshot", _count_nothing_ended),),
 }
 """What -> how. Two of them were found by the first random plans."""

@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - names are drawn, not entered
 """The same plan as a query of DuckDB, and its answers for the first rows of each input."""
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class Answers:
             for uid_of, places in wanted:
                 among = ", ".join(map(str, places)) or "-1"
                 self._database.execute(
-                    f"CREATE OR REPLACE TEMP VIEW {uid_of} AS SELECT * FROM all_{uid_of} WHERE row_place IN ({among})"
+                    f"CREATE OR REPLACE TEMP VIEW {uid_of} AS "
+                    f"SELECT * FROM all_{uid_of} WHERE row_place IN ({among})"
                 )
             found = self._database.execute(self._queries[uid]).fetchall()
             self._known[key] = Counter(map(shown, found))

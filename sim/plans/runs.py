@@ -1,11 +1,9 @@
-"""One seed, one random plan on a gang of workers, in a random order, with marks, checkpoints, kills and rescales."""
+"""One seed, one random plan on a gang of workers in a random order, with checkpoints, kills and rescales."""
 
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any, Final
 
 from headgate.api.jobs.executor_contract import JobSpec
@@ -28,7 +26,8 @@ from sim.plans.gang import JOB, Lanes, Slot, VirtualClock
 from sim.plans.plan import Plan
 from sim.plans.program import build
 from sim.plans.queries import Answers
-from sim.plans.stories import PARTS, STORIES, Entry, Shown, StorySink
+from sim.plans.stories import PARTS, STORIES, Entry, StorySink
+from sim.plans.watching import PlanOutcome, Watch
 from sim.topology_runs import MODES
 
 TURNS_MAX: Final = 60_000
@@ -39,40 +38,6 @@ ABORTED_MS: Final = 100
 STUCK_MS: Final = 5_000
 """Age (virtual ms) at which a checkpoint should long be complete."""
 RESTORES_MAX: Final = 4
-
-
-@dataclass(slots=True)
-class PlanOutcome:
-    """How one run ended.
-
-    Attributes:
-        seed: that decided everything.
-        plan: what ran.
-        mode: the way of taking checkpoints.
-        marks: how many answers were compared at marks.
-        different: how many of them differed from the one before.
-        restores: how often the job began anew.
-        checkpoints: how many completed.
-        violation: what was wrong.
-    """
-
-    seed: int
-    plan: Plan
-    mode: str
-    marks: int = 0
-    different: int = 0
-    restores: int = 0
-    checkpoints: int = 0
-    violation: str | None = None
-    trace: list[str] = field(default_factory=list)
-
-    def tell(self) -> str:
-        """A failure with everything that is needed to look into it."""
-        return (
-            f"seed {self.seed}, {self.mode}, {self.restores} restores, {self.checkpoints} checkpoints:\n"
-            f"  {self.violation}\n{self.plan.describe()}\n"
-            f"again: python -m sim.plans --seed {self.seed}"
-        )
 
 
 def run_plan(seed: int, mode: str | None = None, plan: Plan | None = None) -> PlanOutcome:
@@ -97,7 +62,7 @@ def run_plan(seed: int, mode: str | None = None, plan: Plan | None = None) -> Pl
 
 
 class PlanRun:
-    """A run: deals out turns to workers and lanes, takes checkpoints, kills all workers, and restores them."""
+    """A run: deals out turns to workers and lanes, takes checkpoints, kills all workers, restores them."""
 
     def __init__(self, outcome: PlanOutcome, answers: Answers, rng: random.Random) -> None:
         self.outcome, self.plan, self._rng = outcome, outcome.plan, rng
@@ -118,7 +83,7 @@ class PlanRun:
         self._point: RestorePoint | None = None
         self._committed: dict[str, list[list[Entry]]] = {uid: [] for uid in self.plan.sinks}
         self._seen: set[int] = set()
-        self._watches = {uid: Watch(self, uid, answers) for uid in self.plan.sinks}
+        self._watches = {uid: Watch(outcome, uid, answers, alone=self._width == 1) for uid in self.plan.sinks}
         PARTS.clear()
 
     def carry_out(self) -> None:
@@ -151,7 +116,7 @@ class PlanRun:
         self._pending: dict[tuple[int, int], SubtaskSnapshot] | None = None
         self._over = self._last = False
         program = Program(JOB, plan, settings.worker, self._job.record_types)
-        peers = {slot: "memory" for slot in range(plan.slots)}
+        peers = dict.fromkeys(range(plan.slots), "memory")
         deployment = Deployment(self._attempt, 1, program.to_bytes(), peers, URI, None)
         for slot, message in deployment.messages(plan, self._point).items():
             self._slots[slot].handle(message)
@@ -272,7 +237,7 @@ class PlanRun:
         effect = Finalize(
             CheckpointId(self._checkpoint), AttemptId(self._attempt), RequestKind.PERIODIC, in_order
         )
-        enumerators = {uid: 1 << 20 for uid in self.plan.inputs}
+        enumerators = dict.fromkeys(self.plan.inputs, 1 << 20)
         metadata = self._contents.metadata(effect, self._clock.now, enumerators, None, Lineage(str(JOB)))
         self._pending, self._point = None, RestorePoint(metadata, URI)
         self.outcome.checkpoints += 1
@@ -287,89 +252,3 @@ class PlanRun:
         for slot in self._slots:
             slot.posted.append(self._telling(slot, m.CheckpointComplete(self._attempt, self._checkpoint)))
         self._over = self._last
-
-
-class Watch:
-    """Compares what one sink shows with the answers."""
-
-    def __init__(self, run: PlanRun, uid: str, answers: Answers) -> None:
-        self.uid, self._run, self._answers = uid, run, answers
-        self._alone = run._width == 1
-        self._before: Counter[str] | None = None
-
-    def begins(self, committed: list[list[Entry]]) -> None:
-        """A new attempt goes on from what was committed; its first mark names the counts of all splits."""
-        self._shown, _, _ = _added(self.uid, committed)
-        self._read, self._looked = dict[str, dict[int, int]](), 0
-
-    def look(self) -> None:
-        """Compare at every mark that came since the last call."""
-        story = STORIES[self.uid].get(0)
-        if story is None or not self._alone:
-            return
-        while self._looked < len(story.entries):
-            entry = story.entries[self._looked]
-            self._looked += 1
-            if isinstance(entry, list):
-                self._shown.add(entry)
-            else:
-                note(self._read, entry)
-                self._compare(self._shown, self._read, "at a mark")
-
-    def committed(self, parts: list[list[Entry]], *, whole: bool) -> None:
-        """Compare what is visible after a commit; `whole`: all subtasks were at a mark."""
-        if not (self._alone or whole):
-            return
-        shown, read, rest = _added(self.uid, parts)
-        if rest:  # only at the end
-            read = self._everything()
-        self._compare(shown, read, f"committed{' with a rest' if rest else ''}")
-
-    def ended(self, parts: list[list[Entry]]) -> None:
-        """Compare what is visible at the end."""
-        shown, _, _ = _added(self.uid, parts)
-        self._compare(shown, self._everything(), "at the end")
-
-    def _everything(self) -> dict[str, dict[int, int]]:
-        plan = self._run.plan
-        return {
-            uid: {
-                at // size: min(size, len(plan.rows[uid]) - at) for at in range(0, len(plan.rows[uid]), size)
-            }
-            for uid, size in plan.splits.items()
-        }
-
-    def _compare(self, shown: Shown, read: dict[str, dict[int, int]], when: str) -> None:
-        got, right = shown.rows(), self._answers.of(self.uid, read)
-        self._run.outcome.marks += 1
-        if right != self._before:
-            self._run.outcome.different += 1
-            self._before = right
-        if got != right:
-            raise Violation(
-                f"sink {self.uid!r} {when} of rows {read}: missing {_some(right - got)}, "
-                f"too many {_some(got - right)}"
-            )
-
-
-def _added(uid: str, parts: Iterable[list[Entry]]) -> tuple[Shown, dict[str, dict[int, int]], bool]:
-    shown, read, rest = Shown(uid), dict[str, dict[int, int]](), False
-    for part in parts:
-        rest = False
-        for entry in part:
-            rest = isinstance(entry, list)
-            if isinstance(entry, list):
-                shown.add(entry)
-            else:
-                note(read, entry)
-    return shown, read, rest
-
-
-def note(read: dict[str, dict[int, int]], rows: Any) -> None:
-    """Add the counts of a mark to what was read."""
-    for (uid, split), count in rows.items():
-        read.setdefault(uid, {})[int(split)] = count
-
-
-def _some(rows: Counter[str]) -> str:
-    return f"{sorted(rows.items())[:4]}{'...' if len(rows) > 4 else ''}"

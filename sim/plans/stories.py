@@ -1,4 +1,4 @@
-"""What the sinks of a plan were given, in memory: changes and marks, in order, and what of it was committed."""
+"""What the sinks of a plan were given, in memory: changes and marks in order, and what was committed."""
 
 from __future__ import annotations
 
