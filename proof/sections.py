@@ -112,6 +112,13 @@ SECTIONS: Final[Mapping[str, Section]] = {
         "20,000 seeds of the simulator, and every crash of a driver",
         ("-m", "proof", "simulation", "--minutes", "95", "--results", RESULTS),
     ),
+    "random-plans": Section(
+        "20,000 random plans of corrected tables: DuckDB's answer at every mark",
+        (
+            *("-m", "sim.plans", "--seeds", "20000", "--processes", "2", "--keep-going"),
+            *("--results", RESULTS),
+        ),
+    ),
 }
 
 

@@ -1,0 +1,1 @@
+"""Random plans of tables whose rows are corrected, and their answers by DuckDB at every mark."""
