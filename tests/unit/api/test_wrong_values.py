@@ -53,7 +53,7 @@ SAMPLES: dict[str, Any] = {
 ANYTHING = {
     "Any", "object", "Plain", "F", "RuntimeContext", "Executor", "BroughtCode", "DataFrame", "SparkSession",
     "JobControl",  "Query", "Convert", "Compatibility", "Partitioner", "Function", "S", "Schema",
-    "KeySelector",
+    "KeySelector", "pa.Table",
 }  # fmt: skip
 """What is checked by the function itself, or says nothing definite."""
 
