@@ -160,8 +160,7 @@ class PlanRun:
                 self._trigger()
         elif age < ABORTED_MS and rng.random() < 0.1:
             self._pending = None
-            for slot in self._slots:
-                slot.handle(m.CheckpointAborted(self._attempt, self._checkpoint))
+            self._tell_all(m.CheckpointAborted(self._attempt, self._checkpoint))
         elif age > STUCK_MS:
             raise Violation(f"checkpoint {self._checkpoint} is not complete after {age} ms")
         if self._may_kill and rng.random() < 0.15 and self.outcome.restores < RESTORES_MAX:
@@ -186,8 +185,12 @@ class PlanRun:
         latest = CheckpointId(0 if self._point is None else self._point.checkpoint.checkpoint)
         self._barrier = barrier = self._alignment.barrier(CheckpointId(self._checkpoint), now, None, latest)
         how = barrier.alignment.value, barrier.timeout_ms, barrier.savepoint, barrier.completed
+        self._tell_all(m.Trigger(self._attempt, self._checkpoint, now, *how))
+
+    def _tell_all(self, message: m.ToWorker) -> None:
+        """Send a message to all workers, which get it when they have their next turn."""
         for slot in self._slots:
-            slot.handle(m.Trigger(self._attempt, self._checkpoint, now, *how))
+            slot.posted.append(self._telling(slot, message))
 
     def _received(self, message: Any) -> None:
         if getattr(message, "attempt", None) != self._attempt:
@@ -207,10 +210,7 @@ class PlanRun:
                     self._complete(self._pending)
             case m.Decline() if self._pending is not None and message.checkpoint == self._checkpoint:
                 self._pending = None
-                for slot in self._slots:
-                    slot.posted.append(
-                        self._telling(slot, m.CheckpointAborted(self._attempt, self._checkpoint))
-                    )
+                self._tell_all(m.CheckpointAborted(self._attempt, self._checkpoint))
 
     def _telling(self, slot: Slot, message: m.ToWorker) -> Callable[[], None]:
         return lambda: slot.handle(message)
@@ -249,6 +249,5 @@ class PlanRun:
             self._seen.update(fresh)
             self._committed[uid].extend(PARTS[part] for part in fresh)
             self._watches[uid].committed(self._committed[uid], whole=self._barrier.marks)
-        for slot in self._slots:
-            slot.posted.append(self._telling(slot, m.CheckpointComplete(self._attempt, self._checkpoint)))
+        self._tell_all(m.CheckpointComplete(self._attempt, self._checkpoint))
         self._over = self._last
