@@ -167,9 +167,7 @@ def test_a_table_that_changes_its_columns_fails_the_job(tmp_path: Path) -> None:
     valve = Valve(next(NUMBERS), 1, ROWS)
     looked = bids(valve).lookup(changing, "currency", schema=COLUMNS, refresh="10ms")
     looked.to_stream().map(note).write_json(str(tmp_path / "out"))
-    message = (
-        r"changing\(\) of lookup\(\) \(.*test_lookups.py:\d+\) returned a table without .* 'rate'"
-    )
+    message = r"changing\(\) of lookup\(\) \(.*test_lookups.py:\d+\) returned a table without .* 'rate'"
     with looked._environment.execute_async("look up") as handle, pytest.raises(hg.UsageError, match=message):
         handle.result()
     assert all(row["rate"] == 1 for row in Rates.seen)
@@ -183,9 +181,7 @@ def test_a_first_call_that_takes_long_holds_up_its_own_rows_only(tmp_path: Path)
     looked.to_stream().map(note).write_json(str(tmp_path / "out"))
     env.from_collection([1, 2, 3]).map(note_other).write_json(str(tmp_path / "others"))
     with env.execute_async("look up") as handle:
-        wait_until(
-            lambda: handle.done or len(Rates.others) == 3, "other rows came while it is called"
-        )
+        wait_until(lambda: handle.done or len(Rates.others) == 3, "other rows came while it is called")
         assert not handle.done
         assert not Rates.seen
         Rates.hold.set()

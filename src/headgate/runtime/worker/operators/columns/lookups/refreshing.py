@@ -35,9 +35,7 @@ class RefreshingLookupOperator(LookupOperator):
         self._loading = loading
         self._thread: CallThread | None = None
         self._began = 0  # the first attempt of the last call; monotonic ms, as the next one
-        self._due: int | None = (
-            None  # when the function is to be called; None: it is now, or no more
-        )
+        self._due: int | None = None  # when the function is to be called; None: it is now, or no more
         self._failed = 0  # attempts of this call
         self._ended: tuple[LookedUpRows | None, BaseException | None] | None = None
         self._there = False  # whether the first rows are
