@@ -105,6 +105,11 @@ class LookupNode(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class LoadedLookupNode(LookupNode):
+    """A lookup whose table a function loads. It begins a chain, as no row may come before the table."""
+
+
+@dataclass(frozen=True, eq=False)
 class CheckedKeysNode(Node):
     """Before the exchange: rows whose keys can be grouped by."""
 

@@ -29,6 +29,7 @@ from headgate.graph.table_nodes import (
     DeduplicateNode,
     FirstRowsNode,
     JoinNode,
+    LoadedLookupNode,
     LookupNode,
     MatchNode,
     RankNode,
@@ -96,7 +97,8 @@ def _below(environment: ProgramContext, relation: Relation, wanted: Schema) -> i
             return _lowered_function(environment, relation)
         case Lookup():
             number = lowered(environment, relation.child)
-            return environment.program.add(LookupNode(NEW, "lookup", lookup=relation), (number,))
+            kind = LookupNode if relation.loading is None else LoadedLookupNode
+            return environment.program.add(kind(NEW, "lookup", lookup=relation), (number,))
     raise AssertionError(f"{type(relation).__name__} is no plan of a table")
 
 

@@ -16,9 +16,11 @@ class Loading:
         function: returns them, as a ``pyarrow.Table`` with the columns `schema` at least.
         refresh_ms: after so many ms it is called again; None: never.
         retries: how often a call that raises is repeated before the job fails.
+        site: where the program has the function looked up, "file:line".
     """
 
     function: Callable[[], object]
     schema: pa.Schema
     refresh_ms: int | None
     retries: int
+    site: str

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from headgate.runtime.job.call_threads import OpenThread
 from headgate.runtime.job.event_loops import OpenLoop
 from headgate.state.backend import StateFiles as StateFiles  # every operator's snapshot uses it
 from headgate.state.backends import StateBackends
@@ -37,6 +38,8 @@ class OperatorContext:
     event_loop: OpenLoop | None = (
         None  # opens the event loop of an asynchronous function; None: in the driver
     )
+
+    thread: OpenThread | None = None  # begins a thread beside the subtask; None: in the driver
 
     @property
     def label(self) -> str:

@@ -107,7 +107,7 @@ def loading_of(
         raise PlanError(f"{where}: {error}") from None
     if every == 0:
         raise PlanError(f"{where} got refresh={refresh!r}; expected a duration above 0, or None for never")
-    return Loading(function, arrow, every, retries)
+    return Loading(function, arrow, every, retries, user_site())
 
 
 def refuse_loading(schema: object, refresh: object) -> None:
