@@ -66,10 +66,19 @@ def test_what_is_no_pattern_is_refused(ticks: hg.Table, pattern: Any, message: s
     [
         # names
         ({"define": {"C": PRICE > 1}}, "defines 'C', which is not in the pattern; it has A, B"),
-        ({"define": {"B": F.col("C.price") < PRICE}}, "C.price"),
+        (
+            {"define": {"B": F.col("C.price") < PRICE}},
+            "C is neither a variable of the pattern, which has A, B, nor",
+        ),
         ({"define": {"B": F.col("prise") > 1}}, "'prise'; did you mean 'price'"),
-        ({"define": {"B": F.col("A.prise") < PRICE}}, "prise"),
-        ({"measures": {"x": F.last("C.price")}}, "C.price"),
+        ({"define": {"B": F.col("A.prise") < PRICE}}, "'prise'; did you mean 'price'"),
+        (
+            {"define": {"B": F.sum(F.sum("A.price")) > 1}},
+            r"sum\(A.price\) looks at several rows, and stands where",
+        ),
+        ({"measures": {"x": P.last(F.max("A.price"))}}, r"max\(A.price\) looks at several rows"),
+        ({"measures": {"x": F.last("C.price")}}, "C.price is of no row of a match: C is neither"),
+        ({"measures": {"x": F.count("C.*")}}, "C is neither a variable"),
         ({"pattern": "A price", "define": {}}, "'price' is a variable and a column"),
         ({"by": "usr"}, "'usr'; did you mean 'user'"),
         ({"by": []}, "got no columns in by"),
