@@ -30,7 +30,9 @@ SETS: Final = ("union", "union", "intersect", "intersect_all", "subtract", "exce
 ROWS_MAX: Final = 600
 """Most rows that a node is expected to have: else only nodes with fewer rows are drawn."""
 
-_FUNCTIONS: Final[dict[Kind, tuple[tuple[str, Kind], ...]]] = {
+Functions = dict[Kind, tuple[tuple[str, Kind], ...]]
+
+_FUNCTIONS: Final[Functions] = {
     "int": (
         *(("count", "int"), ("sum", "int"), ("sum", "int"), ("avg", "float"), ("min", "int")),
         *(("max", "int"), ("count_distinct", "int"), ("count_if", "int")),
@@ -41,6 +43,13 @@ _FUNCTIONS: Final[dict[Kind, tuple[tuple[str, Kind], ...]]] = {
     ),
     "text": (("count", "int"), ("min", "text"), ("max", "text"), ("count_distinct", "int")),
 }
+
+_COUNTED: Final[Functions] = {
+    "int": (("count", "int"), ("sum", "int"), ("avg", "float"), ("count_if", "int")),
+    "float": (("count", "int"),),
+    "text": (("count", "int"),),
+}
+"""Those from which a row can be subtracted; with others whole groups are computed anew."""
 
 
 def draw_plan(seed: int) -> Plan:
@@ -56,6 +65,8 @@ class _Drawing:
         self._columns: dict[str, tuple[Column, ...]] = {}
         self._rows: dict[str, float] = {}
         self._corrected: set[str] = set()
+        self._moving: set[str] = set()
+        """Names of columns that a correction may change: as keys they make groups and partners go."""
         self._nodes: list[Node] = []
 
     def plan(self) -> Plan:
@@ -136,7 +147,13 @@ class _Drawing:
         return uid
 
     def _same(self, column: Column) -> Computed:
-        return Computed(self._column(column.kind).name, column.kind, "same", column.name)
+        return self._computed(column.kind, "same", column)
+
+    def _computed(self, kind: Kind, how: str, of: Column, number: int = 0) -> Computed:
+        name = self._column(kind).name
+        if of.name in self._moving:
+            self._moving.add(name)
+        return Computed(name, kind, how, of.name, number)
 
     def _made(self, column: Column) -> Computed:
         rng = self._rng
@@ -147,14 +164,17 @@ class _Drawing:
         }
         how = rng.choice(hows[column.kind])
         kind: Kind = "int" if how in ("known", "length") else column.kind
-        return Computed(self._column(kind).name, kind, how, column.name, rng.choice((2, 3)))
+        return self._computed(kind, how, column, rng.choice((2, 3)))
 
     def _keys(self, uid: str, most: int, *, nulls: bool = False) -> tuple[list[Column], tuple[Computed, ...]]:
         """Some columns of a table, and keys of them; without `nulls` they have none."""
         columns = self._columns[uid]
+        moving = [each for each in columns if each.name in self._moving]
+        if moving and most and self._rng.random() < 0.5:
+            columns = tuple(moving)
         of = self._rng.sample(columns, min(len(columns), most))
         how = "same" if nulls else "filled"
-        return of, tuple(Computed(self._column(c.kind).name, c.kind, how, c.name) for c in of)
+        return of, tuple(self._computed(each.kind, how, each) for each in of)
 
     def _chosen(self) -> Node:
         rng, of = self._rng, self._some()
@@ -205,20 +225,26 @@ class _Drawing:
         of = self._some()
         nulls, most = self._rng.random() < 0.3, self._rng.choice((0, 1, 1, 1, 2))
         _, keys = self._keys(of, most, nulls=nulls)
-        found = self._aggregates(of)
+        counted = of in self._corrected and self._rng.random() < 0.5
+        found = self._aggregates(of, _COUNTED if counted else _FUNCTIONS)
         uid = self._uid("grouped", min(self._rows[of], 7.0 ** len(keys)))
         return Grouped(uid, (of,), (*_shown(keys), *_shown(found)), nulls and most > 0, keys, found)
 
-    def _aggregates(self, of: str) -> tuple[Aggregate, ...]:
+    def _aggregates(self, of: str, functions: Functions = _FUNCTIONS) -> tuple[Aggregate, ...]:
         rng, found = self._rng, []
         for _ in range(rng.randint(1, 3)):
             column = rng.choice(self._columns[of])
             if rng.random() < 0.2:
-                found.append(Aggregate(self._column("int").name, "int", "count"))
+                found.append(self._aggregate("int", "count", None))
             else:
-                function, kind = rng.choice(_FUNCTIONS[column.kind])
-                found.append(Aggregate(self._column(kind).name, kind, function, column.name))
+                function, kind = rng.choice(functions[column.kind])
+                found.append(self._aggregate(kind, function, column.name))
         return tuple(found)
+
+    def _aggregate(self, kind: Kind, function: str, of: str | None) -> Aggregate:
+        name = self._column(kind).name
+        self._moving.add(name)
+        return Aggregate(name, kind, function, of)
 
     def _joined(self) -> Node:
         rng, left = self._rng, self._some()
@@ -227,6 +253,8 @@ class _Drawing:
         expected = self._rows[left] * self._rows[right] / 4
         if not pairs or expected > ROWS_MAX:
             return self._grouped()
+        moving = [pair for pair in pairs if self._moving & {each.name for each in pair}]
+        pairs = moving if moving and rng.random() < 0.5 else pairs
         how = rng.choice(HOWS)
         keys: tuple[list[Computed], list[Computed]] = ([], [])
         for mine, other in rng.sample(pairs, min(len(pairs), rng.choice((1, 1, 2)))):
@@ -263,7 +291,7 @@ class _Drawing:
             each._replace(of=None if each.of is None else renamed[each.of])
             for each in self._aggregates(of)
             if (each.of is None or each.of in renamed) and each.function != "count_distinct"
-        ] or [Aggregate(self._column("int").name, "int", "count")]
+        ] or [self._aggregate("int", "count", None)]
         order, uid = self._order(keys, others), self._uid("over", self._rows[of])
         shown = (*_shown(keys), *_shown(others), *_shown(found))
         return Over(uid, (of,), shown, keys, others, order, rng.choice((None, 0, 1, 2)), tuple(found))

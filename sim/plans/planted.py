@@ -34,7 +34,7 @@ from headgate.runtime.worker.operators.reading_source import SourceOperator
 from headgate.runtime.worker.operators.stateless import SinkOperator
 from headgate.runtime.worker.task.gate_task import GateTask
 from headgate.runtime.worker.task.marked_tasks import MarkedGateTask
-from sim.planted import Patch
+from sim.planted import Bug
 
 _changes_of, _net_rows = join_operator.changes_of, join_operator.net_rows
 _put, _put_rows = JoinedRows.put, RecomputedRows._put
@@ -152,35 +152,53 @@ def _marks_unless_forced(self: Barrier) -> bool:
     return self.alignment is not Alignment.FORCED_ALIGNED
 
 
-PLAN_BUGS: Final[dict[str, tuple[Patch, ...]]] = {
-    "a join loses a retraction": ((join_operator, "changes_of", _without_a_deletion),),
-    "groups that are computed anew lose a retraction": ((recomputing, "changes_of", _without_a_deletion),),
-    "a join forgets what goes of its right side": ((JoinedRows, "put", _forget_deletes_of_the_right),),
-    "a join's side never becomes empty again": ((JoinedRows, "_becomes_empty", _never_empty_again),),
-    "null is equal to null in a join": ((AnsweringOperator, "_received", _null_is_a_key),),
-    "0.0 and -0.0 are two keys": ((keys_checked, "alike", _counts_as_they_are),),
-    "what is taken back stays in the least and greatest": ((RecomputedRows, "_put", _take_nothing_back),),
-    "a group stays when its last row goes": ((RunningAggregateOperator, "_between", _keep_empty_groups),),
-    "the first rows are not refilled": ((recomputing._Ranked, "__call__", _never_refilled),),
-    "a join's equal rows count once": ((join_operator, "net_rows", _once_at_most),),
-    "equal rows of a group count once": ((recomputed_rows, "net_rows", _once_at_most),),
-    "a gate passes the first channel's mark on": ((MarkGate, "_decided", _out_at_the_first_channel),),
-    "a later mark stands for an earlier one": ((MarkGate, "mark", _a_later_mark_stands_for_an_earlier),),
-    "an ended channel counts for epochs before its end": ((MarkGate, "end", _end_without_last),),
-    "marks wait while barriers are aligned": ((MarkedHandler, "mark", _marks_among_barriers),),
-    "a mark goes ahead of its changes": ((AnsweringOperator, "mark", _mark_first),),
-    "a barrier that overtakes is a mark": ((Barrier, "marks", property(_marks_unless_forced)),),
-    "a restore loses what came since the last mark": tuple(
-        (kind, "restore", _restore_settled_only(kind)) for kind in _restores
+PLAN_BUGS: Final[dict[str, Bug]] = {
+    "a join loses a retraction": Bug(((join_operator, "changes_of", _without_a_deletion),), first=0),
+    "groups that are computed anew lose a retraction": Bug(
+        ((recomputing, "changes_of", _without_a_deletion),), first=0
     ),
-    "a sink writes before a mark follows": ((MarkedSinkOperator, "process", SinkOperator.process),),
-    "a sink's snapshot lacks what came since the last mark": (
-        (MarkedSinkOperator, "snapshot", SinkOperator.snapshot),
+    "a join forgets what goes of its right side": Bug(
+        ((JoinedRows, "put", _forget_deletes_of_the_right),), first=0
     ),
-    "counts of dropped marks are lost at the end": (
-        (MarkedGateTask, "_end_if_through", _ends_as_without_marks),
+    "a join's side never becomes empty again": Bug(
+        ((JoinedRows, "_becomes_empty", _never_empty_again),), first=0
     ),
-    "counts of rows are not restored": ((CountingSource, "snapshot", _count_nothing_ended),),
+    "null is equal to null in a join": Bug(((AnsweringOperator, "_received", _null_is_a_key),), first=0),
+    "0.0 and -0.0 are two keys": Bug(((keys_checked, "alike", _counts_as_they_are),), first=0),
+    "what is taken back stays in the least and greatest": Bug(
+        ((RecomputedRows, "_put", _take_nothing_back),), first=0
+    ),
+    "a group stays when its last row goes": Bug(
+        ((RunningAggregateOperator, "_between", _keep_empty_groups),), first=0
+    ),
+    "the first rows are not refilled": Bug(((recomputing._Ranked, "__call__", _never_refilled),), first=0),
+    "a join's equal rows count once": Bug(((join_operator, "net_rows", _once_at_most),), first=0),
+    "equal rows of a group count once": Bug(((recomputed_rows, "net_rows", _once_at_most),), first=0),
+    "a gate passes the first channel's mark on": Bug(
+        ((MarkGate, "_decided", _out_at_the_first_channel),), first=0
+    ),
+    "a later mark stands for an earlier one": Bug(
+        ((MarkGate, "mark", _a_later_mark_stands_for_an_earlier),), first=0
+    ),
+    "an ended channel counts for epochs before its end": Bug(
+        ((MarkGate, "end", _end_without_last),), first=0
+    ),
+    "marks wait while barriers are aligned": Bug(((MarkedHandler, "mark", _marks_among_barriers),), first=0),
+    "a mark goes ahead of its changes": Bug(((AnsweringOperator, "mark", _mark_first),), first=0),
+    "a barrier that overtakes is a mark": Bug(((Barrier, "marks", property(_marks_unless_forced)),), first=0),
+    "a restore loses what came since the last mark": Bug(
+        tuple((kind, "restore", _restore_settled_only(kind)) for kind in _restores), first=0
+    ),
+    "a sink writes before a mark follows": Bug(
+        ((MarkedSinkOperator, "process", SinkOperator.process),), first=0
+    ),
+    "a sink's snapshot lacks what came since the last mark": Bug(
+        ((MarkedSinkOperator, "snapshot", SinkOperator.snapshot),), first=0
+    ),
+    "counts of dropped marks are lost at the end": Bug(
+        ((MarkedGateTask, "_end_if_through", _ends_as_without_marks),), first=0
+    ),
+    "counts of rows are not restored": Bug(((CountingSource, "snapshot", _count_nothing_ended),), first=0),
 }
 """What -> how. Two of them were found by the first random plans."""
 
@@ -189,6 +207,6 @@ PLAN_BUGS: Final[dict[str, tuple[Patch, ...]]] = {
 def planted_in_plans(bug: str) -> Iterator[None]:
     """The product with one of `PLAN_BUGS` in it."""
     with ExitStack() as patched:
-        for owner, name, wrong in PLAN_BUGS[bug]:
+        for owner, name, wrong in PLAN_BUGS[bug].patches:
             patched.enter_context(patch.object(owner, name, wrong))
         yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 import duckdb
@@ -23,12 +24,18 @@ _SETS: Final = {
 _SQL: Final = {"int": "BIGINT", "float": "DOUBLE", "text": "VARCHAR"}
 
 
+@cache
+def _memory() -> duckdb.DuckDBPyConnection:
+    # Opening one takes longer than most answers. Each plan has tables and views of its own connection.
+    return duckdb.connect(config={"threads": 1})
+
+
 class Answers:
     """Answers of a plan by DuckDB; to be closed."""
 
     def __init__(self, plan: p.Plan) -> None:
         self.plan = plan
-        self._database = duckdb.connect(config={"threads": 1})
+        self._database = _memory().cursor()
         for uid, columns in plan.inputs.items():
             arrays = [
                 pa.array([row[at] for row in plan.rows[uid]], TYPES[column.kind])
@@ -38,12 +45,12 @@ class Answers:
                 [*arrays, pa.array(range(len(plan.rows[uid])))], [*(c.name for c in columns), "row_place"]
             )
             self._database.register(f"arrow_{uid}", whole)
-            self._database.execute(f"CREATE TABLE all_{uid} AS SELECT * FROM arrow_{uid}")
+            self._database.execute(f"CREATE TEMP TABLE all_{uid} AS SELECT * FROM arrow_{uid}")
         self._queries = {uid: query(plan, uid) for uid in plan.sinks}
         self._known: dict[tuple[str, tuple[tuple[int, ...], ...]], Counter[str]] = {}
 
     def close(self) -> None:
-        """Close the database."""
+        """Drop the tables of the plan."""
         self._database.close()
 
     def of(self, uid: str, read: Mapping[str, Mapping[int, int]]) -> Counter[str]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from headgate.api.jobs.executor_contract import JobSpec
 from headgate.api.sink import Lineage
 from headgate.common.ids import AttemptId, CheckpointId
+from headgate.core.alignment.barriers import SavepointOrder
 from headgate.core.checkpoint.effects import Finalize, RequestKind
 from headgate.graph.logical import SourceNode
 from headgate.restore.point import RestorePoint
@@ -31,11 +32,13 @@ from sim.plans.watching import PlanOutcome, Watch
 from sim.topology_runs import MODES
 
 TURNS_MAX: Final = 60_000
+SAVEPOINTS: Final = 0.2
+"""Of the checkpoints of a job that may be killed, the share that are savepoints with which it stops."""
 CALM_AFTER: Final = 20_000
 """Turns after which nothing is killed any more."""
 ABORTED_MS: Final = 100
 """Age (virtual ms) up to which a checkpoint may be aborted."""
-STUCK_MS: Final = 5_000
+STUCK_MS: Final = 2_000
 """Age (virtual ms) at which a checkpoint should long be complete."""
 RESTORES_MAX: Final = 4
 
@@ -78,6 +81,7 @@ class PlanRun:
             **MODES[outcome.mode],
         }
         self._may_kill = outcome.mode != "at-least-once" and rng.random() < 0.6
+        self._stops = random.Random(f"{outcome.seed} savepoints")
         self._tempo = rng.choice((0.05, 0.15, 0.3))
         self._attempt = self._checkpoint = self._triggered = 0
         self._point: RestorePoint | None = None
@@ -114,7 +118,7 @@ class PlanRun:
         self._asked, self._given = set[tuple[int, int]](), set[tuple[int, int]]()  # by readers, to readers
         self._running = self._ended = 0
         self._pending: dict[tuple[int, int], SubtaskSnapshot] | None = None
-        self._over = self._last = False
+        self._over = self._last = self._stopped = False
         program = Program(JOB, plan, settings.worker, self._job.record_types)
         peers = dict.fromkeys(range(plan.slots), "memory")
         deployment = Deployment(self._attempt, 1, program.to_bytes(), peers, URI, None)
@@ -133,6 +137,9 @@ class PlanRun:
 
     def _turn(self, wild: bool) -> None:
         rng = self._rng
+        if self._stopped:  # with a savepoint
+            self.outcome.restores += 1
+            self._deploy()
         if rng.random() < 0.01 and wild and not self._last:
             self._fault()
         lanes = self._lanes.waiting()
@@ -158,13 +165,13 @@ class PlanRun:
         if self._pending is None:
             if rng.random() < 0.6 and self._answered and self._running == len(self._slots):
                 self._trigger()
-        elif age < ABORTED_MS and rng.random() < 0.1:
+        elif age < ABORTED_MS and self._barrier.savepoint is None and rng.random() < 0.1:
             self._pending = None
-            for slot in self._slots:
-                slot.handle(m.CheckpointAborted(self._attempt, self._checkpoint))
+            self._tell_all(m.CheckpointAborted(self._attempt, self._checkpoint))
         elif age > STUCK_MS:
             raise Violation(f"checkpoint {self._checkpoint} is not complete after {age} ms")
-        if self._may_kill and rng.random() < 0.15 and self.outcome.restores < RESTORES_MAX:
+        stuck = self._pending is not None and age > ABORTED_MS
+        if self._may_kill and not stuck and rng.random() < 0.15 and self.outcome.restores < RESTORES_MAX:
             self.outcome.restores += 1
             self._deploy()
 
@@ -184,10 +191,22 @@ class PlanRun:
         self._pending = {}
         self._triggered = now = self._clock.now
         latest = CheckpointId(0 if self._point is None else self._point.checkpoint.checkpoint)
-        self._barrier = barrier = self._alignment.barrier(CheckpointId(self._checkpoint), now, None, latest)
+        savepoint = self._savepoint()
+        self._barrier = barrier = self._alignment.barrier(self._checkpoint, now, savepoint, latest)
         how = barrier.alignment.value, barrier.timeout_ms, barrier.savepoint, barrier.completed
+        self._tell_all(m.Trigger(self._attempt, self._checkpoint, now, *how))
+
+    def _tell_all(self, message: m.ToWorker) -> None:
+        """Send a message to all workers, which get it when they have their next turn."""
         for slot in self._slots:
-            slot.handle(m.Trigger(self._attempt, self._checkpoint, now, *how))
+            slot.posted.append(self._telling(slot, message))
+
+    def _savepoint(self) -> SavepointOrder | None:
+        """Of some jobs: they stop with a savepoint, and go on from it."""
+        if self._last or not self._may_kill or self._stops.random() > SAVEPOINTS:
+            return None
+        form = self._stops.choice(("canonical", "native"))
+        return SavepointOrder(f"{URI}/savepoint-{self._checkpoint}", form, stop=True)
 
     def _received(self, message: Any) -> None:
         if getattr(message, "attempt", None) != self._attempt:
@@ -207,10 +226,7 @@ class PlanRun:
                     self._complete(self._pending)
             case m.Decline() if self._pending is not None and message.checkpoint == self._checkpoint:
                 self._pending = None
-                for slot in self._slots:
-                    slot.posted.append(
-                        self._telling(slot, m.CheckpointAborted(self._attempt, self._checkpoint))
-                    )
+                self._tell_all(m.CheckpointAborted(self._attempt, self._checkpoint))
 
     def _telling(self, slot: Slot, message: m.ToWorker) -> Callable[[], None]:
         return lambda: slot.handle(message)
@@ -234,12 +250,12 @@ class PlanRun:
 
     def _complete(self, snapshots: dict[tuple[int, int], SubtaskSnapshot]) -> None:
         in_order = tuple(snapshots[key] for key in sorted(snapshots))
-        effect = Finalize(
-            CheckpointId(self._checkpoint), AttemptId(self._attempt), RequestKind.PERIODIC, in_order
-        )
+        order = self._barrier.savepoint
+        kind = RequestKind.PERIODIC if order is None else RequestKind.STOP
+        effect = Finalize(CheckpointId(self._checkpoint), AttemptId(self._attempt), kind, in_order)
         enumerators = dict.fromkeys(self.plan.inputs, 1 << 20)
-        metadata = self._contents.metadata(effect, self._clock.now, enumerators, None, Lineage(str(JOB)))
-        self._pending, self._point = None, RestorePoint(metadata, URI)
+        metadata = self._contents.metadata(effect, self._clock.now, enumerators, order, Lineage(str(JOB)))
+        self._pending, self._point = None, RestorePoint(metadata, URI if order is None else order.root)
         self.outcome.checkpoints += 1
         for uid in self.plan.sinks:
             parts = [
@@ -249,6 +265,5 @@ class PlanRun:
             self._seen.update(fresh)
             self._committed[uid].extend(PARTS[part] for part in fresh)
             self._watches[uid].committed(self._committed[uid], whole=self._barrier.marks)
-        for slot in self._slots:
-            slot.posted.append(self._telling(slot, m.CheckpointComplete(self._attempt, self._checkpoint)))
-        self._over = self._last
+        self._tell_all(m.CheckpointComplete(self._attempt, self._checkpoint))
+        self._over, self._stopped = self._last, order is not None

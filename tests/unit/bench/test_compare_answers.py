@@ -20,7 +20,6 @@ from bench.compare.events import JSON, LAYOUTS, PARTS, SEQUENCE, EventSet, event
 from bench.compare.queries import ALL, QUERIES, Lacking
 from bench.machine import ROOT
 from headgate.nexmark import Dataset
-from headgate.nexmark.queries import QUERIES as TABLES
 
 EVENTS = EventSet(2_000, 100)
 SECOND_US = 1_000_000
@@ -208,6 +207,7 @@ def test_every_entry_of_a_query_is_written() -> None:
 
 
 def test_headgate_is_asked_what_it_has() -> None:
-    """All its queries but q10, which is about its sink, and the four jobs, two of them in Python too."""
-    asked = {query.name for query in ALL if headgate_job.has(query.name)}
-    assert asked == {"J1", "J2", "J3", "J3-py", "J4", "J4-py", *TABLES} - {"q10"}
+    """All of the comparison's queries; of Nexmark's the rows of which come once, but q10, about its sink."""
+    assert {query.name for query in ALL if headgate_job.has(query.name)} == {query.name for query in ALL}
+    once = {"q0", "q1", "q2", "q5", "q7", "q8", "q11", "q12", "q14", "q21", "q22"}
+    assert {query.name for query in ALL} >= {"J1", "J2", "J3", "J3-py", "J4", "J4-py", *once}
