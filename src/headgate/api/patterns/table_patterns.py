@@ -89,7 +89,10 @@ def _pattern(text: str, within: str | int | None, skip: str) -> Pattern:
         raise PlanError(f'got the pattern {text!r:.80}; expected text, such as "START DOWN+ UP"')
     shape = parsed(text)
     check_shape(shape)
-    within_ms = None if within is None else duration_ms(within, "within")
+    try:
+        within_ms = None if within is None else duration_ms(within, "within")
+    except (TypeError, ValueError) as error:
+        raise PlanError(str(error)) from None
     if within_ms is not None and within_ms <= 0:
         raise PlanError(f"got within={within!r}; expected a duration above 0, such as '5s'")
     found = _SKIP.fullmatch(f" {skip}")
