@@ -253,8 +253,10 @@ class _Drawing:
         expected = self._rows[left] * self._rows[right] / 4
         if not pairs or expected > ROWS_MAX:
             return self._grouped()
-        moving = [pair for pair in pairs if self._moving & {each.name for each in pair}]
-        pairs = moving if moving and rng.random() < 0.5 else pairs
+        # Where one side moves, its partners are left alone.
+        moving = [pair for pair in pairs if len(self._moving & {each.name for each in pair}) == 1]
+        if moving and rng.random() < 0.7:
+            pairs = [rng.choice(moving)]
         how = rng.choice(HOWS)
         keys: tuple[list[Computed], list[Computed]] = ([], [])
         for mine, other in rng.sample(pairs, min(len(pairs), rng.choice((1, 1, 2)))):

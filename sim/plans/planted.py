@@ -144,7 +144,7 @@ def _count_nothing_ended(self: CountingSource, checkpoint: int) -> Any:
     return SourceOperator.snapshot(self, checkpoint)
 
 
-def _counts_as_they_are(values: Any) -> Any:
+def _as_they_are(values: Any) -> Any:
     return values
 
 
@@ -164,7 +164,7 @@ PLAN_BUGS: Final[dict[str, Bug]] = {
         ((JoinedRows, "_becomes_empty", _never_empty_again),), first=0
     ),
     "null is equal to null in a join": Bug(((AnsweringOperator, "_received", _null_is_a_key),), first=0),
-    "0.0 and -0.0 are two keys": Bug(((keys_checked, "alike", _counts_as_they_are),), first=0),
+    "0.0 and -0.0 are two keys": Bug(((keys_checked, "alike", _as_they_are),), first=0),
     "what is taken back stays in the least and greatest": Bug(
         ((RecomputedRows, "_put", _take_nothing_back),), first=0
     ),

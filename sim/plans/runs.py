@@ -140,7 +140,7 @@ class PlanRun:
         if self._stopped:  # with a savepoint
             self.outcome.restores += 1
             self._deploy()
-        if rng.random() < 0.01 and wild and not self._last:
+        if rng.random() < 0.025 and wild and not self._last:
             self._fault()
         lanes = self._lanes.waiting()
         slots = [slot for slot in self._slots if slot.may_work]
@@ -171,7 +171,7 @@ class PlanRun:
         elif age > STUCK_MS:
             raise Violation(f"checkpoint {self._checkpoint} is not complete after {age} ms")
         stuck = self._pending is not None and age > ABORTED_MS
-        if self._may_kill and not stuck and rng.random() < 0.15 and self.outcome.restores < RESTORES_MAX:
+        if self._may_kill and not stuck and rng.random() < 0.4 and self.outcome.restores < RESTORES_MAX:
             self.outcome.restores += 1
             self._deploy()
 
