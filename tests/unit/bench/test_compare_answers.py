@@ -16,8 +16,9 @@ import pytest
 pytest.importorskip("duckdb", reason="the answers are DuckDB's")
 
 from bench.compare import answers, checksums, headgate_job
+from bench.compare.entries import Lacking
 from bench.compare.events import JSON, LAYOUTS, PARTS, SEQUENCE, EventSet, event_set, sequence_files
-from bench.compare.queries import ALL, QUERIES, Lacking
+from bench.compare.queries import ALL, QUERIES
 from bench.machine import ROOT
 from headgate.nexmark import Dataset
 from headgate.nexmark.queries import QUERIES as TABLES
