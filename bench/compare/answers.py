@@ -143,10 +143,11 @@ def written(folder: Path, schema: pa.Schema, updating: bool = False) -> pa.Recor
         path for path in sorted(folder.rglob("*")) if path.is_file() and _is_data(path.relative_to(folder))
     ]
     batches = (batch for path in paths if path.stat().st_size for batch in _batches(path, schema))
-    if updating:
-        schema = schema.append(pa.field(CHANGE, pa.int8()))
-        batches = (_as_changes(batch) for batch in batches)
-    return pa.RecordBatchReader.from_batches(schema, (_cast(batch, schema) for batch in batches))
+    if not updating:
+        return pa.RecordBatchReader.from_batches(schema, (_cast(batch, schema) for batch in batches))
+    whole = schema.append(pa.field(CHANGE, pa.int8()))
+    changes = (_cast(_as_changes(batch), whole) for batch in batches)
+    return pa.RecordBatchReader.from_batches(whole, changes)
 
 
 def _as_changes(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -181,7 +182,9 @@ def _canal(path: Path, schema: pa.Schema) -> Iterable[pa.RecordBatch]:
     for batch in found.to_batches():
         rows = pa.RecordBatch.from_struct_array(batch["data"].flatten())
         going = pc.equal(batch["type"], "DELETE")
-        yield rows.append_column(CHANGE, pc.if_else(going, pa.scalar(GOING[-1], pa.int8()), pa.scalar(0, pa.int8())))
+        yield rows.append_column(
+            CHANGE, pc.if_else(going, pa.scalar(GOING[-1], pa.int8()), pa.scalar(0, pa.int8()))
+        )
 
 
 def _json_type(kind: pa.DataType) -> pa.DataType:

@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 
 from bench.compare.answers import answer, closed_answer, fingerprint, schema_of, written
 from bench.compare.checksums import table_checksums
-from bench.compare.events import PARTS, TABLES, EventSet
 from bench.compare.entries import Query
+from bench.compare.events import PARTS, TABLES, EventSet
 from bench.compare.systems import System
 from bench.measure import Run, run
 from bench.peers.environments import AbsentError

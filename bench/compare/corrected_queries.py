@@ -44,9 +44,7 @@ BID: Final = "auction, bidder, price, channel, url, `dateTime`, extra"
 NOT_AFTER_A_JOIN: Final = Lacking(
     "Spark joins two streams only in append mode, where no aggregate without a window sends anything"
 )
-NO_SQL_OF_FLINK: Final = Lacking(
-    "Flink's OVER does not take rows that are corrected, as winning bids are"
-)
+NO_SQL_OF_FLINK: Final = Lacking("Flink's OVER does not take rows that are corrected, as winning bids are")
 
 CORRECTED: Final = (
     Query(

@@ -39,7 +39,7 @@ JOINED: Final = (
         "bids with values from a table that does not change",
         # Flink's connectors for files cannot be looked up; joined as of a time, no bid is kept for long.
         flink="""
-            SELECT B.auction, B.bidder, B.price, B.`dateTime`, S.text
+            SELECT B.auction, B.bidder, B.price, B.`dateTime`, CAST(S.digits AS STRING)
             FROM (SELECT *, MOD(auction, 10000) AS place FROM bid) AS B
             JOIN side_input FOR SYSTEM_TIME AS OF B.event_time AS S ON B.place = S.place
         """,

@@ -72,6 +72,7 @@ class Order:
         """The order in a file."""
         plain = json.loads(Path(path).read_text())
         plain["tables"] = {name: TableFiles(**files) for name, files in plain["tables"].items()}
+        plain["key"] = tuple(plain["key"])
         return Order(**plain)
 
     def write(self, path: Path) -> None:

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from bench.compare import headgate_job
 from bench.compare.answers import schema_of
+from bench.compare.entries import Entry, Lacking, Query
 from bench.compare.events import JSON, PARALLELISM, PARTS, SEQUENCE, TABLES, EventSet, sequence_files
 from bench.compare.orders import Order, TableFiles
-from bench.compare.entries import Entry, Lacking, Query
 from bench.machine import ROOT, import_path
 from bench.peers import environments as e
 from headgate.nexmark import SCHEMAS

@@ -29,12 +29,13 @@ FORMATS = {"parquet": PARQUET, "json": "'format'='json', 'json.timestamp-format.
 
 SIDE_INPUT = """
     CREATE TABLE side_input (
-        place BIGINT, `text` AS CAST(place AS STRING), since AS TO_TIMESTAMP_LTZ(0, 3),
+        place BIGINT, digits BIGINT, since AS TO_TIMESTAMP_LTZ(0, 3),
         WATERMARK FOR since AS since, PRIMARY KEY (place) NOT ENFORCED
     ) WITH ('connector'='datagen', 'rows-per-second'='1000000', 'fields.place.kind'='sequence',
-        'fields.place.start'='0', 'fields.place.end'='9999')
+        'fields.place.start'='0', 'fields.place.end'='9999', 'fields.digits.kind'='sequence',
+        'fields.digits.start'='0', 'fields.digits.end'='9999')
 """
-"""Ten thousand texts by their numbers, of which each has been the same since 1970."""
+"""Ten thousand values by their places, of which each has been the same since 1970."""
 MINI_BATCHES = {
     "table.exec.mini-batch.enabled": "true",
     "table.exec.mini-batch.allow-latency": "2s",
