@@ -2,8 +2,8 @@
 once.
 
 A sum that counts each byte or number once does not depend on the order of rows, so the sums of a stream can
-be compared with those of a batch answer. The sums of rows that go are subtracted from those of rows that come,
-so of changes they are those of the rows which are left.
+be compared with those of a batch answer. Of changes, the sums of rows that go are subtracted from the sums of
+rows that come: the result is the sums of the rows that are left.
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ SPARK_COUNTS: Final = ", ".join(
     ]
 )
 PRICES: Final = f"""
-    SELECT auction, {DAY}, {counted("COUNT(*)")}, MIN(price), MAX(price), AVG(CAST(price AS DOUBLE)), SUM(price)
+    SELECT auction, {DAY}, {counted("COUNT(*)")},
+        MIN(price), MAX(price), AVG(CAST(price AS DOUBLE)), SUM(price)
     FROM bid GROUP BY auction, {DAY}
 """
 VALID_BIDS: Final = """
@@ -66,14 +67,7 @@ CORRECTED: Final = (
     Query(
         "q6",
         "mean of the last winning prices of a seller",
-        flink=f"""
-            SELECT seller, CAST(FLOOR(AVG(CAST(price AS DOUBLE)) OVER (
-                PARTITION BY seller ORDER BY `dateTime`, id ROWS BETWEEN 10 PRECEDING AND CURRENT ROW
-            )) AS BIGINT) FROM (
-                SELECT A.id, A.seller, B.price, B.`dateTime`,
-                    ROW_NUMBER() OVER (PARTITION BY A.id {BEST_FIRST}) AS place FROM {VALID_BIDS}
-            ) AS winners WHERE place <= 1
-        """,
+        flink=NO_SQL_OF_FLINK,
         spark=NOT_AFTER_A_JOIN,
         bytewax=NOT_WRITTEN,
         pathway=NOT_WRITTEN,

@@ -1,5 +1,5 @@
-"""Nexmark's joins without windows, as every engine is asked: each row of the answer is sent once, and all rows
-of both sides are kept.
+"""Nexmark's joins without windows, as every engine is asked: each row of the answer is sent once, and rows of
+both sides are kept.
 """
 
 from __future__ import annotations

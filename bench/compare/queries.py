@@ -2,8 +2,9 @@
 
 An entry names the answer (see `bench.compare.answers`) and has a text for each engine: SQL for
 Flink and Spark over the tables `bid`, `auction` and `person`, the name of a step for Bytewax and Pathway. A
-:class:`~bench.compare.entries.Lacking` in its place says why there is none. Headgate's own queries are found by
-name, so one that it gains is measured at once. Columns of a result have the answer's names by their order.
+:class:`~bench.compare.entries.Lacking` in its place says why there is none. Headgate's own queries are
+found by name, so one that it gains is measured at once. Columns of a result have the answer's names by their
+order.
 """
 
 from __future__ import annotations
@@ -261,7 +262,7 @@ _IN_PYTHON: Final = tuple(
 
 
 def _place(query: Query) -> tuple[bool, int]:
-    """Where a query stands: Nexmark's by their numbers, then the jobs in the order in which they are above."""
+    """Where a query stands: Nexmark's by their numbers, then the jobs as they are above."""
     return (False, int(query.name[1:])) if query.name[0] == "q" else (True, 0)
 
 
