@@ -45,7 +45,10 @@ BID: Final = "auction, bidder, price, channel, url, `dateTime`, extra"
 NOT_AFTER_A_JOIN: Final = Lacking(
     "Spark joins two streams only in append mode, where no aggregate without a window sends anything"
 )
-NO_SQL_OF_FLINK: Final = Lacking("Flink's OVER does not take rows that are corrected, as winning bids are")
+NO_SQL_OF_FLINK: Final = Lacking(
+    "Flink's OVER with a number of rows is ordered by event time alone, which a corrected row, as a winning "
+    "bid is, does not have"
+)
 
 CORRECTED: Final = (
     Query(
@@ -148,7 +151,7 @@ CORRECTED: Final = (
         """,
         bytewax="q18",
         pathway="q18",
-        counted="dateTime",
+        counted="price",
         updating=True,
         key=("bidder", "auction"),
     ),

@@ -49,7 +49,7 @@ JOINED: Final = (
             ) AS side_input ON auction % 10000 = place
         """,
         bytewax="q13",
-        pathway="q13",
+        pathway=NOT_WRITTEN,
     ),
     Query(
         "q20",

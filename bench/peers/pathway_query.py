@@ -119,16 +119,6 @@ def q4(auctions: Any, bids: Any) -> Any:
     return means.select(pw.this.category, avg=pw.this.total // pw.this.number)
 
 
-def q13(bids: Any) -> Any:
-    """The bids with the values of their auctions' last four digits."""
-    values = pw.debug.table_from_rows(
-        pw.schema_from_types(place=int, value=str), [(number, str(number)) for number in range(10_000)]
-    )
-    placed = timed(bids).with_columns(place=pw.this.auction % 10_000)
-    both = placed.join(values, placed.place == values.place)
-    return both.select(pw.left.auction, pw.left.bidder, pw.left.price, pw.left.dateTime, pw.right.value)
-
-
 def q17(bids: Any) -> Any:
     """Counts and prices of each auction and day."""
     price = pw.this.price
@@ -303,7 +293,6 @@ STEPS = {
     "q8": q8,
     "q11": q11,
     "q12": q12,
-    "q13": q13,
     "q17": q17,
     "q18": q18,
     "q20": q20,
