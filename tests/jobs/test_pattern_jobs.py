@@ -30,6 +30,10 @@ SPLITS: list[list[Row]] = [
     ]
     for split in range(2)
 ]
+ONE_SPLIT = [sorted((row for split in SPLITS for row in split), key=lambda row: row["at"] // 500)]
+"""All rows, at most half a second out of order. A reader may take both of two splits, one after the other, so
+that rows come later than this; from one split partial matches are found while the job runs.
+"""
 WITHIN = 3_000
 
 
@@ -53,15 +57,22 @@ def answer(splits: list[list[Row]]) -> list[tuple[Any, ...]]:
 
 
 class Job:
-    """Rows of two splits, matched; `step` sees the results on their way to the files."""
+    """Rows, matched; `step` sees the results on their way to the files."""
 
     def __init__(
-        self, folder: Path, parallelism: int, limit: float = float("inf"), step: Any = None, **more: Any
+        self,
+        folder: Path,
+        parallelism: int,
+        limit: float = float("inf"),
+        step: Any = None,
+        splits: list[list[Row]] = ONE_SPLIT,
+        delay: str = "1s",
+        **more: Any,
     ) -> None:
         self.env = environment(parallelism, {**TINY, "restart-strategy.type": "none", **more})
         self.env.checkpoints(every="10ms", storage=str(folder / "checkpoints"))
-        self.valve = Valve(next(NUMBERS), limit, *SPLITS)
-        table = self.env.from_source(self.valve, uid="ticks").to_table(SCHEMA).with_watermark("at", "1s")
+        self.valve = Valve(next(NUMBERS), limit, *splits)
+        table = self.env.from_source(self.valve, uid="ticks").to_table(SCHEMA).with_watermark("at", delay)
         stream = dips(table).to_stream()
         stream = stream if step is None else stream.map(step, uid="step")
         stream.write_json(str(folder / "out"), uid="out")
@@ -89,7 +100,7 @@ def published(folder: Path) -> list[tuple[Any, ...]]:
 
 def test_matches_are_those_of_sorted_rows(tmp_path: Path) -> None:
     """Whatever order the rows of both splits come in; and there are some."""
-    Job(tmp_path, 2).env.execute("dips")
+    Job(tmp_path, 2, splits=SPLITS, delay="20s").env.execute("dips")
     assert published(tmp_path) == answer(SPLITS)
     assert len(answer(SPLITS)) > 20
 
@@ -97,7 +108,7 @@ def test_matches_are_those_of_sorted_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("form", "parallelism"), [("canonical", 3), ("native", 1)])
 def test_partial_matches_are_in_a_savepoint(tmp_path: Path, form: str, parallelism: int) -> None:
     """Half of the rows before it, half after it, at another parallelism."""
-    job = Job(tmp_path, 2, 60)
+    job = Job(tmp_path, 2, 120)
     with job.env.execute_async("dips") as handle:
         wait_until(lambda: handle.done or _read(handle) == 120, "the valve's records came")
         uri = handle.stop(str(tmp_path / "savepoints"), format=form)
