@@ -10,7 +10,9 @@
     end(channel, last)     any                         close it; passed = max(passed, last); decide
     drop()                 any                         drop the one that is gathered
 
-What is dropped is told to the gates below by lost(e), for their other channels wait for it. Decide: when all open channels wait, and there is one, the mark comes out, and nothing waits. A mark is
+What is dropped is told to the gates below by lost(e), for their other channels wait for it.
+
+Decide: when all open channels wait, and there is one, the mark comes out, and nothing waits. A mark is
 dropped whenever in doubt: what came before it counts for the next one. `docs/machines/marks.md` has the
 invariant that this keeps, and why barriers go first.
 """
@@ -35,7 +37,7 @@ class Mark:
     """Of each source, what belongs to epoch `epoch` has been sent, and nothing beyond it.
 
     `rows` has the splits that have moved since the sender's last mark, with how many of their rows were read.
-    One that is `lost` says the opposite: the sender has dropped the marks up to `epoch`, and none of them comes.
+    One that is `lost` says the opposite: the sender has dropped the marks up to `epoch`; none of them comes.
     """
 
     epoch: int
@@ -111,7 +113,7 @@ class MarkGate:
             self.drop()
 
     def untold(self) -> int | None:
-        """Return the greatest epoch that was dropped, if nobody below knows of it yet; None: there is none."""
+        """Return the greatest epoch that was dropped, if nobody below knows of it yet; None: none is."""
         if self._passed <= self._told:
             return None
         self._told = self._passed

@@ -116,7 +116,7 @@ class Gate:
             self.out.append(Element("end", self.marks.last))
 
     def told(self, element: Element) -> None:
-        """Of each mark that was read and is not being gathered, gates below know that it came or never will."""
+        """Of each mark that was read and is not gathered, gates below know that it came or never will."""
         if element.kind == "mark" and not self.marks.waiting:
             assert any(each.number >= element.number for each in self.out if each.kind in ("mark", "lost"))
 
