@@ -17,7 +17,7 @@ import pyarrow as pa
 import headgate as hg
 import headgate.functions as F
 
-TRANSFERS, ACCOUNTS = 200_000, 30
+TRANSFERS, ACCOUNTS = 50_000, 30
 SCHEMA = pa.schema({"from": pa.int64(), "to": pa.int64(), "amount": pa.int64()})
 
 

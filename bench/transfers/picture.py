@@ -1,4 +1,4 @@
-"""The picture of what a sink saw in between: one row for each engine, on one scale."""
+"""The picture of what a sink saw in between: one row for each way, on one scale."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _POINTS: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The answers that one engine's sink saw: how many transfers each is of, and the total."""
+    """The answers that a sink saw: how many transfers each is of, and the total."""
 
     name: str
     answers: Sequence[tuple[int, int]]
