@@ -334,11 +334,7 @@ class DataStream(Outputs[T]):
 class KeyedStream(ShownAsLine, Looks[T], MatchesByKey[DataStream[Any]], Generic[K, T]):
     """A stream of records of type `T`; all records with one key of type `K` go to one subtask.
 
-<<<<<<< HEAD
-    Only `process`, `connect`, `window`, `match`, `print`, `collect`, `take`, `preview` come after it.
-=======
-    After ``key_by()`` come `process`, `connect`, `window`, `match`, `print`, `collect`, `take`, `preview`.
->>>>>>> patterns
+    Of it only `process`, `connect`, `window`, `match`, `print`, `collect`, `take` and `preview` are called.
 
     Example:
         >>> import headgate as hg
