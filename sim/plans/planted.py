@@ -187,7 +187,7 @@ PLAN_BUGS: Final[dict[str, Bug]] = {
     "a mark goes ahead of its changes": Bug(((AnsweringOperator, "mark", _mark_first),), first=0),
     "a barrier that overtakes is a mark": Bug(((Barrier, "marks", property(_marks_unless_forced)),), first=0),
     "a restore loses what came since the last mark": Bug(
-        tuple((kind, "restore", _restore_settled_only(kind)) for kind in _restores), first=0
+        tuple((kind, "restore", _restore_settled_only(kind)) for kind in _restores), first=80
     ),
     "a sink writes before a mark follows": Bug(
         ((MarkedSinkOperator, "process", SinkOperator.process),), first=0

@@ -98,6 +98,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.timeout(240)
 @given(steps=STEPS, memory=st.sampled_from([1, 400, 1 << 20]))
 @settings(max_examples=150, deadline=None)
 def test_sessions_on_disk_are_those_in_memory(
