@@ -287,7 +287,8 @@ class Rank(Relation):
 
     Attributes:
         keys: how many columns of the child are the key: the first ones.
-        order: by which columns; of equal rows the one that came earlier is first.
+        order: by which columns; of equal rows the one that came earlier is first, or the one whose columns
+            are less, where rows of the child are corrected.
         n: how many rows of a key.
         rank: name of the result's column with a row's place, from 1; None: it has none.
         uid: by which a later program finds the state; None: none was given.
@@ -318,7 +319,7 @@ class Over(Relation):
 
     Attributes:
         keys: how many columns of the child are the key: the first ones.
-        order: by which columns rows are ordered; of equal rows the one that came earlier is first.
+        order: by which columns rows are ordered; of equal rows the one whose columns are less is first.
         preceding: of how many rows before a row its aggregates are; None: of all.
         aggregates: their arguments are columns of the child.
         shown: how many columns of the child are in the result, from the first.

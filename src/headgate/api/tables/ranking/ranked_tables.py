@@ -43,7 +43,8 @@ class RankedTables:
         Args:
             n: how many rows of a key there are at most.
             by: the key: names of columns.
-            order_by: columns, as ``F.desc("price")``; of equal rows the one that came earlier is first.
+            order_by: columns, as ``F.desc("price")``; of equal rows the one that came earlier is first, or of
+                a table whose rows are corrected the one whose columns are less.
             rank: name of a column for the rows' places, from 1; None: there is none.
             uid: names the state for later versions of the program; needed when checkpoints are on.
             ttl: after so long without rows a key is forgotten, as "1h" or in ms: the result stays as it is,
@@ -85,7 +86,7 @@ class RankedTables:
         Args:
             aggregates: such as ``F.avg("price").alias("mean")``.
             by: the key: names of columns.
-            order_by: columns, as ``F.desc("price")``; of equal rows the one that came earlier is first.
+            order_by: columns, as ``F.desc("price")``; of equal rows the one whose columns are less is first.
             preceding: over how many rows before a row; None: over all.
             uid: names the state for later versions of the program; needed when checkpoints are on.
             ttl: after so long without rows a key is forgotten, as "1h" or in ms: the result stays as it is,

@@ -18,6 +18,7 @@ from headgate.runtime.worker.operators.columns.panes import with_pane
 from headgate.runtime.worker.operators.columns.updating.by_key.appended_rows import Piece, taken
 from headgate.runtime.worker.operators.columns.updating.by_key.key_numbers import KeyNumbers
 from headgate.runtime.worker.operators.columns.updating.by_key.keyed_bags import KeyedBags, Part
+from headgate.runtime.worker.operators.columns.updating.content_order import in_content_order
 from headgate.runtime.worker.operators.columns.updating.kept_for_good import SETTLED, SINCE, KeptForGood
 from headgate.runtime.worker.operators.columns.updating.weights import (
     WEIGHT,
@@ -79,7 +80,8 @@ class RecomputedRows(KeptForGood):
         keys = self._keys.keys(numbers[indices])
         rows = self._bags.take(places)
         columns = [*keys.columns, *rows.columns]
-        return repeated(net_rows(pa.table(columns, [*keys.column_names, *rows.column_names])))
+        whole = net_rows(pa.table(columns, [*keys.column_names, *rows.column_names]))
+        return repeated(in_content_order(whole))
 
     def restore(self, table: pa.Table) -> None:
         panes = table.column(PANE).to_numpy()
