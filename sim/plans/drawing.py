@@ -67,6 +67,8 @@ class _Drawing:
         self._corrected: set[str] = set()
         self._moving: set[str] = set()
         """Names of columns that a correction may change: as keys they make groups and partners go."""
+        self._means: set[str] = set()
+        """Names of columns with means: what they add up to depends on the order."""
         self._nodes: list[Node] = []
 
     def plan(self) -> Plan:
@@ -151,9 +153,16 @@ class _Drawing:
 
     def _computed(self, kind: Kind, how: str, of: Column, number: int = 0) -> Computed:
         name = self._column(kind).name
-        if of.name in self._moving:
-            self._moving.add(name)
+        for names in (self._moving, self._means):
+            if of.name in names:
+                names.add(name)
         return Computed(name, kind, how, of.name, number)
+
+    def _named_as(self, column: Column, other: Computed) -> Computed:
+        """A column that goes together with one of another table."""
+        if column.name in self._means:
+            self._means.add(other.name)
+        return self._same(column)._replace(name=other.name)
 
     def _made(self, column: Column) -> Computed:
         rng = self._rng
@@ -210,7 +219,7 @@ class _Drawing:
         sides: tuple[list[Computed], list[Computed]] = ([], [])
         for mine, other in pairs:
             sides[0].append(self._same(mine))
-            sides[1].append(self._same(other)._replace(name=sides[0][-1].name))
+            sides[1].append(self._named_as(other, sides[0][-1]))
         uid = self._uid("united", self._rows[left] + self._rows[right])
         how = self._rng.choice(SETS)
         return United(uid, (left, right), _shown(sides[0]), how, (tuple(sides[0]), tuple(sides[1])))
@@ -238,12 +247,16 @@ class _Drawing:
                 found.append(self._aggregate("int", "count", None))
             else:
                 function, kind = rng.choice(functions[column.kind])
+                if column.name in self._means and function in ("sum", "avg"):
+                    function = "max"
                 found.append(self._aggregate(kind, function, column.name))
         return tuple(found)
 
     def _aggregate(self, kind: Kind, function: str, of: str | None) -> Aggregate:
         name = self._column(kind).name
         self._moving.add(name)
+        if kind == "float" and (function == "avg" or of in self._means):
+            self._means.add(name)
         return Aggregate(name, kind, function, of)
 
     def _joined(self) -> Node:
@@ -261,7 +274,7 @@ class _Drawing:
         keys: tuple[list[Computed], list[Computed]] = ([], [])
         for mine, other in rng.sample(pairs, min(len(pairs), rng.choice((1, 1, 2)))):
             keys[0].append(self._same(mine))
-            keys[1].append(self._same(other)._replace(name=keys[0][-1].name))
+            keys[1].append(self._named_as(other, keys[0][-1]))
         others = [tuple(self._same(each) for each in self._columns[side]) for side in (left, right)]
         shown = [*keys[0], *others[0], *(() if how in ("semi", "anti") else others[1])]
         rows = (

@@ -16,7 +16,9 @@ NULLABLE: Final[dict[Kind, tuple[Any, ...]]] = {
     "float": (None, float("nan"), 0.0, -0.0, 0.5, 2.0, -1.25),
     "text": (None, "", "a", "a", "b", "ab"),
 }
-"""Values of input columns: few, so that keys meet; sums of these floats are exact in any order."""
+"""Values of input columns: few, so that keys meet. Sums of these floats are exact in any order, as those of
+means are not; so means are not added up.
+"""
 
 
 class Column(NamedTuple):
