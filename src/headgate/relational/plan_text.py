@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from headgate.common.time import format_ms
 from headgate.relational.passes.fused_steps import substituted
+from headgate.relational.passes.inputs import inputs_of
 from headgate.relational.patterns.match_plan import Match
 from headgate.relational.relations import (
     ALL_ROWS,
@@ -56,21 +57,7 @@ def _children(relation: Relation) -> tuple[Relation, ...]:
             return (arguments.child,)
         case Join(left=Project() as left, right=Project() as right):
             return (left.child, right.child)
-        case (
-            Project()
-            | Filter()
-            | Explode()
-            | TableFunction()
-            | Aggregation()
-            | Rank()
-            | Over()
-            | Deduplicate()
-            | Match()
-        ):
-            return (relation.child,)
-        case Union():
-            return relation.children
-    return ()
+    return inputs_of(relation)
 
 
 def _head(relation: Relation, of_scan: str) -> str:

@@ -19,7 +19,7 @@ from headgate.relational.expressions import Clock, WindowKind
 from headgate.relational.firing import AT_END, Firing
 from headgate.relational.joins.loading import Loading
 from headgate.relational.resolved import Typed
-from headgate.relational.schema import Schema
+from headgate.relational.schema import Field, Schema
 
 ALL_ROWS: Final = "__all_rows"
 """Name of the key column of an aggregation without keys; all rows have one value in it, results lack it."""
@@ -282,11 +282,32 @@ class Order(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Rank(Relation):
+class OfKeys(Relation):
+    """Base class of plans of what each key has; the key's columns are the first ones of the child.
+
+    Attributes:
+        keys: how many columns of the child are the key.
+    """
+
+    child: Relation
+    keys: int
+
+    @property
+    def key_names(self) -> list[str]:
+        """The names of the columns that are the key, in the child."""
+        return self.child.schema.names[: self.keys]
+
+    @property
+    def key_fields(self) -> tuple[Field, ...]:
+        """The columns that are the key."""
+        return self.child.schema.fields[: self.keys]
+
+
+@dataclass(frozen=True, slots=True)
+class Rank(OfKeys):
     """The first rows of each key in some order, corrected whenever rows come.
 
     Attributes:
-        keys: how many columns of the child are the key: the first ones.
         order: by which columns; of equal rows the one that came earlier is first, or the one whose columns
             are less, where rows of the child are corrected.
         n: how many rows of a key.
@@ -295,8 +316,6 @@ class Rank(Relation):
         ttl_ms: after so long without rows a key is forgotten, with its rows; None: never.
     """
 
-    child: Relation
-    keys: int
     order: tuple[Order, ...]
     n: int
     rank: str | None = None
@@ -307,18 +326,12 @@ class Rank(Relation):
         """Return the names of the result's columns in the order of the table's `names`, the rank last."""
         return [*names, *([] if self.rank is None else [self.rank])]
 
-    @property
-    def key_names(self) -> list[str]:
-        """The names of the columns that are the key, in the child."""
-        return self.child.schema.names[: self.keys]
-
 
 @dataclass(frozen=True, slots=True)
-class Over(Relation):
+class Over(OfKeys):
     """All rows, each with aggregates over itself and rows of the same key before it, corrected as rows come.
 
     Attributes:
-        keys: how many columns of the child are the key: the first ones.
         order: by which columns rows are ordered; of equal rows the one whose columns are less is first.
         preceding: of how many rows before a row its aggregates are; None: of all.
         aggregates: their arguments are columns of the child.
@@ -327,8 +340,6 @@ class Over(Relation):
         ttl_ms: after so long without rows a key is forgotten, with its rows; None: never.
     """
 
-    child: Relation
-    keys: int
     order: tuple[Order, ...]
     preceding: int | None
     aggregates: tuple[Aggregate, ...]
@@ -336,34 +347,22 @@ class Over(Relation):
     uid: str | None = None
     ttl_ms: int | None = None
 
-    @property
-    def key_names(self) -> list[str]:
-        """The names of the columns that are the key, in the child."""
-        return self.child.schema.names[: self.keys]
-
 
 @dataclass(frozen=True, slots=True)
-class Deduplicate(Relation):
+class Deduplicate(OfKeys):
     """The row of each key that comes first, sent once, when it comes.
 
     Attributes:
-        keys: how many columns of the child are the key: the first ones, which the result lacks.
+        keys: as in the base class; the result lacks these columns.
         within_ms: a row whose event time is so much later than that of the last one sent, or more, is sent,
             too; None: none is.
         uid: by which a later program finds the state; None: none was given.
         ttl_ms: after so long without rows a key is forgotten; None: never.
     """
 
-    child: Relation
-    keys: int
     within_ms: int | None = None
     uid: str | None = None
     ttl_ms: int | None = None
-
-    @property
-    def key_names(self) -> list[str]:
-        """The names of the columns that are the key, in the child."""
-        return self.child.schema.names[: self.keys]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from types import GenericAlias
+from typing import Any, NamedTuple
 
-from headgate.api.functions import is_blocking
+import pyarrow as pa
+
+from headgate.api.functions import KeyedProcessFunction, is_blocking
 from headgate.api.streams.steps import ProgramContext
 from headgate.api.tables.aggregation_state import state_declaration
 from headgate.api.tables.row_state import (
@@ -65,7 +69,7 @@ from headgate.relational.relations import (
     Union,
     WindowJoin,
 )
-from headgate.relational.resolved import Column, Typed
+from headgate.relational.resolved import Column, Constant
 from headgate.relational.schema import Field, Schema
 
 
@@ -134,81 +138,72 @@ def _name(steps: tuple[AnyStep, ...]) -> str:
     return "filter and columns" if filters else "columns"
 
 
+class _Keyed(NamedTuple):
+    """Rows behind an exchange by key: the exchange's number, what its key is made of, and the key's types."""
+
+    number: int
+    key: str | tuple[str, ...]
+    keys: DeclaredKeys
+
+
+def _by_key(environment: ProgramContext, number: int, call: str, fields: Sequence[Field]) -> _Keyed:
+    """Send the rows of node `number` to the subtasks of their keys, the columns `fields`, for `call`."""
+    names = tuple(field.name for field in fields)
+    key = names[0] if len(names) == 1 else names
+    exchange = logical.PartitionNode(NEW, call, partitioner=ByKeyGroup(key))
+    return _Keyed(environment.program.add(exchange, (number,)), key, _declared_keys(call, fields))
+
+
+def _added(
+    environment: ProgramContext,
+    keyed: _Keyed,
+    node: Callable[..., logical.KeyedProcessNode],
+    function: KeyedProcessFunction[Any, Any, Any],
+) -> int:
+    """Add the node that runs a plan behind an exchange; `function` declares its state."""
+    made = node(function=function, key=keyed.key, keys=keyed.keys)
+    return environment.program.add(made, (keyed.number,))
+
+
 def lowered_aggregation(environment: ProgramContext, plan: Aggregation) -> int:
     """Add the nodes of an aggregation to the program: accumulators of each batch, exchange by key, windows.
     Return the last one's number. PlanError: two results would be stored under one name.
     """
-    keys = [plan.child.schema.names[place] for place in plan.keys]
-    if not keys:
+    if not plan.keys:
         child = _with_one_key(plan.child)
-        plan, keys = replace(plan, child=child, keys=(len(child.schema) - 1,)), [ALL_ROWS]
+        plan = replace(plan, child=child, keys=(len(child.schema) - 1,))
     number = lowered(environment, plan.child)
-    selector = keys[0] if len(keys) == 1 else tuple(keys)
-    program = environment.program
-    number = program.add(AccumulateNode(NEW, "accumulate", aggregation=plan), (number,))
-    exchange = logical.PartitionNode(NEW, "group_by", partitioner=ByKeyGroup(selector))
-    number = program.add(exchange, (number,))
-    function = state_declaration(plan)
+    number = environment.program.add(AccumulateNode(NEW, "accumulate", aggregation=plan), (number,))
+    fields = [plan.child.schema.fields[place] for place in plan.keys]
+    keyed = _by_key(environment, number, "group_by", fields)
     running = plan.window.kind == RUNNING
-    node = (RunningAggregateNode if running else WindowAggregateNode)(
-        NEW,
-        "groups" if running else "windows",
-        uid=plan.uid,
-        function=function,
-        key=selector,
-        keys=_declared_keys("group_by", [plan.child.schema.fields[place] for place in plan.keys]),
-        aggregation=plan,
-    )
-    return program.add(node, (number,))
+    kind, name = (RunningAggregateNode, "groups") if running else (WindowAggregateNode, "windows")
+    node = partial(kind, NEW, name, uid=plan.uid, aggregation=plan)
+    return _added(environment, keyed, node, state_declaration(plan))
 
 
 def lowered_join(environment: ProgramContext, plan: WindowJoin | Join | TimedJoin, where: str) -> int:
     """Add a join's nodes; return the last one's number. PlanError (`where`): columns stored as one name."""
-    program = environment.program
     inputs = [
         lowered(
             environment, side, extremes=extremes_of(plan, number) if isinstance(plan, WindowJoin) else None
         )
         for number, side in enumerate((plan.left, plan.right))
     ]
-    number = program.add(logical.UnionNode(NEW, "both inputs"), tuple(inputs))
-    selector = plan.keys[0] if len(plan.keys) == 1 else plan.keys
-    exchange = logical.PartitionNode(NEW, "join", partitioner=ByKeyGroup(selector))
-    number = program.add(exchange, (number,))
+    number = environment.program.add(logical.UnionNode(NEW, "both inputs"), tuple(inputs))
     fields = [plan.left.schema.fields[plan.left.schema.place(name)] for name in plan.keys]
+    keyed = _by_key(environment, number, "join", fields)
+    node: Callable[..., logical.KeyedProcessNode]
     if isinstance(plan, Join):
         kind = UpdatingJoinNode if plan.schema.updating else JoinNode
-        joined = kind(
-            NEW,
-            "join",
-            uid=plan.uid,
-            function=joined_declaration(plan, where),
-            key=selector,
-            keys=_declared_keys("join", fields),
-            join=plan,
-        )
-        return program.add(joined, (number,))
-    if isinstance(plan, TimedJoin):
-        timed = TimedJoinNode(
-            NEW,
-            "join by time",
-            uid=plan.uid,
-            function=timed_declaration(plan, where),
-            key=selector,
-            keys=_declared_keys("join", fields),
-            join=plan,
-        )
-        return program.add(timed, (number,))
-    node = WindowJoinNode(
-        NEW,
-        "window join",
-        uid=plan.uid,
-        function=rows_declaration(plan, where),
-        key=selector,
-        keys=_declared_keys("join", fields),
-        join=plan,
-    )
-    return program.add(node, (number,))
+        node, function = partial(kind, NEW, "join", join=plan), joined_declaration(plan, where)
+    elif isinstance(plan, TimedJoin):
+        node = partial(TimedJoinNode, NEW, "join by time", join=plan)
+        function = timed_declaration(plan, where)
+    else:
+        node = partial(WindowJoinNode, NEW, "window join", join=plan)
+        function = rows_declaration(plan, where)
+    return _added(environment, keyed, partial(node, uid=plan.uid), function)
 
 
 def lowered_anew(environment: ProgramContext, plan: Aggregation | Rank | Over, where: str) -> int:
@@ -216,100 +211,50 @@ def lowered_anew(environment: ProgramContext, plan: Aggregation | Rank | Over, w
     PlanError (`where`): columns stored as one name.
     """
     plan = replace(plan, child=as_changes(plan.child))
-    program, names = environment.program, plan.key_names
-    selector = names[0] if len(names) == 1 else tuple(names)
     number = lowered(environment, plan.child)
-    number = program.add(CheckedKeysNode(NEW, "keys", plan=plan), (number,))
-    exchange = logical.PartitionNode(NEW, "group_by", partitioner=ByKeyGroup(selector))
-    number = program.add(exchange, (number,))
-    fields = [plan.child.schema.fields[plan.child.schema.place(name)] for name in names]
-    node = RecomputeNode(
-        NEW,
-        "computed anew",
-        uid=plan.uid,
-        function=all_declaration(plan, where),
-        key=selector,
-        keys=_declared_keys("group_by", fields),
-        plan=plan,
-    )
-    return program.add(node, (number,))
+    number = environment.program.add(CheckedKeysNode(NEW, "keys", plan=plan), (number,))
+    schema = plan.child.schema
+    fields = [schema.fields[schema.place(name)] for name in plan.key_names]
+    keyed = _by_key(environment, number, "group_by", fields)
+    function = all_declaration(plan, where)
+    node = partial(RecomputeNode, NEW, "computed anew", uid=plan.uid, plan=plan)
+    return _added(environment, keyed, node, function)
 
 
 def lowered_rank(environment: ProgramContext, plan: Rank, where: str) -> int:
     """Add a rank's nodes; return the last one's number. PlanError (`where`): columns stored as one name."""
-    program, names = environment.program, plan.key_names
-    selector = names[0] if len(names) == 1 else tuple(names)
     number = lowered(environment, plan.child)
-    number = program.add(FirstRowsNode(NEW, "first rows", rank=plan), (number,))
-    exchange = logical.PartitionNode(NEW, "rank", partitioner=ByKeyGroup(selector))
-    number = program.add(exchange, (number,))
-    node = RankNode(
-        NEW,
-        "rank",
-        uid=plan.uid,
-        function=first_declaration(plan, where),
-        key=selector,
-        keys=_declared_keys("rank", plan.child.schema.fields[: plan.keys]),
-        rank=plan,
-    )
-    return program.add(node, (number,))
+    number = environment.program.add(FirstRowsNode(NEW, "first rows", rank=plan), (number,))
+    keyed = _by_key(environment, number, "rank", plan.key_fields)
+    node = partial(RankNode, NEW, "rank", uid=plan.uid, rank=plan)
+    return _added(environment, keyed, node, first_declaration(plan, where))
 
 
 def lowered_deduplicate(environment: ProgramContext, plan: Deduplicate, where: str) -> int:
     """Add the nodes of what sends the first row of each key; return the last one's number."""
-    program, names = environment.program, plan.key_names
-    selector = names[0] if len(names) == 1 else tuple(names)
     number = lowered(environment, plan.child)
-    exchange = logical.PartitionNode(NEW, "duplicates", partitioner=ByKeyGroup(selector))
-    number = program.add(exchange, (number,))
-    node = DeduplicateNode(
-        NEW,
-        "first rows of keys",
-        uid=plan.uid,
-        function=seen_declaration(where),
-        key=selector,
-        keys=_declared_keys("drop_duplicates", plan.child.schema.fields[: plan.keys]),
-        plan=plan,
-    )
-    return program.add(node, (number,))
+    keyed = _by_key(environment, number, "drop_duplicates", plan.key_fields)
+    function = seen_declaration(where)
+    node = partial(DeduplicateNode, NEW, "first rows of keys", uid=plan.uid, plan=plan)
+    return _added(environment, keyed, node, function)
 
 
 def lowered_match(environment: ProgramContext, plan: Match, where: str) -> int:
     """Add a pattern's nodes; return the last one's number. PlanError (`where`): columns stored as one
     name.
     """
-    program, names = environment.program, plan.key_names
-    selector = names[0] if len(names) == 1 else tuple(names)
     number = lowered(environment, plan.child)
-    number = program.add(TimedRowsNode(NEW, "rows", match=plan), (number,))
-    exchange = logical.PartitionNode(NEW, "match", partitioner=ByKeyGroup(selector))
-    number = program.add(exchange, (number,))
-    node = MatchNode(
-        NEW,
-        "match",
-        uid=plan.uid,
-        function=match_declaration(plan, where),
-        key=selector,
-        keys=_declared_keys("match", plan.child.schema.fields[: plan.keys]),
-        match=plan,
-    )
-    return program.add(node, (number,))
+    number = environment.program.add(TimedRowsNode(NEW, "rows", match=plan), (number,))
+    keyed = _by_key(environment, number, "match", plan.key_fields)
+    node = partial(MatchNode, NEW, "match", uid=plan.uid, match=plan)
+    return _added(environment, keyed, node, match_declaration(plan, where))
 
 
 def as_changes(child: Relation) -> Relation:
     """Return the rows of `child` as changes; if they are none, each comes."""
     if child.schema.updating:
         return child
-    import pyarrow as pa
-
-    from headgate.relational.resolved import Constant
-
-    kept: tuple[Typed, ...] = tuple(
-        Column(each.type, each.nullable, place, each.name) for place, each in enumerate(child.schema)
-    )
-    comes = Constant(pa.int8(), False, pa.scalar(Change.INSERT.value, pa.int8()))
-    fields = (*child.schema.fields, Field(CHANGE, pa.int8(), False))
-    return Project(Schema(fields, child.schema.event_time), child, (*kept, comes))
+    return _with_column(child, CHANGE, pa.int8(), Change.INSERT.value)
 
 
 def _declared_keys(call: str, fields: Sequence[Field]) -> DeclaredKeys:
@@ -319,13 +264,12 @@ def _declared_keys(call: str, fields: Sequence[Field]) -> DeclaredKeys:
 
 
 def _with_one_key(child: Relation) -> Relation:
-    import pyarrow as pa
+    return _with_column(child, ALL_ROWS, pa.int32(), 0)
 
-    from headgate.relational.resolved import Constant
 
-    one = Constant(pa.int32(), False, pa.scalar(0, pa.int32()))
-    kept: tuple[Typed, ...] = tuple(
-        Column(each.type, each.nullable, place, each.name) for place, each in enumerate(child.schema)
-    )
-    fields = (*child.schema.fields, Field(ALL_ROWS, pa.int32(), False))
-    return Project(Schema(fields, child.schema.event_time), child, (*kept, one))
+def _with_column(child: Relation, name: str, kind: pa.DataType, value: int) -> Relation:
+    # The rows of a plan, with a column more that is the same in all of them.
+    kept = [Column(each.type, each.nullable, place, each.name) for place, each in enumerate(child.schema)]
+    constant = Constant(kind, False, pa.scalar(value, kind))
+    fields = (*child.schema.fields, Field(name, kind, False))
+    return Project(Schema(fields, child.schema.event_time), child, (*kept, constant))

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from headgate.relational.patterns.match_plan import Match
 from headgate.relational.relations import (
     Aggregation,
-    Deduplicate,
     Explode,
     Filter,
     Join,
     Lookup,
-    Over,
+    OfKeys,
     Project,
-    Rank,
     Relation,
     TableFunction,
     Union,
@@ -23,18 +20,7 @@ from headgate.relational.relations import (
 def inputs_of(relation: Relation) -> tuple[Relation, ...]:
     """Return the plans whose rows a plan is computed from, within the same table; empty for a scan."""
     match relation:
-        case (
-            Project()
-            | Filter()
-            | Explode()
-            | TableFunction()
-            | Aggregation()
-            | Rank()
-            | Over()
-            | Lookup()
-            | Deduplicate()
-            | Match()
-        ):
+        case Project() | Filter() | Explode() | TableFunction() | Aggregation() | Lookup() | OfKeys():
             return (relation.child,)
         case Union():
             return relation.children

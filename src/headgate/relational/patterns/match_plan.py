@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from headgate.relational.patterns.navigation import LookedUp
 from headgate.relational.patterns.shapes import Pattern, variables_of
-from headgate.relational.relations import Order, Relation
+from headgate.relational.relations import OfKeys, Order
 from headgate.relational.resolved import Typed
 
 
 @dataclass(frozen=True, slots=True)
-class Match(Relation):
+class Match(OfKeys):
     """A row for each match of a pattern among the rows of a key, in the order of event time.
 
     Attributes:
@@ -27,8 +27,6 @@ class Match(Relation):
         uid: by which a later program finds the state; None: none was given.
     """
 
-    child: Relation
-    keys: int
     order: tuple[Order, ...]
     pattern: Pattern
     conditions: tuple[Typed | None, ...]
@@ -41,8 +39,3 @@ class Match(Relation):
     def variables(self) -> list[str]:
         """The names of the pattern's variables."""
         return variables_of(self.pattern.shape)
-
-    @property
-    def key_names(self) -> list[str]:
-        """The names of the columns that are the key."""
-        return self.child.schema.names[: self.keys]
