@@ -146,7 +146,8 @@ def as_names(stepped: Stepped, found: list[Found]) -> list[Match]:
     return [[(stepped.rules.variables[variable], row) for variable, row in each.rows()] for each in found]
 
 
-@settings(max_examples=500, deadline=None)
+@pytest.mark.timeout(240)
+@settings(max_examples=1500, deadline=None)
 @given(cases())
 def test_matches_are_those_of_all_ways(
     case: tuple[Pattern, dict[str, Condition], list[tuple[int, int]]],
@@ -170,6 +171,7 @@ def test_matches_are_those_of_all_ways(
     assert stepped.matcher.kept_from is None
 
 
+@pytest.mark.timeout(240)
 @settings(max_examples=800, deadline=None)
 @given(cases(), st.integers(0, 12))
 def test_rows_that_are_kept_are_all_that_is_needed(
