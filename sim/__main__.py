@@ -22,7 +22,7 @@ from sim.exhaustive import driver_crashes
 from sim.ledger import Ledger, fingerprint
 from sim.topology_runs import MODES
 
-JOBS: Final = ("all", "known", "random", "tables")
+JOBS: Final = ("all", "known", "random", "tables", "marks")
 TELL_S: Final = 10.0
 """How often the progress of a long run is told."""
 
