@@ -3,7 +3,8 @@
 
 Each seed stands for two simulations: one of the known jobs, whose every cut is checked record by record,
 and one of a random topology under one of the ways of taking checkpoints. Every other seed also stands for one
-of a random topology with tables. `docs/simulator.md` has the rest.
+of a random topology with tables, every fourth for one of a random plan of tables whose rows are corrected.
+`docs/simulator.md` has the rest.
 """
 
 from __future__ import annotations

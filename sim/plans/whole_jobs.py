@@ -1,4 +1,4 @@
-"""One seed, one whole job of a random plan in the simulator: whatever fails, its sinks show exact answers only."""
+"""One seed, one whole simulated job of a random plan: whatever fails, its sinks show exact answers only."""
 
 from __future__ import annotations
 
