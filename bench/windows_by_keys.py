@@ -5,6 +5,10 @@
 Every event has a key that the others before it do not have, until all keys had their turn. Each point is a
 job in a process of its own, with Parquet files as its input and checkpoints every second; half of the events
 are open when most are.
+
+With more keys each has fewer events, so there are more sessions, too. `--apart` measures the keys alone: each
+event is a session of its own, however many keys there are. With `--files 4` each reader has two files, of the
+same time, one after the other: half of the events come up to 16 s late, and a part of them too late.
 """
 
 from __future__ import annotations
@@ -31,21 +35,21 @@ from headgate.testing import MiniCluster
 _STEP: Final = 7_368_787
 """A prime: keys come in an order that looks like chance."""
 _ROWS: Final = 1 << 20
-_FILES: Final = 4
 _SPAN_MS: Final = 20_000
-"""All events lie in so much event time."""
+"""So much event time have all events, or those in which each key has one."""
 
 
-def write_events(folder: Path, events: int, keys: int) -> None:
+def write_events(folder: Path, events: int, keys: int, files: int, *, apart: bool) -> None:
     """Write the events of one point, ascending by time, dealt out to the files."""
     schema = pa.schema({"key": pa.int64(), "at": pa.int64()})
-    writers = [pq.ParquetWriter(folder / f"{number}.parquet", schema) for number in range(_FILES)]
+    writers = [pq.ParquetWriter(folder / f"{number}.parquet", schema) for number in range(files)]
+    together = keys if apart else events
     for start in range(0, events, _ROWS):
         numbers = np.arange(start, min(events, start + _ROWS), dtype=np.int64)
-        columns = [pa.array(numbers * _STEP % keys), pa.array(numbers * _SPAN_MS // events)]
+        columns = [pa.array(numbers * _STEP % keys), pa.array(numbers * _SPAN_MS // together)]
         table = pa.table(columns, schema=schema)
         for number, writer in enumerate(writers):
-            writer.write_table(table.take(pa.array(np.arange(number, len(numbers), _FILES))))
+            writer.write_table(table.take(pa.array(np.arange(number, len(numbers), files))))
     for writer in writers:
         writer.close()
 
@@ -71,15 +75,16 @@ def run_point(kind: str, backend: str, folder: Path) -> dict[str, Any]:
     return {"cpu_s": round(cpu, 2), "wall_s": round(wall, 2), "peak_mib": round(peak)}
 
 
-def measured(kind: str, backend: str, events: int, keys: int) -> dict[str, Any]:
+def measured(kind: str, backend: str, events: int, keys: int, files: int, *, apart: bool) -> dict[str, Any]:
     """Run one point in a process of its own."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "events").mkdir()
-        write_events(folder / "events", events, keys)
+        write_events(folder / "events", events, keys, files, apart=apart)
         command = [sys.executable, "-m", "bench.windows_by_keys", "--point", kind, backend, name]
         found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    point = {"kind": kind, "backend": backend, "events": events, "keys": keys, **found}
+    point = {"kind": kind, "backend": backend, "events": events, "keys": keys}
+    point |= {"files": files, "apart": apart, **found}
     return {**point, "cpu_us_per_event": round(1e6 * found["cpu_s"] / events, 2)}
 
 
@@ -90,6 +95,8 @@ def main() -> None:
     parser.add_argument("--keys", default="100000,1000000,10000000")
     parser.add_argument("--kinds", default="window,session")
     parser.add_argument("--backends", default="hashmap,rocksdb")
+    parser.add_argument("--files", type=int, default=2)
+    parser.add_argument("--apart", action="store_true", help="each event is a session of its own")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the record goes")
     parser.add_argument("--point", nargs=3, help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -101,7 +108,8 @@ def main() -> None:
     for kind in asked.kinds.split(","):
         for keys in map(int, asked.keys.split(",")):
             for backend in asked.backends.split(","):
-                points.append(measured(kind, backend, asked.events, keys))
+                point = measured(kind, backend, asked.events, keys, asked.files, apart=asked.apart)
+                points.append(point)
                 print(json.dumps(points[-1]), flush=True)
     if asked.json:
         asked.json.write_text(json.dumps(points, indent=1) + "\n")

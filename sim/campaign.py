@@ -184,6 +184,18 @@ def be_quiet() -> None:
     logging.getLogger("headgate").setLevel(logging.CRITICAL)
 
 
+@contextmanager
+def quiet() -> Iterator[None]:
+    """The same for a while."""
+    logger = logging.getLogger("headgate")
+    level = logger.level
+    be_quiet()
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
 def parts_of(spans: Iterable[range]) -> Iterator[range]:
     """Spans of seeds in parts for processes."""
     for span in spans:

@@ -13,15 +13,21 @@ from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.json as pj
 
-from bench.compare.queries import Query
+from bench.compare.entries import Query
 from headgate.nexmark import ANSWERS as NEXMARK
 from headgate.nexmark import BIDS, Dataset
+from headgate.relational.changes import CHANGE
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _INT: Final = pa.int64()
+GOING: Final = (1, 3)
+"""The kinds of changes by which a row goes."""
+CANAL: Final = "canal-json"
+"""The folder of changes in that format."""
 
 _VIEWS: Final = """
     CREATE VIEW bid AS SELECT * REPLACE (epoch_us("dateTime") AS "dateTime") FROM bids;
@@ -114,16 +120,21 @@ def closed_answer(query: Query, dataset: Dataset, found: pa.Table, watermark_us:
 
 
 def fingerprint(rows: pa.Table | pa.RecordBatchReader) -> Fingerprint:
-    """The fingerprint of rows."""
-    columns = ", ".join(f'"{name}"' for name in rows.schema.names)
+    """The fingerprint of rows; of changes, that of the rows which are left at their end."""
+    columns = ", ".join(f'"{name}"' for name in rows.schema.names if name != CHANGE)
+    sign = f'CASE WHEN "{CHANGE}" IN {GOING} THEN -1 ELSE 1 END' if CHANGE in rows.schema.names else "1"
     with duckdb.connect() as connection:
         connection.register("found", rows)
-        found = connection.sql(f"SELECT count(*), sum(hash({columns})::HUGEINT) FROM found").fetchall()[0]
-    return Fingerprint(found[0], int(found[1] or 0))
+        sums = f"SELECT sum({sign}), sum({sign} * hash({columns})::HUGEINT) FROM found"
+        found = connection.sql(sums).fetchall()[0]
+    return Fingerprint(int(found[0] or 0), int(found[1] or 0))
 
 
-def written(folder: Path, schema: pa.Schema) -> pa.RecordBatchReader:
+def written(folder: Path, schema: pa.Schema, updating: bool = False) -> pa.RecordBatchReader:
     """What an engine wrote, in the columns of an answer: Parquet, or JSON lines with times in microseconds.
+
+    With `updating` these are changes, with Headgate's column for their kinds last; rows that were written
+    without one came. In a folder called "canal-json" they are in that format, in which Flink writes changes.
 
     Columns are matched by their order in Parquet, and by name in JSON. Files whose names begin with "." or
     "_" are skipped.
@@ -132,7 +143,18 @@ def written(folder: Path, schema: pa.Schema) -> pa.RecordBatchReader:
         path for path in sorted(folder.rglob("*")) if path.is_file() and _is_data(path.relative_to(folder))
     ]
     batches = (batch for path in paths if path.stat().st_size for batch in _batches(path, schema))
-    return pa.RecordBatchReader.from_batches(schema, (_cast(batch, schema) for batch in batches))
+    if not updating:
+        return pa.RecordBatchReader.from_batches(schema, (_cast(batch, schema) for batch in batches))
+    whole = schema.append(pa.field(CHANGE, pa.int8()))
+    changes = (_cast(_as_changes(batch), whole) for batch in batches)
+    return pa.RecordBatchReader.from_batches(whole, changes)
+
+
+def _as_changes(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows with a last column for the kind of change."""
+    if CHANGE in batch.schema.names:
+        return batch
+    return batch.append_column(CHANGE, pa.nulls(batch.num_rows, pa.int8()).fill_null(0))
 
 
 def _is_data(path: Path) -> bool:
@@ -140,6 +162,8 @@ def _is_data(path: Path) -> bool:
 
 
 def _batches(path: Path, schema: pa.Schema) -> Iterable[pa.RecordBatch]:
+    if path.parent.name == CANAL:
+        return _canal(path, schema)
     if path.suffix != ".json":
         return pads.dataset(path, format="parquet").to_batches()
     kept = {pa.types.is_integer, pa.types.is_string, pa.types.is_floating}
@@ -148,6 +172,19 @@ def _batches(path: Path, schema: pa.Schema) -> Iterable[pa.RecordBatch]:
         for field in schema
     ]
     return pj.read_json(path, parse_options=pj.ParseOptions(explicit_schema=pa.schema(plain))).to_batches()
+
+
+def _canal(path: Path, schema: pa.Schema) -> Iterable[pa.RecordBatch]:
+    """Changes in lines {"data": [row], "type": "INSERT" or "DELETE"}."""
+    texts = [f.with_type(pa.string()) if pa.types.is_timestamp(f.type) else f for f in schema]
+    line = pa.schema({"data": pa.list_(pa.struct(texts)), "type": pa.string()})
+    found = pj.read_json(path, parse_options=pj.ParseOptions(explicit_schema=line))
+    for batch in found.to_batches():
+        rows = pa.RecordBatch.from_struct_array(batch["data"].flatten())
+        going = pc.equal(batch["type"], "DELETE")
+        yield rows.append_column(
+            CHANGE, pc.if_else(going, pa.scalar(GOING[-1], pa.int8()), pa.scalar(0, pa.int8()))
+        )
 
 
 def _json_type(kind: pa.DataType) -> pa.DataType:

@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 
 from bench.compare.answers import answer, closed_answer, fingerprint, schema_of, written
 from bench.compare.checksums import table_checksums
+from bench.compare.entries import Query
 from bench.compare.events import PARTS, TABLES, EventSet
-from bench.compare.queries import Query
 from bench.compare.systems import System
 from bench.measure import Run, run
 from bench.peers.environments import AbsentError
@@ -289,7 +289,7 @@ class Measurement:
             right = closed_answer(self._query, self._events.layout(PARTS), right, watermark_us)
             what = f"closed windows, {right.num_rows:,} rows"
         try:
-            found = fingerprint(written(rows, schema_of(self._query)))
+            found = fingerprint(written(rows, schema_of(self._query), self._query.updating))
         except (pa.ArrowException, OSError, ValueError) as error:
             raise CellFailure(WRONG, shortened(f"what it wrote cannot be read: {error}")) from error
         wanted = fingerprint(right)

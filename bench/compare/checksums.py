@@ -2,7 +2,8 @@
 once.
 
 A sum that counts each byte or number once does not depend on the order of rows, so the sums of a stream can
-be compared with those of a batch answer.
+be compared with those of a batch answer. Of changes, the sums of rows that go are subtracted from the sums of
+rows that come: the result is the sums of the rows that are left.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from typing_extensions import override
 from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext
 from headgate.api.source import Plain
 from headgate.connectors.committed import DriverResults
+from headgate.relational.changes import CHANGE
 
 _BITS = (1 << 64) - 1
+_GOING = pa.array([1, 3], pa.int8())
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -114,6 +117,10 @@ class Sums(DriverResults):
         for name, more in columns.items():
             self.columns[name] = self.columns.get(name, 0) + more & _BITS
 
+    def subtract(self, records: int, columns: dict[str, int]) -> None:
+        """Take away the sums of some rows."""
+        self.add(-records, {name: -value for name, value in columns.items()})
+
 
 class ChecksumSink(Sink[Any]):
     """Takes rows or columns.
@@ -158,8 +165,18 @@ class ChecksumWriter(SinkWriter[Any]):
             assert all(type(row) is tuple for row in records), f"expected tuples, got {records[0]!r}"
             columns = zip(self._names, zip(*records, strict=True), strict=True)
             self._sums.add(len(records), {name: sum_of_values(values) for name, values in columns})
+        elif CHANGE in records.schema.names:
+            self._write_changes(records)
         else:
             self._sums.add(records.num_rows, checksums(records.columns, self._names))
+
+    def _write_changes(self, changes: pa.RecordBatch) -> None:
+        *columns, kinds = changes.columns
+        rows, going = pa.RecordBatch.from_arrays(columns, self._names), pc.is_in(kinds, _GOING)
+        for taken, take in ((pc.invert(going), self._sums.add), (going, self._sums.subtract)):
+            some = rows.filter(taken)
+            if some.num_rows:
+                take(some.num_rows, checksums(some.columns, self._names))
 
     @override
     def prepare_commit(self) -> list[Plain]:

@@ -30,8 +30,9 @@ from bench.compare.cells import (
     Measurement,
     Plan,
 )
+from bench.compare.entries import Query
 from bench.compare.events import event_set
-from bench.compare.queries import QUERIES, Query
+from bench.compare.queries import QUERIES
 from bench.compare.systems import HEADGATE, HEADGATE_JSON, SYSTEMS, System
 from bench.peers.environments import AbsentError
 

@@ -158,10 +158,11 @@ def has(query: str) -> bool:
 
 
 def stream_of(env: hg.Environment, order: Order) -> Stream:
-    """The rows of the answer."""
+    """The rows of the answer, or its changes."""
     if order.query in JOBS:
         return JOBS[order.query](env, order)
-    return QUERIES[order.query](OrderInputs(env, order)).to_stream()
+    table = QUERIES[order.query](OrderInputs(env, order))
+    return table.to_changes() if order.updating else table.to_stream()
 
 
 def written_as_table(stream: Stream, order: Order) -> Stream:

@@ -43,8 +43,11 @@ class Order:
         out: folder for the answer as files; None: into a sink that only receives it.
         files_per_batch: of a micro-batch.
         rows: of the right answer, for engines that do not see the end of their input.
-        counted: column of counts, or None; with `total`, what its values come to.
+        counted: column of counts or times, or None; with `total`, what its values come to, times in
+            microseconds.
         total: see `counted`.
+        updating: whether rows of the answer are corrected as more records come.
+        key: columns whose rows are replaced together, for engines that tell only new rows.
         wait_s: event time by which readers of two files may be apart, for engines that do not align them.
     """
 
@@ -61,12 +64,15 @@ class Order:
     counted: str | None
     total: int
     wait_s: float
+    updating: bool = False
+    key: Sequence[str] = ()
 
     @staticmethod
     def read(path: str) -> Order:
         """The order in a file."""
         plain = json.loads(Path(path).read_text())
         plain["tables"] = {name: TableFiles(**files) for name, files in plain["tables"].items()}
+        plain["key"] = tuple(plain["key"])
         return Order(**plain)
 
     def write(self, path: Path) -> None:

@@ -2,61 +2,19 @@
 
 An entry names the answer (see `bench.compare.answers`) and has a text for each engine: SQL for
 Flink and Spark over the tables `bid`, `auction` and `person`, the name of a step for Bytewax and Pathway. A
-:class:`Lacking` in its place says why there is none. Headgate's own queries are found by name, so one that it
-gains is measured at once. Columns of a result have the answer's names by their order.
+:class:`~bench.compare.entries.Lacking` in its place says why there is none. Headgate's own queries are
+found by name, so one that it gains is measured at once. Columns of a result have the answer's names by their
+order.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-
-@dataclass(frozen=True, slots=True)
-class Lacking:
-    """Why an engine is not asked.
-
-    Attributes:
-        reason: for the footnote.
-        cannot: whether the engine cannot answer; False: nobody has written the query for it here.
-    """
-
-    reason: str
-    cannot: bool = True
-
-
-Entry = str | Lacking
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """One line of the comparison.
-
-    Attributes:
-        name: as on the command line.
-        title: what it does, in a few words.
-        flink: one SELECT.
-        spark: one SELECT, or "python:NAME" for a function of `bench/peers/spark_query.py`.
-        bytewax: the name of a step in `bench/peers/bytewax_query_flow.py`.
-        pathway: the name of a step in `bench/peers/pathway_query.py`.
-        tables: what it reads.
-        timed: whether it needs event time; engines get no watermark otherwise.
-        window_end: expression of DuckDB for the end of a row's window, over the answer's columns with times
-            in microseconds; None if rows belong to no window.
-        counted: the column of counts by which an updating engine sees that its answer is complete.
-    """
-
-    name: str
-    title: str
-    flink: Entry
-    spark: Entry
-    bytewax: Entry
-    pathway: Entry
-    tables: tuple[str, ...] = ("bid",)
-    timed: bool = False
-    window_end: str | None = None
-    counted: str | None = None
-
+from bench.compare.corrected_queries import CORRECTED
+from bench.compare.entries import NO_DECIMAL, NOT_WRITTEN, Query
+from bench.compare.joined_queries import JOINED
 
 PLAIN: Final = "SELECT auction, bidder, price, `dateTime`, extra FROM bid"
 CURRENCY: Final = "SELECT auction, bidder, CAST(0.908 * price AS DECIMAL(23, 3)), `dateTime`, extra FROM bid"
@@ -90,9 +48,6 @@ SPARK_SLIDING_COUNTS: Final = """
 """
 START: Final = "CAST(window_start AS TIMESTAMP_LTZ(3))"
 END: Final = "CAST(window_end AS TIMESTAMP_LTZ(3))"
-
-NO_DECIMAL: Final = Lacking("Pathway has no decimal numbers")
-NOT_WRITTEN: Final = Lacking("not written for this engine here", cannot=False)
 
 _WRITTEN: Final = (
     Query("q0", "all bids pass through", PLAIN, PLAIN, "q0", "q0"),
@@ -299,14 +254,19 @@ _WRITTEN: Final = (
     ),
 )
 
-ALL: Final = (
-    *_WRITTEN,
-    *(
-        replace(query, name=f"{query.name}-py", title=f"{query.title}; Headgate by a Python function")
-        for query in _WRITTEN
-        if query.name in ("J3", "J4")
-    ),
+_IN_PYTHON: Final = tuple(
+    replace(query, name=f"{query.name}-py", title=f"{query.title}; Headgate by a Python function")
+    for query in _WRITTEN
+    if query.name in ("J3", "J4")
 )
+
+
+def _place(query: Query) -> tuple[bool, int]:
+    """Where a query stands: Nexmark's by their numbers, then the jobs as they are above."""
+    return (False, int(query.name[1:])) if query.name[0] == "q" else (True, 0)
+
+
+ALL: Final = tuple(sorted((*_WRITTEN, *JOINED, *CORRECTED, *_IN_PYTHON), key=_place))
 """All queries, in the order of the table."""
 
 QUERIES: Final = {query.name: query for query in ALL}

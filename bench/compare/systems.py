@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from bench.compare import headgate_job
 from bench.compare.answers import schema_of
+from bench.compare.entries import Entry, Lacking, Query
 from bench.compare.events import JSON, PARALLELISM, PARTS, SEQUENCE, TABLES, EventSet, sequence_files
 from bench.compare.orders import Order, TableFiles
-from bench.compare.queries import Entry, Lacking, Query
 from bench.machine import ROOT, import_path
 from bench.peers import environments as e
 from headgate.nexmark import SCHEMAS
@@ -80,7 +80,7 @@ class System:
         }
         total = 0
         if query.counted is not None:
-            total = pc.sum(answer[query.counted]).as_py() or 0
+            total = pc.sum(answer[query.counted].cast(pa.int64())).as_py() or 0
         batches = PARALLELISM if sequence_files(events.count) >= 4 * PARALLELISM else 1
         return Order(
             query=query.name,
@@ -96,6 +96,8 @@ class System:
             counted=query.counted,
             total=total,
             wait_s=events.wait_s,
+            updating=query.updating,
+            key=query.key,
         )
 
 
@@ -129,7 +131,7 @@ def _of_headgate_json(query: Query) -> Entry:
 
 
 def _of_headgate_rocksdb(query: Query) -> Entry:
-    if not query.timed and query.counted is None:
+    if not query.has_state:
         return Lacking("the query has no state", cannot=False)
     return _of_headgate(query)
 

@@ -51,6 +51,33 @@ class Counting(StatelessSinkPartition):
         say(end=time.time(), records=self._records)
 
 
+class Updating(Counting):
+    """Receives rows that take the place of earlier ones; how many are left at the end is not counted."""
+
+    def close(self) -> None:
+        """Say when it was done."""
+        say(end=time.time())
+
+
+class WritingLast(Updating):
+    """Keeps the last row of each key, and writes these as JSON lines at the end."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path, self._rows = path, dict[Any, Any]()
+        self._key = itemgetter(*[NAMES.index(name) for name in ORDER.key])
+
+    def write_batch(self, items: list[Any]) -> None:
+        """Take rows."""
+        self._rows.update((self._key(row), row) for row in items)
+
+    def close(self) -> None:
+        """Write what is left."""
+        writing = Writing(self._path)
+        writing.write_batch(list(self._rows.values()))
+        writing.close()
+
+
 class Writing(Counting):
     """Writes rows as JSON lines as well."""
 
@@ -76,7 +103,8 @@ class AnswerSink(DynamicSink):
 
     def build(self, step_id: str, worker_index: int, worker_count: int) -> Counting:
         """Open one."""
-        return Counting() if ORDER.out is None else Writing(Path(ORDER.out) / f"part-{worker_index}.json")
+        receiving, writing = (Updating, WritingLast) if ORDER.updating else (Counting, Writing)
+        return receiving() if ORDER.out is None else writing(Path(ORDER.out) / f"part-{worker_index}.json")
 
 
 def plain(value: Any) -> Any:
@@ -319,16 +347,109 @@ def q11(bids: Any) -> Any:
     return op.map("row", found, row)
 
 
+def q13(bid: dict[str, Any]) -> Any:
+    """The bid with the value of its auction's last four digits."""
+    return bid["auction"], bid["bidder"], bid["price"], time_of(bid), SIDE_INPUT[bid["auction"] % 10_000]
+
+
+SIDE_INPUT = {number: str(number) for number in range(10_000)}
+
+
+def joined(ones: Any, others: Any, one: str, other: str, row: Callable[[Any, Any], Any]) -> Any:
+    """Rows of both sides with equal keys: at most one record of the first, which is kept, and all others,
+    which wait until it is there.
+    """
+
+    def match(state: Any, item: Any) -> Any:
+        kept, waiting = state or (None, [])
+        first, record = item
+        if first:
+            return (record, []), [row(record, each) for each in waiting]
+        if kept is None:
+            return (None, [*waiting, record]), []
+        return (kept, []), [row(kept, record)]
+
+    keyed = op.map("one", ones, lambda record: (str(record[one]), (True, record)))
+    beside = op.map("other", others, lambda record: (str(record[other]), (False, record)))
+    both = op.stateful_flat_map("join", op.merge("both", keyed, beside), match)
+    return op.map("row", both, itemgetter(1))
+
+
+def q3(persons: Any, auctions: Any) -> Any:
+    """Who sells in a category and lives in three states, with each auction."""
+    local = op.filter("local", persons, lambda person: person["state"] in ("OR", "ID", "CA"))
+    offered = op.filter("offered", auctions, lambda auction: auction["category"] == 10)
+
+    def row(person: Any, auction: Any) -> Any:
+        return person["name"], person["city"], person["state"], auction["id"]
+
+    return joined(local, offered, "id", "seller", row)
+
+
+def q20(bids: Any, auctions: Any) -> Any:
+    """The bids on auctions of a category, with both. Bids on others wait for ever, as nobody knows that."""
+    of_category = op.filter("category", auctions, lambda auction: auction["category"] == 10)
+
+    def row(auction: Any, bid: Any) -> Any:
+        of_bid = (bid["auction"], bid["bidder"], bid["price"], bid["channel"], bid["url"], time_of(bid))
+        of_auction = [auction[name] for name in ("itemName", "description", "initialBid", "reserve")]
+        times = [datetime.fromisoformat(auction[name]) for name in ("dateTime", "expires")]
+        rest = auction["seller"], auction["category"], auction["extra"]
+        return *of_bid, bid["extra"], *of_auction, *times, *rest
+
+    return joined(of_category, bids, "id", "auction", row)
+
+
+def q17(bids: Any) -> Any:
+    """Counts and prices of each auction and day: a new row for each bid."""
+
+    def count(state: Any, bid: dict[str, Any]) -> Any:
+        price = bid["price"]
+        number, low, middle, high, least, most, total = state or (0, 0, 0, 0, price, price, 0)
+        rank = 0 if price < 10_000 else 1 if price < 1_000_000 else 2
+        counts = number + 1, low + (rank == 0), middle + (rank == 1), high + (rank == 2)
+        found = (*counts, min(least, price), max(most, price), total + price)
+        return found, found
+
+    def row(item: Any) -> Any:
+        (auction, day), found = item[0].split(), item[1]
+        return int(auction), day, *found[:6], found[6] / found[0], found[6]
+
+    keyed = op.map("key", bids, lambda bid: (f"{bid['auction']} {bid['dateTime'][:10]}", bid))
+    return op.map("row", op.stateful_map("count", keyed, count), row)
+
+
+def q18(bids: Any) -> Any:
+    """The last bid of each bidder on each auction: it is sent when there is a later one."""
+
+    def place(bid: dict[str, Any]) -> Any:
+        return time_of(bid).timestamp() * -1, -bid["price"], bid["channel"], bid["url"], bid["extra"]
+
+    def later(state: Any, bid: dict[str, Any]) -> Any:
+        if state is not None and place(state) <= place(bid):
+            return state, []
+        last = bid["auction"], bid["bidder"], bid["price"], bid["channel"], bid["url"], time_of(bid)
+        return bid, [(*last, bid["extra"])]
+
+    keyed = op.map("key", bids, lambda bid: (f"{bid['bidder']} {bid['auction']}", bid))
+    return op.map("row", op.stateful_flat_map("last", keyed, later), itemgetter(1))
+
+
 STEPS = {
     "q0": mapped(q0),
     "q1": mapped(q1),
     "q2": mapped(q2),
+    "q3": q3,
     "q5": q5,
     "q7": q7,
     "q8": q8,
     "q11": q11,
     "q12": q12,
+    "q13": mapped(q13),
     "q14": mapped(q14),
+    "q17": q17,
+    "q18": q18,
+    "q20": q20,
     "q21": mapped(q21),
     "q22": mapped(q22),
     "J1": mapped(j1),

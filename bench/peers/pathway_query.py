@@ -47,25 +47,40 @@ class Person(pw.Schema):
 
     person: int  # `id` in the files
     name: str
+    city: str
+    state: str
     dateTime: str  # noqa: N815 - as the files have it
 
 
 class Auction(pw.Schema):
     """The fields of an auction that are asked for."""
 
+    number: int  # `id` in the files
+    itemName: str  # noqa: N815 - as the files have it
+    description: str
+    initialBid: int  # noqa: N815
+    reserve: int
+    dateTime: str  # noqa: N815
+    expires: str
     seller: int
-    dateTime: str  # noqa: N815 - as the files have it
+    category: int
+    extra: str
 
 
-PATHS = {"person": {"person": "/id"}}
+PATHS = {"person": {"person": "/id"}, "auction": {"number": "/id"}}
 """Where fields are that Pathway cannot have under their own names."""
 
 SCHEMAS = {"bid": Bid, "person": Person, "auction": Auction}
 
 
+def parsed(text: Any) -> Any:
+    """The time of a text."""
+    return text.dt.strptime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
 def timed(bids: Any) -> Any:
     """The records with a time for their text."""
-    return bids.with_columns(dateTime=pw.this.dateTime.dt.strptime("%Y-%m-%dT%H:%M:%S.%fZ"))
+    return bids.with_columns(dateTime=parsed(pw.this.dateTime))
 
 
 def q0(bids: Any) -> Any:
@@ -76,6 +91,77 @@ def q0(bids: Any) -> Any:
 def q2(bids: Any) -> Any:
     """Auction and price of some bids."""
     return bids.filter(pw.this.auction % 123 == 0).select(pw.this.auction, pw.this.price)
+
+
+def q3(persons: Any, auctions: Any) -> Any:
+    """Who sells in a category and lives in three states, with each auction."""
+    state = pw.this.state
+    local = persons.filter((state == "OR") | (state == "ID") | (state == "CA"))
+    offered = auctions.filter(pw.this.category == 10)
+    both = local.join(offered, local.person == offered.seller)
+    return both.select(pw.left.name, pw.left.city, pw.left.state, person=pw.right.number)
+
+
+def q4(auctions: Any, bids: Any) -> Any:
+    """The mean, without a fraction, of the highest valid bids of a category's auctions."""
+    offers, opened = timed(bids), timed(auctions).with_columns(expires=parsed(pw.this.expires))
+    both = opened.join(offers, opened.number == offers.auction).select(
+        pw.left.number, pw.left.category, pw.right.price, opens=pw.left.dateTime, expires=pw.left.expires,
+        at=pw.right.dateTime,
+    )  # fmt: skip
+    valid = both.filter((pw.this.at >= pw.this.opens) & (pw.this.at <= pw.this.expires))
+    highest = valid.groupby(pw.this.number, pw.this.category).reduce(
+        pw.this.category, final=pw.reducers.max(pw.this.price)
+    )
+    means = highest.groupby(pw.this.category).reduce(
+        pw.this.category, total=pw.reducers.sum(pw.this.final), number=pw.reducers.count()
+    )
+    return means.select(pw.this.category, avg=pw.this.total // pw.this.number)
+
+
+def q17(bids: Any) -> Any:
+    """Counts and prices of each auction and day."""
+    price = pw.this.price
+    ranked = bids.with_columns(
+        day=pw.apply_with_type(lambda text: text[:10], str, pw.this.dateTime),
+        low=pw.if_else(price < 10_000, 1, 0),
+        middle=pw.if_else((price >= 10_000) & (price < 1_000_000), 1, 0),
+        high=pw.if_else(price >= 1_000_000, 1, 0),
+    )
+    return ranked.groupby(pw.this.auction, pw.this.day).reduce(
+        pw.this.auction,
+        pw.this.day,
+        total_bids=pw.reducers.count(),
+        rank1_bids=pw.reducers.sum(pw.this.low),
+        rank2_bids=pw.reducers.sum(pw.this.middle),
+        rank3_bids=pw.reducers.sum(pw.this.high),
+        min_price=pw.reducers.min(price),
+        max_price=pw.reducers.max(price),
+        avg_price=pw.reducers.avg(price),
+        sum_price=pw.reducers.sum(price),
+    )
+
+
+def q18(bids: Any) -> Any:
+    """The last bid of each bidder on each auction; of those at one time that of the highest price."""
+    placed = timed(bids).with_columns(place=pw.make_tuple(pw.this.dateTime, pw.this.price))
+    last = placed.groupby(pw.this.bidder, pw.this.auction).reduce(chosen=pw.reducers.argmax(pw.this.place))
+    found = placed.ix(last.chosen)
+    return found.select(
+        found.auction, found.bidder, found.price, found.channel, found.url, found.dateTime, found.extra
+    )
+
+
+def q20(bids: Any, auctions: Any) -> Any:
+    """The bids on auctions of a category, with both."""
+    of_category = timed(auctions.filter(pw.this.category == 10)).with_columns(expires=parsed(pw.this.expires))
+    offers = timed(bids)
+    both = offers.join(of_category, offers.auction == of_category.number)
+    of_bid = [pw.left[name] for name in ("auction", "bidder", "price", "channel", "url", "dateTime", "extra")]
+    of_auction = [pw.right[name] for name in ("itemName", "description", "initialBid", "reserve")]
+    rest = [pw.right[name] for name in ("expires", "seller", "category")]
+    times = {"auction_dateTime": pw.right.dateTime}
+    return both.select(*of_bid, *of_auction, *rest, **times, auction_extra=pw.right.extra)
 
 
 def slid(bids: Any) -> Any:
@@ -200,11 +286,16 @@ def j4(bids: Any) -> Any:
 STEPS = {
     "q0": q0,
     "q2": q2,
+    "q3": q3,
+    "q4": q4,
     "q5": q5,
     "q7": q7,
     "q8": q8,
     "q11": q11,
     "q12": q12,
+    "q17": q17,
+    "q18": q18,
+    "q20": q20,
     "J1": j1,
     "J2": j2,
     "J3": j3,
@@ -229,7 +320,7 @@ class Received:
         self.changes += 1
         self._rows += sign
         if ORDER.counted is not None:
-            self._total += sign * row[ORDER.counted]
+            self._total += sign * plain(row[ORDER.counted])
         if ORDER.out is not None:
             self._kept[tuple(row[name] for name in NAMED)] += sign
 

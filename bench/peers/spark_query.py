@@ -90,6 +90,28 @@ def answer(spark: SparkSession, order: Order) -> DataFrame:
     return found.toDF(*[column for column, _ in order.columns])
 
 
+def started(writer: Any, order: Order) -> Any:
+    """The running query."""
+    if order.out is None:
+        return writer.format("noop").start()
+    if not order.updating:
+        return writer.format("parquet").start(order.out)
+
+    def write(rows: DataFrame, batch: int) -> None:
+        rows.write.parquet(f"{order.work}/updates/batch={batch}")
+
+    return writer.foreachBatch(write).start()
+
+
+def write_last(spark: SparkSession, order: Order) -> None:
+    """Write the rows that are left of all updates: of each key those of its last micro-batch."""
+    spark.read.parquet(f"{order.work}/updates").createOrReplaceTempView("updates")
+    names = ", ".join(f"`{name}`" for name, _ in order.columns)
+    keys = ", ".join(f"`{name}`" for name in order.key)
+    last = f"SELECT *, max(batch) OVER (PARTITION BY {keys}) AS last FROM updates"
+    spark.sql(f"SELECT {names} FROM ({last}) WHERE batch = last").write.parquet(str(order.out))
+
+
 def seconds(text: str) -> float:
     """Seconds since 1970 of a time in Spark's progress."""
     return datetime.fromisoformat(text).timestamp()
@@ -102,10 +124,12 @@ def main() -> None:
     spark.sparkContext.setLogLevel("ERROR")
     for name in order.tables:
         view(spark, order, name)
-    writer = answer(spark, order).writeStream.outputMode("append")
+    writer = answer(spark, order).writeStream.outputMode("update" if order.updating else "append")
     writer = writer.option("checkpointLocation", f"{order.work}/checkpoints").trigger(availableNow=True)
-    query = writer.format("parquet").start(order.out) if order.out else writer.format("noop").start()
+    query = started(writer, order)
     query.awaitTermination()
+    if order.updating and order.out:
+        write_last(spark, order)
     batches = query.recentProgress
     first, last = batches[0], batches[-1]
     watermark = last.eventTime.get("watermark")

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from sim.campaign import be_quiet
+from sim.campaign import quiet
 from sim.plans.runs import run_plan
 
 PART: Final = 20
@@ -63,10 +63,10 @@ class Figures:
 
 def run_plans(seeds: Iterable[int]) -> Figures:
     """Run the plans of seeds, one after the other."""
-    be_quiet()
     figures = Figures()
-    for seed in seeds:
-        figures.add(_run(seed))
+    with quiet():
+        for seed in seeds:
+            figures.add(_run(seed))
     return figures
 
 

@@ -1,4 +1,4 @@
-"""Values of other rows of a match, for the conditions and measures of :meth:`headgate.Table.match`.
+"""Patterns: `Pattern` for keyed streams, and values of other rows of a match for ``Table.match()``.
 
 ``F.col("A.price")`` and ``F.last("A.price")`` are of the last row of variable A, ``F.first("A.price")`` of
 its first one, and aggregates such as ``F.avg("A.price")`` are of all its rows so far.
@@ -6,5 +6,6 @@ its first one, and aggregates such as ``F.avg("A.price")`` are of all its rows s
 
 from headgate.api.patterns.match_columns import first as first
 from headgate.api.patterns.match_columns import last as last
+from headgate.api.patterns.pattern import Pattern as Pattern
 
-__all__ = ["first", "last"]
+__all__ = ["Pattern", "first", "last"]

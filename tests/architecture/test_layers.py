@@ -120,7 +120,7 @@ OURS = {
     "spark": ["common.refusals", "connectors.dataframe.writers", "deploy.spark.session", "stateprocessor"],
     "stateprocessor": ["common", "serde", "api", "state", "checkpoint", "offline"],
     "cli": ["common", "api", "graph", "checkpoint", "display", "offline", "stateprocessor", "nexmark"],
-    "nexmark": ["common", "api", "connectors.files.paths", "relational.changes"],
+    "nexmark": ["common", "api", "connectors.files.paths", "relational.changes", "relational.patterns"],
     "testing": [
         "common", "metrics", "serde", "records", "core", "graph", "api", "state", "checkpoint", "restore",
         "ha", "usercode", "runtime"],

@@ -281,6 +281,23 @@ def test_a_killed_worker_loses_and_doubles_nothing(tmp_path: Path, ordered: bool
     assert all(line["twice"] == 2 * line["n"] for line in out)
 
 
+async def fork_once(n: int) -> int:
+    """A child by fork comes back out of the function; tells its exit code."""
+    if n != 3:
+        return n
+    child = os.fork()
+    if child == 0:
+        return -n
+    _, status = await asyncio.to_thread(os.waitpid, child, 0)
+    return 100 * os.waitstatus_to_exitcode(status)
+
+
+def test_a_forked_child_does_not_go_on_with_the_loop() -> None:
+    """It ends with the call that made it; the parent goes on."""
+    env = hg.Environment(parallelism=1, executor=ProcessCluster(), config={"restart-strategy.type": "none"})
+    assert env.from_collection(range(6)).map_async(fork_once).collect() == [0, 1, 2, 100, 4, 5]
+
+
 class Square(hg.AsyncFunction[int, int]):
     """Waits, and at some records fails the first time; on virtual time."""
 

@@ -164,3 +164,6 @@ def test_other_ways_out_are_refused_with_those_that_there_are(tmp_path: Path, ve
         getattr(table, verb)(*arguments)
     with pytest.raises(hg.PlanError, match="corrected"):
         table.group_by(F.window("n", "1s"))
+    for call in (table.as_rows, table.map_batches):
+        with pytest.raises(hg.PlanError, match="corrected"):
+            call(lambda rows: rows, "user string")

@@ -10,7 +10,9 @@ import pytest
 PAGES = Path(__file__).resolve().parents[2] / "docs"
 
 
-@pytest.mark.parametrize(("page", "most"), [("tables", 20), ("joins", 10), ("changelogs", 6)])
+@pytest.mark.parametrize(
+    ("page", "most"), [("tables", 20), ("joins", 10), ("changelogs", 6), ("patterns", 12)]
+)
 def test_examples_of_the_page_are_true(page: str, most: int) -> None:
     """Each prints what the page says; there are more than `most` of them."""
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

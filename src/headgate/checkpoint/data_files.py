@@ -82,12 +82,13 @@ def little_of(
     return None, small
 
 
-def read_handle(disk: Disk, handle: StateHandle) -> bytes:
+def read_handle(disk: Disk | None, handle: StateHandle) -> bytes:
     """Return all bytes of a handle: of a range of a data file, verified, or (Inline) of the metadata itself.
     An intact local copy is read if `disk` is a NearbyDisk. DamagedFileError: bytes are missing or changed.
     """
     if isinstance(handle, Inline):
         return handle.data
+    assert disk is not None  # it is where there are files
     return best_of(disk, handle, lambda source: _read(source, handle))
 
 

@@ -6,8 +6,11 @@
     mark(channel, e)       e < epoch                   drop it; passed = e
     mark(channel, e)       e > epoch                   drop the one that is gathered; gather e, as below
     mark(channel, e)       e == epoch                  the channel waits; decide
+    lost(e)                any                         passed = max(passed, e); drop what is not beyond it
     end(channel, last)     any                         close it; passed = max(passed, last); decide
     drop()                 any                         drop the one that is gathered
+
+What is dropped is told to the gates below by lost(e), for their other channels wait for it.
 
 Decide: when all open channels wait, and there is one, the mark comes out, and nothing waits. A mark is
 dropped whenever in doubt: what came before it counts for the next one. `docs/machines/marks.md` has the
@@ -34,10 +37,12 @@ class Mark:
     """Of each source, what belongs to epoch `epoch` has been sent, and nothing beyond it.
 
     `rows` has the splits that have moved since the sender's last mark, with how many of their rows were read.
+    One that is `lost` says the opposite: the sender has dropped the marks up to `epoch`; none of them comes.
     """
 
     epoch: int
     rows: Rows = field(default_factory=dict)
+    lost: bool = False
 
 
 class EpochClock:
@@ -76,13 +81,13 @@ class MarkGate:
     others' are missing; `last` is the greatest epoch that sources of ended channels had emitted.
     """
 
-    __slots__ = ("_epoch", "_open", "_passed", "_rows", "last", "waiting")
+    __slots__ = ("_epoch", "_open", "_passed", "_rows", "_told", "last", "waiting")
 
     def __init__(self, channels: int) -> None:
         self.waiting: Set[int] = frozenset()
         self.last = NO_EPOCH
         self._open = set(range(channels))
-        self._epoch = self._passed = NO_EPOCH
+        self._epoch = self._passed = self._told = NO_EPOCH
         self._rows: dict[tuple[str, str], int] = {}
 
     def mark(self, channel: int, epoch: int, rows: Rows, *, aligning: bool) -> int | None:
@@ -101,6 +106,19 @@ class MarkGate:
         self.waiting |= {channel}
         return self._decided()
 
+    def lost(self, epoch: int) -> None:
+        """Note that some channel brings no mark up to `epoch`, for which others need not wait."""
+        self._passed = max(self._passed, epoch)
+        if self._epoch <= self._passed:
+            self.drop()
+
+    def untold(self) -> int | None:
+        """Return the greatest epoch that was dropped, if nobody below knows of it yet; None: none is."""
+        if self._passed <= self._told:
+            return None
+        self._told = self._passed
+        return self._told
+
     def end(self, channel: int, last: int) -> int | None:
         """Close a channel whose data has ended; `last` is the greatest epoch that a source above it emitted.
         Return the epoch that comes out now, else None.
@@ -108,9 +126,7 @@ class MarkGate:
         self._open.discard(channel)
         self.waiting -= {channel}
         self.last = max(self.last, last)
-        self._passed = max(self._passed, last)
-        if self._epoch <= self._passed:
-            self.drop()
+        self.lost(last)
         return self._decided()
 
     def drop(self) -> None:
@@ -127,4 +143,5 @@ class MarkGate:
         if not self.waiting or self.waiting != self._open:
             return None
         self.drop()
+        self._told = self._passed
         return self._epoch

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from headgate.graph.logical import Node
+from headgate.graph.table_nodes import LoadedLookupNode
 
 
 @dataclass(frozen=True, eq=False)
@@ -15,3 +16,7 @@ class AsyncNode(Node):
     """
 
     function: Any = None
+
+
+WAITING: Final = (AsyncNode, LoadedLookupNode)
+"""Nodes whose operators may wait for calls of user code; each begins a chain, as only its head may wait."""

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from headgate.common.errors import InternalError, PlanError
 from headgate.common.ids import EdgeId, VertexId
-from headgate.graph.async_nodes import AsyncNode
+from headgate.graph.async_nodes import WAITING
 from headgate.graph.logical import (
     BroadcastProcessNode,
     KeyedBroadcastProcessNode,
@@ -273,7 +273,7 @@ def _partitioned(flow: Flow, link: Link) -> Link:
 
 def _chained_to(flow: Flow, node: Node) -> int | None:
     arriving = flow.into(node.id)
-    if len(arriving) != 1 or node.blocking or isinstance(node, (AsyncNode, KeyedProcessNode, *TWO_SIDED)):
+    if len(arriving) != 1 or node.blocking or isinstance(node, (*WAITING, KeyedProcessNode, *TWO_SIDED)):
         return None
     link = arriving[0]
     if link.tag is not None or not isinstance(link.partitioner, Forward):

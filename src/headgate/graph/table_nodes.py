@@ -10,21 +10,21 @@ from headgate.common.plain_data import Json
 from headgate.graph.logical import KeyedProcessNode, Node
 
 if TYPE_CHECKING:
+    from headgate.relational.joins.timed_joins import TimedJoin
     from headgate.relational.passes.extremes import Extremes
     from headgate.relational.passes.fused_steps import AnyStep
+    from headgate.relational.patterns.match_plan import Match
     from headgate.relational.relations import (
         Aggregation,
         Deduplicate,
         Form,
         Join,
         Lookup,
-        Match,
         Over,
         Rank,
         WindowJoin,
     )
     from headgate.relational.schema import Schema
-    from headgate.relational.timed_joins import TimedJoin
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,9 +99,14 @@ class RankNode(KeyedProcessNode):
 
 @dataclass(frozen=True, eq=False)
 class LookupNode(Node):
-    """A join with a table that does not change, row by row of the input."""
+    """A join with a table that every subtask has all of, row by row of the input."""
 
     lookup: Lookup = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedLookupNode(LookupNode):
+    """A lookup whose table a function loads. It begins a chain, as no row may come before the table."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +233,12 @@ def table_lines(node: Node) -> Iterator[str]:
     """Yield the lines in which `explain()` tells what a table's node does when it runs; none for others."""
     if not isinstance(node, TABLES):
         return
-    from headgate.relational.plan_text import aggregates_text, function_text, match_lines  # it loads Arrow
+    from headgate.relational.plan_text import (  # it loads Arrow
+        aggregates_text,
+        function_text,
+        lookup_lines,
+        match_lines,
+    )
 
     if isinstance(node, ColumnsNode):
         yield f"reads {', '.join(node.steps[0].reads.names) or 'no column'}"
@@ -241,6 +251,8 @@ def table_lines(node: Node) -> Iterator[str]:
             both = f"{len(node.reads)} columns, and of {len(node.gives)} back"
             yield f"converts columns -> rows -> columns: conversion of {both}"
         yield f"gives {', '.join(node.gives.names)} by {function_text(node.function)}"
+    elif isinstance(node, LookupNode):
+        yield from lookup_lines(node.lookup)
     elif isinstance(node, TimedJoinNode):
         yield from node.join.lines()
     elif isinstance(node, MatchNode):
@@ -253,7 +265,9 @@ def table_lines(node: Node) -> Iterator[str]:
 
 
 def functions_within(node: Node) -> list[Callable[..., object]]:
-    """Return the program's functions that the expressions of a table's node call; [] for other nodes."""
+    """Return the program's functions that a table's node calls; [] for other nodes."""
+    if isinstance(node, LookupNode):
+        return [] if node.lookup.loading is None else [node.lookup.loading.function]
     if not isinstance(node, ColumnsNode):
         return []
     from headgate.relational.resolved import PythonApply, parts_of  # it loads Arrow, which a program need not

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from headgate.common.time import format_ms
 from headgate.relational.passes.fused_steps import substituted
+from headgate.relational.patterns.match_plan import Match
 from headgate.relational.relations import (
     ALL_ROWS,
     RUNNING,
@@ -16,7 +17,7 @@ from headgate.relational.relations import (
     Filter,
     Form,
     Join,
-    Match,
+    Lookup,
     Over,
     Project,
     Rank,
@@ -120,6 +121,17 @@ def _columns(schema: Schema) -> str:
 def function_text(function: object) -> str:
     """Return the name of a function of the program as plans show it, such as "score()"."""
     return f"{getattr(function, '__qualname__', type(function).__name__).rpartition('.')[2]}()"
+
+
+def lookup_lines(plan: Lookup) -> Iterator[str]:
+    """Yield the lines in which `explain()` tells what a lookup joins, and where its rows come from."""
+    yield f"lookup join, {plan.how}, by {', '.join(plan.keys)}"
+    if plan.loading is None:
+        yield f"each subtask has all {plan.table.num_rows} rows, which are shipped with the program"
+        return
+    refresh = plan.loading.refresh_ms
+    when = "once" if refresh is None else f"every {format_ms(refresh)}"
+    yield f"each subtask has all rows of {function_text(plan.loading.function)}, called {when}"
 
 
 def match_lines(plan: Match) -> Iterator[str]:

@@ -15,14 +15,11 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from headgate.relational.aggregates import Aggregate
-from headgate.relational.changes import CHANGE
-from headgate.relational.expressions import Clock, TimeWindow, WindowKind
+from headgate.relational.expressions import Clock, WindowKind
 from headgate.relational.firing import AT_END, Firing
-from headgate.relational.patterns.navigation import LookedUp
-from headgate.relational.patterns.shapes import Pattern, variables_of
+from headgate.relational.joins.loading import Loading
 from headgate.relational.resolved import Typed
-from headgate.relational.schema import Field, Schema
-from headgate.relational.spark_types import WINDOW
+from headgate.relational.schema import Schema
 
 ALL_ROWS: Final = "__all_rows"
 """Name of the key column of an aggregation without keys; all rows have one value in it, results lack it."""
@@ -370,103 +367,18 @@ class Deduplicate(Relation):
 
 @dataclass(frozen=True, slots=True)
 class Lookup(Relation):
-    """Rows of the input with those of a table that does not change and that every subtask has.
+    """Rows of the input with those of a table that every subtask has all of.
 
     Attributes:
         child: the input; its event time and its changes stay.
-        table: the rows that are looked up.
+        table: the rows that are looked up; without rows if they are loaded.
         keys: names of the columns that are equal, of both.
         how: "inner", "left", "semi" or "anti", as in SQL.
+        loading: how subtasks load the rows; None: they are those of `table`, and never change.
     """
 
     child: Relation
     table: pa.Table
     keys: tuple[str, ...]
     how: JoinKind
-
-
-@dataclass(frozen=True, slots=True)
-class Match(Relation):
-    """A row for each match of a pattern among the rows of a key, in the order of event time.
-
-    Attributes:
-        child: the keys first, then what conditions and measures read.
-        keys: how many columns of the child are the key.
-        order: by which columns rows at one event time are ordered, before their order of coming.
-        pattern: its variables, and in which order they come.
-        conditions: of each variable (`variables`); None: every row will do. They are over the columns of the
-            child, and over `looked_up` after them.
-        looked_up: what conditions refer to of other rows of the match.
-        measures: the result's columns after the keys, over the child's columns and then `measured`.
-        measured: what measures refer to of the match.
-        uid: by which a later program finds the state; None: none was given.
-    """
-
-    child: Relation
-    keys: int
-    order: tuple[Order, ...]
-    pattern: Pattern
-    conditions: tuple[Typed | None, ...]
-    looked_up: tuple[LookedUp, ...]
-    measures: tuple[Typed, ...]
-    measured: tuple[LookedUp, ...]
-    uid: str | None = None
-
-    @property
-    def variables(self) -> list[str]:
-        """The names of the pattern's variables."""
-        return variables_of(self.pattern.shape)
-
-    @property
-    def key_names(self) -> list[str]:
-        """The names of the columns that are the key."""
-        return self.child.schema.names[: self.keys]
-
-
-def inputs_of(relation: Relation) -> tuple[Relation, ...]:
-    """Return the plans whose rows a plan is computed from, within the same table; empty for a scan."""
-    match relation:
-        case (
-            Project()
-            | Filter()
-            | Explode()
-            | TableFunction()
-            | Aggregation()
-            | Rank()
-            | Over()
-            | Lookup()
-            | Deduplicate()
-            | Match()
-        ):
-            return (relation.child,)
-        case Union():
-            return relation.children
-        case WindowJoin() | Join():
-            return (relation.left, relation.right)
-    return ()
-
-
-def running_schema(child: Schema, keys: tuple[int, ...], aggregates: tuple[Aggregate, ...]) -> Schema:
-    """Return the columns of an aggregation without windows: its keys without hidden ones, results,
-    `CHANGE`.
-    """
-    kept = [child.fields[place] for place in keys if child.names[place] not in HIDDEN]
-    results = [Field(each.name, each.result, each.nullable) for each in aggregates]
-    return Schema((*kept, *results, Field(CHANGE, pa.int8(), False)))
-
-
-def windowed(window: TimeWindow) -> Windowed:
-    clock = "event" if window.kind == RUNNING else window.clock
-    return Windowed(window.size_ms, window.slide_ms, window.offset_ms, window.kind, clock)
-
-
-def aggregation_schema(
-    child: Schema, keys: tuple[int, ...], aggregates: tuple[Aggregate, ...], window: TimeWindow
-) -> Schema:
-    """Return the columns of an aggregation: its keys without hidden ones, the window, and its results.
-    `keys` are indices of columns of `child`. Event time, if the window is of it, is the window's last ms.
-    """
-    kept = [child.fields[place] for place in keys if child.names[place] not in HIDDEN]
-    results = [Field(each.name, each.result, each.nullable) for each in aggregates]
-    event_time = window.name if window.clock == "event" else None
-    return Schema((*kept, Field(window.name, WINDOW, False), *results), event_time)
+    loading: Loading | None = None

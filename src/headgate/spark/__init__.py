@@ -21,16 +21,9 @@ if TYPE_CHECKING:
     from headgate.stateprocessor.writing.savepoint_writer import SavepointWriter
 
 __all__ = [
-    "EpochWriter",
-    "SavepointWriter",
-    "SparkEpoch",
-    "delta",
-    "iceberg",
-    "jdbc",
-    "parquet",
-    "register",
+    "EpochWriter", "SavepointWriter", "SparkEpoch", "delta", "iceberg", "jdbc", "parquet", "register",
     "session",
-]
+]  # fmt: skip
 
 _WRITERS: Final = "headgate.connectors.dataframe.writers"
 _PLACES: Final = {

@@ -21,22 +21,9 @@ from headgate.testing.simulate import SimulationError, SimulationReport, simulat
 from headgate.testing.sources import CRASH_ONCE, EOF, PAUSE, Marker, TestSource
 
 __all__ = [
-    "CRASH_ONCE",
-    "Counters",
-    "EOF",
-    "Histogram",
-    "JobListener",
-    "LiveState",
-    "ManualClock",
-    "Marker",
-    "MiniCluster",
-    "OperatorHarness",
-    "PAUSE",
-    "ProcessCluster",
-    "SimulationError",
-    "SimulationReport",
-    "TestSource",
-    "simulate",
-]
+    "CRASH_ONCE", "Counters", "EOF", "Histogram", "JobListener", "LiveState", "ManualClock", "Marker",
+    "MiniCluster", "OperatorHarness", "PAUSE", "ProcessCluster", "SimulationError", "SimulationReport",
+    "TestSource", "simulate",
+]  # fmt: skip
 
 _check_calls(__name__, __all__)

@@ -60,7 +60,7 @@ WRONG: list[tuple[Program, str]] = [
     (lambda t: t.select(lambda row: row), r"select\(\) \(.*expected a column or the name of one"),
     # aggregates and windows
     (lambda t: t.select(F.sum("price")), r"is an aggregate; it goes into group_by"),
-    (lambda t: t.group_by("user").agg(F.sum("price")), r"got 0 windows; expected one, such as F.window"),
+    (lambda t: t.group_by(WINDOW, F.window("at", "1s")), r"got 2 windows; expected one at most"),
     (lambda t: t.group_by("user", WINDOW).agg({"price": "sum"}), r"agg\(\) \(.*expected an aggregate"),
     (lambda t: t.group_by("user", WINDOW).agg(F.sum("price") + 1), r"select\(\) after it"),
     (lambda t: t.group_by("user", WINDOW).agg(F.sum("user")), r"sum\(\) takes a number; got string"),

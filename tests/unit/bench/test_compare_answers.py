@@ -15,12 +15,17 @@ import pytest
 
 pytest.importorskip("duckdb", reason="the answers are DuckDB's")
 
+import headgate as hg
 from bench.compare import answers, checksums, headgate_job
+from bench.compare.entries import Lacking
 from bench.compare.events import JSON, LAYOUTS, PARTS, SEQUENCE, EventSet, event_set, sequence_files
-from bench.compare.queries import ALL, QUERIES, Lacking
+from bench.compare.queries import ALL, QUERIES
 from bench.machine import ROOT
+from headgate.api.sink import SinkWriterContext
 from headgate.nexmark import Dataset
 from headgate.nexmark.queries import QUERIES as TABLES
+from headgate.nexmark.queries import Inputs
+from headgate.relational.changes import CHANGE
 
 EVENTS = EventSet(2_000, 100)
 SECOND_US = 1_000_000
@@ -208,6 +213,71 @@ def test_every_entry_of_a_query_is_written() -> None:
 
 
 def test_headgate_is_asked_what_it_has() -> None:
-    """All its queries but q10, which is about its sink, and the four jobs, two of them in Python too."""
+    """All its queries but q10, which is about its sink, and the patterns, which stand by themselves; and the
+    four jobs, two of them in Python too.
+    """
     asked = {query.name for query in ALL if headgate_job.has(query.name)}
-    assert asked == {"J1", "J2", "J3", "J3-py", "J4", "J4-py", *TABLES} - {"q10"}
+    numbered = {name for name in TABLES if name.startswith("q")}
+    assert asked == {"J1", "J2", "J3", "J3-py", "J4", "J4-py", *numbered} - {"q10"}
+
+
+def test_rows_are_corrected_where_headgate_corrects_them(few: Dataset) -> None:
+    """Every engine is told so; rows that are replaced together have columns of the answer as their key."""
+    env = hg.Environment(parallelism=1)
+    for query in ALL:
+        if query.name in TABLES:
+            table = TABLES[query.name](Inputs(env, few.directory))
+            assert table.schema.updating == query.updating, query.name
+        assert set(query.key) <= set(answers.schema_of(query).names), query.name
+        assert query.updating or not query.key, query.name
+
+
+CHANGED = {"n": [1, 2, 1, 5, 7, 7], "text": ["a", "b", "a", "c", "d", "d"], CHANGE: [0, 0, 1, 2, 0, 3]}
+"""A row comes and is corrected, one comes and stays, one comes and goes."""
+
+
+def changes() -> pa.Table:
+    """The changes after which two rows are left."""
+    return pa.table(CHANGED, pa.schema({"n": pa.int64(), "text": pa.string(), CHANGE: pa.int8()}))
+
+
+def test_a_fingerprint_of_changes_is_of_the_rows_that_are_left() -> None:
+    """In any order; a row that did not go is seen."""
+    left = answers.fingerprint(pa.table({"n": [2, 5], "text": ["b", "c"]}))
+    assert answers.fingerprint(changes()) == left
+    assert answers.fingerprint(changes().take([5, 3, 1, 0, 2, 4])) == left
+    assert answers.fingerprint(changes().slice(0, 5)) != left
+    assert answers.fingerprint(changes().take([0, 1, 3, 4, 5, 5])) != left
+
+
+def test_checksums_of_changes_are_of_the_rows_that_are_left() -> None:
+    """The sink subtracts rows that go, whatever else is in their batch."""
+    context = SinkWriterContext("sink", 0, 1, 1, "job")
+    for cut in range(7):
+        writer = checksums.ChecksumWriter(context, ["n", "text"])
+        for part in (changes().slice(0, cut), changes().slice(cut)):
+            for batch in part.to_batches():
+                writer.write(batch)
+        [[_, _, records, columns]] = writer.prepare_commit()
+        assert records == 2
+        assert {name: int(value) % 2**64 for name, value in columns.items()} == {"n": 7, "text": 197}
+
+
+def test_changes_are_read_as_engines_write_them(tmp_path: Path) -> None:
+    """As Parquet with kinds of changes, as canal-json, and as the rows that are left."""
+    schema = pa.schema({"n": pa.int64(), "at": pa.timestamp("us", tz="UTC")})
+    at = "2015-07-15T00:00:00.25Z"
+    lines = [("INSERT", 1), ("INSERT", 2), ("DELETE", 1), ("INSERT", 5)]
+    text = [json.dumps({"data": [{"n": n, "at": at}], "type": kind}) + "\n" for kind, n in lines]
+    times = pa.array([1_436_918_400_250_000] * 4).cast(schema.field("at").type)
+    for folder in ("canal-json", "parquet", "rows"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "canal-json" / "part-0").write_text("".join(text))
+    kinds = pa.array([0, 0, 1, 2], pa.int8())
+    table = pa.table({"n": [1, 2, 1, 5], "at": times, CHANGE: kinds})
+    pq.write_table(table, tmp_path / "parquet" / "part-0.parquet")
+    left = pa.table({"n": [2, 5], "at": times[:2]}, schema)
+    pq.write_table(left, tmp_path / "rows" / "part-0.parquet")
+    for folder in ("canal-json", "parquet", "rows"):
+        found = answers.fingerprint(answers.written(tmp_path / folder, schema, updating=True))
+        assert found == answers.fingerprint(left), folder

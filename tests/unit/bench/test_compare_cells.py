@@ -22,8 +22,9 @@ from bench.compare.cells import (
     Measurement,
     Plan,
 )
+from bench.compare.entries import Entry, Lacking
 from bench.compare.events import PARTS, EventSet
-from bench.compare.queries import QUERIES, Entry, Lacking
+from bench.compare.queries import QUERIES
 from bench.compare.systems import FLINK, System
 
 EVENTS = EventSet(3_000, 100)

@@ -67,3 +67,20 @@ def test_after_the_last_end_no_mark_comes_out() -> None:
     """There is nobody left to send one."""
     gate = MarkGate(1)
     assert gate.end(A, 4) is None
+
+
+def test_a_mark_that_is_dropped_is_told_once_and_nobody_waits_for_it() -> None:
+    """A gate that waits for it on another way would hold back what a barrier of this one waits for."""
+    gate = MarkGate(2)
+    assert gate.mark(0, 3, {}, aligning=True) is None
+    assert gate.untold() == 3
+    assert gate.untold() is None
+    below = MarkGate(2)
+    assert below.mark(0, 3, {}, aligning=False) is None
+    assert below.waiting == {0}
+    below.lost(3)
+    assert below.waiting == frozenset()
+    assert below.untold() == 3
+    assert below.mark(0, 4, {}, aligning=False) is None
+    assert below.mark(1, 4, {}, aligning=False) == 4
+    assert below.untold() is None

@@ -24,7 +24,9 @@ BARRIER = 1
 
 
 class Element(NamedTuple):
-    """A record of a source, a mark with its epoch, a barrier, or an end with the last epoch before it."""
+    """A record of a source, a mark with its epoch, one that is lost, a barrier, or an end with the last epoch
+    before it.
+    """
 
     kind: str
     number: int
@@ -98,14 +100,25 @@ class Gate:
             case "barrier":
                 self.marks.drop()
                 self.barred.add(channel)
+            case "lost":
+                self.marks.lost(element.number)
             case "end":
                 self.open.discard(channel)
                 self.came_out(self.marks.end(channel, element.number))
+        lost = self.marks.untold()
+        if lost is not None:
+            self.out.append(Element("lost", lost))
+        self.told(element)
         if self.barred and self.barred == self.open:
             self.barred = set()
             self.cut("barrier", BARRIER)
         if not self.open:
             self.out.append(Element("end", self.marks.last))
+
+    def told(self, element: Element) -> None:
+        """Of each mark that was read and is not gathered, gates below know that it came or never will."""
+        if element.kind == "mark" and not self.marks.waiting:
+            assert any(each.number >= element.number for each in self.out if each.kind in ("mark", "lost"))
 
     def came_out(self, epoch: int | None) -> None:
         if epoch is not None:

@@ -63,7 +63,9 @@ def test_a_missing_duckdb_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """With the extra that brings it."""
     monkeypatch.setitem(sys.modules, "duckdb", None)
     dataset = dataset_of(tmp_path, Bid())
-    for answer, _ in ANSWERS.values():
+    for name, (answer, _) in ANSWERS.items():
+        if name.startswith("cep"):
+            continue  # plain Python finds patterns
         with pytest.raises(UsageError, match=r"need the package duckdb.*: pip install 'headgate\[nexmark\]'"):
             answer(dataset)
 

@@ -28,8 +28,8 @@ class Subtasks:
     back, with any parallelism.
     """
 
-    def __init__(self, before: list[Any], node: Any) -> None:
-        self._node = node
+    def __init__(self, before: list[Any], node: Any, checkpoints: Any = None) -> None:
+        self._node, self._checkpoints, self.operators = node, checkpoints, list[Any]()
         self._key = [node.key] if isinstance(node.key, str) else list(node.key)
         self.clock = ManualClock()
         self._before = [table_operator(context(), each) for each in before]
@@ -41,7 +41,15 @@ class Subtasks:
 
     def open(self, states: list[Any], parallelism: int) -> None:
         shares = share_operator(states, parallelism, GROUPS) if states else [[]] * parallelism
-        settings = {"parallelism": parallelism, "max_parallelism": GROUPS, "clock": self.clock}
+        settings: dict[str, Any] = {
+            "parallelism": parallelism,
+            "max_parallelism": GROUPS,
+            "clock": self.clock,
+        }
+        if self._checkpoints is not None:
+            settings |= self._checkpoints.where()
+        for operator in self.operators:
+            operator.close()
         self.operators = [
             table_operator(context("g", subtask=n, restored=shares[n], **settings), self._node)
             for n in range(parallelism)
@@ -81,7 +89,14 @@ class Subtasks:
         return folded(map(dict, self.received)) if changes else self.received
 
     def restore(self, parallelism: int) -> None:
-        self.open([finished(operator.snapshot(1)) for operator in self.operators], parallelism)
+        self.open(self.checkpoint(), parallelism)
+
+    def checkpoint(self) -> list[Any]:
+        """The states of all subtasks, which go on."""
+        if self._checkpoints is not None:
+            found: list[Any] = self._checkpoints.take(self.operators)
+            return found
+        return [finished(operator.snapshot(1)) for operator in self.operators]
 
 
 def nodes_of(nodes: list[Node], *kinds: type[Node]) -> list[Node]:

@@ -76,7 +76,7 @@ def refuse_arity(what: str, function: Callable[..., object], *arguments: str) ->
         signature.bind(*arguments)
     except TypeError:
         name = getattr(function, "__name__", None) or type(function).__name__
-        takes, wanted = ", ".join(signature.parameters), " and ".join(arguments)
+        takes, wanted = ", ".join(signature.parameters), " and ".join(arguments) or "nothing"
         raise PlanError(
             f"{what} got {name}, which takes ({takes}); expected a function of {wanted}"
         ) from None

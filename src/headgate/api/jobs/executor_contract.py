@@ -25,17 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
-    "Edge",
-    "Executor",
-    "JobControl",
-    "JobResult",
-    "JobSpec",
-    "JobStatus",
-    "PhysicalPlan",
-    "Then",
-    "Vertex",
-    "VertexStatus",
-]
+    "Edge", "Executor", "JobControl", "JobResult", "JobSpec", "JobStatus", "PhysicalPlan", "Then",
+    "Vertex", "VertexStatus",
+]  # fmt: skip
 
 Then = Callable[[Any, HeadgateError | None], None]  # takes the answer and None, or None and why there is none
 

@@ -49,7 +49,7 @@ def last(value: Column | str, offset: int = 0) -> Column:
 
 
 def _navigated(kind: Kind, value: Column | str, offset: object) -> Column:
-    if not isinstance(offset, int) or offset < 0:
+    if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
         raise PlanError(
             f"{kind}() ({user_site()}) got offset={offset!r}; expected a number of rows, 0 or more"
         )

@@ -19,11 +19,12 @@ from headgate.api.tables.updating import refuse_updates
 from headgate.common.errors import PlanError
 from headgate.common.time import duration_ms
 from headgate.relational.expressions import Expression
+from headgate.relational.patterns.match_plan import Match
 from headgate.relational.patterns.navigation import LookedUp, Scope
 from headgate.relational.patterns.parsing import parsed
 from headgate.relational.patterns.shapes import Pattern, Skip, check_shape, variables_of
 from headgate.relational.python_types import can_be_key
-from headgate.relational.relations import ORDER_PREFIX, Match, Order, Relation
+from headgate.relational.relations import ORDER_PREFIX, Order, Relation
 from headgate.relational.resolved import PythonApply, Typed, columns_in, parts_of
 from headgate.relational.schema import Field, Schema
 from headgate.relational.spark_types import text_of
@@ -88,7 +89,10 @@ def _pattern(text: str, within: str | int | None, skip: str) -> Pattern:
         raise PlanError(f'got the pattern {text!r:.80}; expected text, such as "START DOWN+ UP"')
     shape = parsed(text)
     check_shape(shape)
-    within_ms = None if within is None else duration_ms(within, "within")
+    try:
+        within_ms = None if within is None else duration_ms(within, "within")
+    except (TypeError, ValueError) as error:
+        raise PlanError(str(error)) from None
     if within_ms is not None and within_ms <= 0:
         raise PlanError(f"got within={within!r}; expected a duration above 0, such as '5s'")
     found = _SKIP.fullmatch(f" {skip}")
@@ -154,14 +158,14 @@ class _Plan:
         self.looked_up = tuple(scopes[0].looked_up), tuple(scopes[1].looked_up)
 
     def fields(self) -> list[Field]:
-        """The result's columns of the measures."""
+        """Return the result's columns of the measures."""
         return [
             Field(name, each.type, each.nullable)
             for name, each in zip(self._names, self.measures, strict=True)
         ]
 
     def columns_used(self) -> set[int]:
-        """The indices of the rows' columns that are read."""
+        """Return the indices of the rows' columns that are read."""
         every: list[Typed] = [each for each in (*self.conditions, *self.measures) if each is not None]
         for each in (*self.looked_up[0], *self.looked_up[1]):
             every += _read_by(each)

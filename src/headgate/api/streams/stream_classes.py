@@ -17,6 +17,7 @@ from headgate.api.checking.arguments import (
     refuse_blocking,
 )
 from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunction, is_blocking
+from headgate.api.patterns.matches_by_key import MatchesByKey
 from headgate.api.showing import ShownAsLine
 from headgate.api.site import user_site
 from headgate.api.streams.async_calls import AsyncFunction, CallSettings, Retry, async_node
@@ -330,10 +331,14 @@ class DataStream(Outputs[T]):
         return self._environment.program.add(node, (self._number,))
 
 
-class KeyedStream(ShownAsLine, Looks[T], Generic[K, T]):
+class KeyedStream(ShownAsLine, Looks[T], MatchesByKey[DataStream[Any]], Generic[K, T]):
     """A stream of records of type `T`; all records with one key of type `K` go to one subtask.
 
-    Only `process`, `connect`, `window`, `print`, `collect`, `take` and `preview` come after ``key_by()``.
+<<<<<<< HEAD
+    Only `process`, `connect`, `window`, `match`, `print`, `collect`, `take`, `preview` come after it.
+=======
+    After ``key_by()`` come `process`, `connect`, `window`, `match`, `print`, `collect`, `take`, `preview`.
+>>>>>>> patterns
 
     Example:
         >>> import headgate as hg
@@ -342,7 +347,7 @@ class KeyedStream(ShownAsLine, Looks[T], Generic[K, T]):
     """
 
     def __init__(self, environment: ProgramContext, number: int, key: KeySelector) -> None:
-        self._environment, self._number, self._key = environment, number, key
+        self._environment, self._number, self._key, self._emits = environment, number, key, DataStream
 
     def __repr__(self) -> str:
         key = getattr(self._key, "__qualname__", None) or repr(self._key)

@@ -12,7 +12,8 @@ from headgate.api.windows.triggers import wall_interval_of
 from headgate.api.windows.window import checked_duration
 from headgate.common.errors import PlanError
 from headgate.relational.expressions import TimeWindow
-from headgate.relational.relations import Aggregation, Relation, Scan, inputs_of
+from headgate.relational.passes.inputs import inputs_of
+from headgate.relational.relations import Aggregation, Relation, Scan
 
 
 def lateness_of(window: TimeWindow, lateness: str | int) -> int:

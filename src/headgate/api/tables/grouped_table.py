@@ -28,6 +28,7 @@ from headgate.api.tables.updating import refuse_updates
 from headgate.api.windows.trigger import Trigger
 from headgate.common.errors import PlanError
 from headgate.relational.aggregates import Aggregate, resolve_aggregate
+from headgate.relational.aggregation_schemas import aggregation_schema, running_schema, windowed
 from headgate.relational.expressions import (
     AggregateCall,
     Alias,
@@ -38,7 +39,7 @@ from headgate.relational.expressions import (
     TimeWindow,
 )
 from headgate.relational.firing import AT_END
-from headgate.relational.odd_keys import keys_with_nulls
+from headgate.relational.joins.odd_keys import keys_with_nulls
 from headgate.relational.python_types import can_be_key
 from headgate.relational.relations import (
     ALL_ROWS,
@@ -48,9 +49,6 @@ from headgate.relational.relations import (
     Aggregation,
     Relation,
     Scan,
-    aggregation_schema,
-    running_schema,
-    windowed,
 )
 from headgate.relational.resolved import Column as ResolvedColumn
 from headgate.relational.resolved import Typed

@@ -29,6 +29,7 @@ from headgate.graph.table_nodes import (
     DeduplicateNode,
     FirstRowsNode,
     JoinNode,
+    LoadedLookupNode,
     LookupNode,
     MatchNode,
     RankNode,
@@ -42,8 +43,10 @@ from headgate.graph.table_nodes import (
     WindowJoinNode,
 )
 from headgate.relational.changes import CHANGE, Change
+from headgate.relational.joins.timed_joins import TimedJoin
 from headgate.relational.passes.extremes import Extremes, extremes_of
 from headgate.relational.passes.fused_steps import AnyStep, Step, pruned, steps_of
+from headgate.relational.patterns.match_plan import Match
 from headgate.relational.python_types import plain_type
 from headgate.relational.relations import (
     ALL_ROWS,
@@ -53,7 +56,6 @@ from headgate.relational.relations import (
     Form,
     Join,
     Lookup,
-    Match,
     Over,
     Project,
     Rank,
@@ -65,7 +67,6 @@ from headgate.relational.relations import (
 )
 from headgate.relational.resolved import Column, Typed
 from headgate.relational.schema import Field, Schema
-from headgate.relational.timed_joins import TimedJoin
 
 
 def lowered(
@@ -96,7 +97,8 @@ def _below(environment: ProgramContext, relation: Relation, wanted: Schema) -> i
             return _lowered_function(environment, relation)
         case Lookup():
             number = lowered(environment, relation.child)
-            return environment.program.add(LookupNode(NEW, "lookup", lookup=relation), (number,))
+            kind = LookupNode if relation.loading is None else LoadedLookupNode
+            return environment.program.add(kind(NEW, "lookup", lookup=relation), (number,))
     raise AssertionError(f"{type(relation).__name__} is no plan of a table")
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headgate.api.checking.arguments import refuse_arity, refuse_unawaited
 from headgate.api.site import user_site
+from headgate.api.tables.updating import refuse_updates
 from headgate.common.errors import PlanError
 from headgate.relational.relations import Form, Relation, TableFunction
 from headgate.relational.schema import Schema, schema_of
@@ -27,17 +28,22 @@ def table_function(
     """Return the plan of a function of batches or rows, for the call `verb` on the table of plan `child`.
 
     Raises:
-        PlanError: `function` is async or no function of one argument, or `schema` is wrong.
+        PlanError: `function` is async or no function of one argument, `schema` is wrong, or rows of the table
+            are corrected.
     """
     site = user_site()
     if not callable(function):
         raise PlanError(f"{verb}() ({site}) got {function!r}; expected a function")
     refuse_arity(f"{verb}() ({site})", function, "one row" if form is Form.ROWS else "one batch")
     refuse_unawaited(verb, function)
-    return TableFunction(_declared(verb, child, schema), child, function, form, uid, site)
+    refuse_updates(verb, child)
+    return TableFunction(declared(verb, schema, child.schema.event_time), child, function, form, uid, site)
 
 
-def _declared(verb: str, child: Relation, schema: Columns) -> Schema:
+def declared(verb: str, schema: Columns, time: str | None = None) -> Schema:
+    """Return the columns that a function returns, with the event time `time` if one of them can carry it.
+    PlanError: `schema` is wrong, which the call `verb` got.
+    """
     where = f"{verb}() ({user_site()})"
     try:
         arrow = fields_named(schema) if isinstance(schema, str) else schema
@@ -50,7 +56,6 @@ def _declared(verb: str, child: Relation, schema: Columns) -> Schema:
     if twice or not found.names:
         raise PlanError(f"{where}: {f'column {twice[0]!r} is there twice' if twice else 'no column'}")
     kinds = {field.name: field.type for field in found}
-    time = child.schema.event_time
     return Schema(found.fields, time if time in kinds and _is_time(kinds[time]) else None)
 
 

@@ -11,10 +11,11 @@ from headgate.api.tables.aggregation_state import plain_name, windows_function
 from headgate.common.errors import PlanError
 from headgate.common.hints import Hint
 from headgate.relational.changes import CHANGE
+from headgate.relational.joins.timed_joins import MATCHED, TIMED, IntervalJoin, TimedJoin
+from headgate.relational.patterns.match_plan import Match
 from headgate.relational.python_types import hint_of
-from headgate.relational.relations import SIDE, WINDOW_LAST, Aggregation, Join, Match, Over, Rank, WindowJoin
+from headgate.relational.relations import SIDE, WINDOW_LAST, Aggregation, Join, Over, Rank, WindowJoin
 from headgate.relational.schema import Field
-from headgate.relational.timed_joins import MATCHED, TIMED, IntervalJoin, TimedJoin
 
 
 def rows_declaration(plan: WindowJoin, where: str) -> KeyedProcessFunction[Any, Any, Any]:

@@ -8,11 +8,6 @@ from headgate.connectors.dataframe.source import DataFrameSource, dataframe_sour
 from headgate.connectors.dataframe.stream_source import StreamSource, spark_source
 
 __all__ = [
-    "DataFrameConnector",
-    "DataFrameSink",
-    "DataFrameSource",
-    "StreamSource",
-    "dataframe_sink",
-    "dataframe_source",
-    "spark_source",
-]
+    "DataFrameConnector", "DataFrameSink", "DataFrameSource", "StreamSource", "dataframe_sink",
+    "dataframe_source", "spark_source",
+]  # fmt: skip

@@ -93,6 +93,11 @@ class Matcher:
         within = self._rules.within_ms
         return self._runs[0].time + within if self._runs and within is not None else None
 
+    def remembered(self) -> Iterator[Memory]:
+        """Yield what each way of the partial matches remembers."""
+        for run in self._runs:
+            yield from (way.memory for way in run.ways)
+
     def expire(self, time: int) -> list[Found]:
         """Note that no row before event time `time` (ms) will come; return what is decided by that."""
         within, found = self._rules.within_ms, []

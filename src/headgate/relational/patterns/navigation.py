@@ -140,7 +140,14 @@ class Scope:
 
     def _variable_of(self, reference: Reference) -> int | None:
         name, dot, _ = reference.name.partition(".")
-        return self._variables.index(name) if dot and name in self._variables else None
+        if dot and name in self._variables:
+            return self._variables.index(name)
+        if dot and self._row.find(reference.name) is None and self._row.find(name) is None:
+            raise PlanError(
+                f"{reference} is of no row of a match: {name} is neither a variable of the pattern, which "
+                f"has {', '.join(self._variables)}, nor a column"
+            )
+        return None
 
     def _only_variable(self, expression: Expression) -> int:
         found = {self._variable_of(part) for part in _parts(expression) if isinstance(part, Reference)}
@@ -156,12 +163,15 @@ class Scope:
         return with_inner(expression, list(map(self._plain, expression.inner)))
 
     def _looked_up(self, kind: Kind, value: Expression, offset: int) -> Reference:
+        _check_one_row(value)
         variable, plain = self._only_variable(value), self._plain(value)
         make = partial(LookedUp, variable, kind, offset, resolve(plain, self._row))
         shown = f"{kind}({value}{f', {offset}' if offset else ''})"
         return self._reference((variable, kind, offset, plain), shown, make)
 
     def _aggregated(self, call: AggregateCall) -> Reference:
+        for each in call.inner:
+            _check_one_row(each)
         variable = self._only_variable(call)
         plain = self._plain(call)
         assert isinstance(plain, AggregateCall)
@@ -186,6 +196,12 @@ class Scope:
                 field = Field(name, each.value.type, True)
             self.schema = replace(self.schema, fields=(*self.schema.fields, field))
         return Reference(name)
+
+
+def _check_one_row(value: Expression) -> None:
+    for part in _parts(value):
+        if isinstance(part, AggregateCall | Navigation):
+            raise PlanError(f"{part} looks at several rows, and stands where a value of one row goes")
 
 
 def _parts(expression: Expression) -> Iterator[Expression]:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from headgate.common.ports import Disk
+from headgate.runtime.job.call_threads import OpenThread
 from headgate.runtime.job.event_loops import OpenLoop
 from headgate.state.backend import StateFiles as StateFiles  # every operator's snapshot uses it
 from headgate.state.backends import StateBackends
@@ -26,7 +28,7 @@ class OperatorContext:
     clock: Any  # a `common.ports.Clock`; None in the driver
     # this subtask's share of the operator's state in the restored checkpoint
     restored: list[OperatorSubtaskState] = field(default_factory=list)
-    disk: Any = None  # the `common.ports.Disk` with restored state; None if the metadata holds all of it
+    disk: Disk | None = None  # with restored state; None if the metadata holds all of it
     step_target_ms: int | None = None  # how long timers may fire before other work runs; None: no limit
     backends: StateBackends | None = None  # creates the backend of keyed state; None: Python objects
     ignore_unclaimed: bool = False  # whether restored state that is not declared is skipped or refused
@@ -37,6 +39,8 @@ class OperatorContext:
     event_loop: OpenLoop | None = (
         None  # opens the event loop of an asynchronous function; None: in the driver
     )
+
+    thread: OpenThread | None = None  # begins a thread beside the subtask; None: in the driver
 
     @property
     def label(self) -> str:

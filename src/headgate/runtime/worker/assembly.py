@@ -39,6 +39,7 @@ from headgate.runtime.worker.task.chain_runner import ChainRunner, CollectedOutp
 from headgate.runtime.worker.task.gate_task import GateTask, InputChannel
 from headgate.runtime.worker.task.marked_tasks import MarkedGateTask, source_task
 from headgate.runtime.worker.task.measuring import Wanted
+from headgate.runtime.worker.task.posted_thread import PostedThread
 from headgate.runtime.worker.task.step_budget import StepBudget
 from headgate.runtime.worker.task.task import Task, TaskParts
 from headgate.runtime.worker.worker_ports import WorkerPorts
@@ -305,6 +306,7 @@ class Assembler:
                 generation=self._deploy.generation,
                 tell=lambda uid, subtask, data: link.send(WriterMessage(attempt, uid, subtask, data)),
                 event_loop=lambda name, ended: ports.event_loop(name, ports.code, ports.post, ended),
+                thread=lambda name: PostedThread(ports.user_thread(name), ports.post),
             )
 
         return context

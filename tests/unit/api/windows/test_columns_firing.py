@@ -284,10 +284,6 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: (clock := grouped(F.window(F.proctime(), 50)).agg(COUNT)).join(clock, ["window", "key"]),
         r"which no watermark ends",
     ),
-    "windows of windows of processing time": (
-        lambda: grouped(F.window(F.proctime(), 50)).agg(COUNT).group_by("window"),
-        r"0 windows; expected one",
-    ),
     "the clock as a column": (
         lambda: _table().select(F.proctime()),
         r"proctime\(\) is the time of a window",

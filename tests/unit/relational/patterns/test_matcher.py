@@ -146,7 +146,7 @@ def as_names(stepped: Stepped, found: list[Found]) -> list[Match]:
     return [[(stepped.rules.variables[variable], row) for variable, row in each.rows()] for each in found]
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(cases())
 def test_matches_are_those_of_all_ways(
     case: tuple[Pattern, dict[str, Condition], list[tuple[int, int]]],

@@ -14,7 +14,8 @@ from headgate.runtime.protocol.elements import Watermark
 from headgate.runtime.worker.exchange.output import EdgeReceiver
 from headgate.runtime.worker.operators.reading_source import SourceOperator
 from headgate.runtime.worker.operators.source_alignment import AlignedTimestamps, SourceAlignment
-from headgate.runtime.worker.task.aligned_source import AlignedSourceTask, source_task
+from headgate.runtime.worker.task.aligned_source import AlignedSourceTask
+from headgate.runtime.worker.task.marked_tasks import source_task
 from headgate.runtime.worker.task.task import TaskParts
 from headgate.state.snapshots import OperatorSubtaskState
 
@@ -36,7 +37,7 @@ class Rig(SourceRig):
         self.alignment = SourceAlignment([self.stamps], alone=False)
         self.alignment.others_reached({"default": 0})
         parts = TaskParts(TASK, [head, self.stamps], self.outputs, self.services, 10)
-        self.task = source_task(parts, finished=finished)
+        self.task = source_task(parts, 100, finished=finished)
         assert isinstance(self.task, AlignedSourceTask)
         self.task.open()
 

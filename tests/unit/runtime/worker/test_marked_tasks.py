@@ -48,11 +48,17 @@ class TotalRig(Rig):
 
     @property
     def story(self) -> list[Any]:
-        """What went out, with totals as numbers, without watermarks."""
+        """What went out, with totals as numbers, without watermarks and marks that are lost."""
         found = [
             e.rows()[0] if hasattr(e, "rows") and not isinstance(e, Mark) else e for e in self.lane.elements
         ]
+        found = [each for each in found if not (isinstance(each, Mark) and each.lost)]
         return [each for each in found if not isinstance(each, Watermark | Idle)]
+
+    @property
+    def lost(self) -> list[int]:
+        """The epochs that gates below were told not to wait for."""
+        return [each.epoch for each in self.lane.elements if isinstance(each, Mark) and each.lost]
 
 
 def test_a_gate_answers_at_a_mark_for_what_came_before_it_on_all_channels() -> None:
@@ -72,6 +78,7 @@ def test_a_barrier_goes_before_a_mark_that_waits_and_is_one_itself() -> None:
     rig.deliver((0, rows([1])), (0, Mark(7)), (0, rows([2])), (0, counts), (0, Barrier(1, 0)))
     rig.deliver((1, Barrier(1, 0)), (1, rows([5])), (1, Mark(7)), (1, Mark(8)), (0, Mark(8)))
     assert rig.story == [3, counts, Barrier(1, 0), 8, Mark(8)]
+    assert rig.lost == [7]
     assert finished(rig.taken.drawn[0].pending[0]).list_state["seen"] == [1, 2]
 
 

@@ -14,7 +14,7 @@ from headgate.api.tables.ranking.ordering import Ordered, orders_of
 from headgate.api.tables.ranking.ranks import ranked
 from headgate.api.windows.window import checked_duration
 from headgate.common.errors import PlanError
-from headgate.relational.odd_keys import Keys, keys_with_nulls
+from headgate.relational.joins.odd_keys import Keys, keys_with_nulls
 from headgate.relational.relations import Deduplicate, Project, Rank, Relation
 from headgate.relational.schema import shown
 

@@ -14,7 +14,7 @@ from headgate.api.tables.retracting import WEIGHT, with_weights
 from headgate.relational.aggregates import resolve_aggregate
 from headgate.relational.changes import CHANGE
 from headgate.relational.expressions import AggregateCall, Expression, Reference
-from headgate.relational.odd_keys import keys_with_nulls
+from headgate.relational.joins.odd_keys import keys_with_nulls
 from headgate.relational.relations import RUNNING, Aggregation, Copies, Project, Relation, Windowed
 from headgate.relational.resolved import Column, Constant, Typed
 from headgate.relational.schema import Field, Schema, shown

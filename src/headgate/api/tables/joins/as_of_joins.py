@@ -9,8 +9,8 @@ from headgate.api.tables.joins.sides import Sides
 from headgate.api.tables.joins.window_joins import kind_of
 from headgate.common.errors import PlanError
 from headgate.common.time import duration_ms
+from headgate.relational.joins.timed_joins import AsOfJoin, Direction
 from headgate.relational.relations import Relation
-from headgate.relational.timed_joins import AsOfJoin, Direction
 
 KINDS: Final = ("inner", "left")
 

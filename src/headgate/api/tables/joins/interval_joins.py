@@ -14,11 +14,11 @@ from headgate.api.tables.joins.sides import Sides
 from headgate.api.tables.joins.window_joins import kind_of
 from headgate.common.errors import PlanError
 from headgate.common.time import duration_ms
+from headgate.relational.joins.timed_joins import IntervalJoin
 from headgate.relational.relations import Filter, JoinKind, Relation
 from headgate.relational.resolved import PythonApply, Typed, parts_of
 from headgate.relational.schema import Schema
 from headgate.relational.spark_types import text_of
-from headgate.relational.timed_joins import IntervalJoin
 
 Within: TypeAlias = "str | int | tuple[str | int, str | int]"
 """An interval of event time: its bounds, or only the upper one, with 0 as the lower."""

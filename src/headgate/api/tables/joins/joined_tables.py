@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Self
 
 from headgate.api.site import user_site
@@ -11,13 +11,14 @@ from headgate.api.streams.steps import ProgramContext
 from headgate.api.tables.column import Column
 from headgate.api.tables.joins.as_of_joins import as_of_join
 from headgate.api.tables.joins.interval_joins import Within, check_residual, filtered, interval_join
-from headgate.api.tables.joins.lookups import lookup
+from headgate.api.tables.joins.lookups import loading_of, lookup, refuse_loading
 from headgate.api.tables.joins.regular_joins import regular_join
 from headgate.api.tables.joins.window_joins import joins_windows, window_join
 from headgate.api.tables.lowering import lowered_join
+from headgate.api.tables.program_functions import Columns
 from headgate.common.errors import PlanError
+from headgate.relational.joins.timed_joins import Direction, TimedJoin
 from headgate.relational.relations import Join, Relation, Scan, WindowJoin
-from headgate.relational.timed_joins import Direction, TimedJoin
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -167,18 +168,38 @@ class JoinedTables:
         plan = as_of_join(*sides, names, how, direction, tolerance, exact, uid)
         return self._of(Scan(plan.schema, lowered_join(self._environment, plan, where)))
 
-    def lookup(self, table: pa.Table, on: str | Sequence[str], how: str = "inner") -> Self:
-        """Return the rows of this table with those of `table` that have equal columns. `table` does not
-        change, and every subtask has all of it, so nothing is kept and nothing is sent. Null equals nothing.
+    def lookup(
+        self,
+        table: pa.Table | Callable[[], pa.Table],
+        on: str | Sequence[str],
+        how: str = "inner",
+        *,
+        schema: Columns | None = None,
+        refresh: str | int | None = None,
+        retries: int = 3,
+    ) -> Self:
+        """Return the rows of this table with those of `table` that have equal columns. Null equals nothing.
+
+        Every subtask has all of `table`, as in Spark's broadcast join: no row of this table is sent to
+        another subtask, and no state is kept. A table that is given never changes. A function is called by
+        each subtask when it starts, and again every `refresh` in a thread; until it has returned, the rows of
+        the call before are used. So what is found depends on when a row comes, also after a restart.
 
         Args:
-            table: a ``pyarrow.Table``, such as ``dataframe.toArrow()``; it is shipped with the program.
+            table: a ``pyarrow.Table``, such as ``dataframe.toArrow()``, which is shipped with the program; or
+                a function without arguments that returns one.
             on: names of columns that both have.
             how: "inner", "left", "semi" or "anti".
+            schema: the columns that the function returns, more of which are ignored: a ``pyarrow.Schema``, or
+                text as "currency string, rate double".
+            refresh: how often the function is called, as a duration or in ms; None: once.
+            retries: how often a call that raises is repeated, after 1 s, 2 s, 4 s and so on, at most
+                1 minute. The job fails when all of them raise.
 
         Raises:
-            PlanError: a column of `on` is not in both or is of two types, `how` is another one, or both have
-                another column of one name.
+            PlanError: a column of `on` is not in both or is of two types, `how` is another one, both have
+                another column of one name, another argument is wrong or missing, or a function is to be
+                called for a table whose rows are corrected.
 
         Example:
             >>> import pyarrow as pa
@@ -187,10 +208,19 @@ class JoinedTables:
             >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
             >>> bids = env.from_collection([{"currency": "EUR", "price": 3}])
             >>> bids = bids.to_table(pa.schema({"currency": pa.string(), "price": pa.int64()}))
-            >>> bids.lookup(pa.table({"currency": ["EUR"], "rate": [1.1]}), "currency").collect()
+            >>> rates = pa.table({"currency": ["EUR"], "rate": [1.1]})
+            >>> bids.lookup(rates, "currency").collect()
+            [{'currency': 'EUR', 'price': 3, 'rate': 1.1}]
+            >>> columns = "currency string, rate double"
+            >>> bids.lookup(lambda: rates, "currency", schema=columns, refresh="10 minutes").collect()
             [{'currency': 'EUR', 'price': 3, 'rate': 1.1}]
         """
-        return self._of(lookup(self._relation, table, [on] if isinstance(on, str) else list(on), how))
+        names = [on] if isinstance(on, str) else list(on)
+        if not callable(table):
+            refuse_loading(schema, refresh)
+            return self._of(lookup(self._relation, table, names, how))
+        loading = loading_of(self._relation, table, schema, refresh, retries)
+        return self._of(lookup(self._relation, loading.schema.empty_table(), names, how, loading))
 
     def _same_environment(self, verb: str, other: Self) -> None:
         if getattr(other, "_environment", None) is not self._environment:

@@ -1,36 +1,43 @@
-"""Joins with a table that does not change: checks them, and makes their plan."""
+"""Joins with a table that every subtask has all of: checks them, and makes their plan."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
+from headgate.api.checking.arguments import refuse_arity, refuse_unawaited
 from headgate.api.site import user_site
 from headgate.api.tables.checked_columns import checked, place_of
 from headgate.api.tables.joins.window_joins import kind_of
+from headgate.api.tables.program_functions import Columns, declared
 from headgate.common.errors import PlanError
+from headgate.common.time import duration_ms
+from headgate.relational.joins.loading import Loading
 from headgate.relational.python_types import can_be_key
 from headgate.relational.relations import Lookup, Relation
 from headgate.relational.schema import Field, Schema, schema_of, shown
 from headgate.relational.spark_types import text_of
 
 
-def lookup(child: Relation, table: pa.Table, on: Sequence[str], how: str) -> Lookup:
+def lookup(
+    child: Relation, table: pa.Table, on: Sequence[str], how: str, loading: Loading | None = None
+) -> Lookup:
     """Return the plan of a join with a `table` that every subtask has, by the equal columns `on`, for
-    :meth:`Table.lookup`. PlanError: a column is wrong, or `how` is not one that such a join has.
+    :meth:`Table.lookup`. `loading` says how subtasks load it, if they do; `table` has no rows then.
+    PlanError: a column is wrong, or `how` is not one that such a join has.
     """
     where = f"lookup() ({user_site()})"
     kind = kind_of(where, how)
     if kind in ("right", "full"):
         raise PlanError(
             f"{where}: how is {how!r}, for which every subtask would have to know what the others found; "
-            "expected "
-            "inner, left, semi or anti"
+            "expected inner, left, semi or anti"
         )
     if not isinstance(table, pa.Table):
         raise PlanError(
-            f"{where} got {type(table).__name__}; expected a pyarrow.Table, such as dataframe.toArrow()"
+            f"{where} got {type(table).__name__}; expected a pyarrow.Table, such as dataframe.toArrow(), or "
+            "a function that returns one"
         )
     if not on:
         raise PlanError(f"{where} got no columns in on; name those that are equal")
@@ -50,7 +57,7 @@ def lookup(child: Relation, table: pa.Table, on: Sequence[str], how: str) -> Loo
     changes = child.schema.fields[len(shown(child.schema)) :]
     schema = Schema((*shown(child.schema), *made, *changes), child.schema.event_time)
     rows = pa.table(columns, names=theirs.names).select([*names, *(field.name for field in others)])
-    return Lookup(schema, child, rows.combine_chunks(), tuple(names), kind)
+    return Lookup(schema, child, rows.combine_chunks(), tuple(names), kind, loading)
 
 
 def _check_key(where: str, name: str, mine: Schema, theirs: Schema) -> None:
@@ -64,6 +71,50 @@ def _check_key(where: str, name: str, mine: Schema, theirs: Schema) -> None:
     if kinds[0] != kinds[1] and not (pa.types.is_integer(kinds[0]) and pa.types.is_integer(kinds[1])):
         raise PlanError(
             f"{where}: {name} is {text_of(kinds[0])} here and {text_of(kinds[1])} in the table that is "
-            "looked up; "
-            "cast one of them"
+            "looked up; cast one of them"
         )
+
+
+def loading_of(
+    child: Relation,
+    function: Callable[[], object],
+    schema: Columns | None,
+    refresh: str | int | None,
+    retries: int,
+) -> Loading:
+    """Return how the rows of a lookup for `child` are loaded by a function of the program. PlanError: an
+    argument is wrong, or rows of `child` are corrected: a row that is taken back would find other rows.
+    """
+    where = f"lookup() ({user_site()})"
+    if child.schema.updating:
+        raise PlanError(
+            f"{where}: rows of the table are corrected as more come, and one that is taken back might find "
+            "other rows than it found when it came; give a pyarrow.Table, which never changes"
+        )
+    refuse_arity(where, function)
+    refuse_unawaited("lookup", function)
+    if schema is None:
+        raise PlanError(
+            f"{where}: the columns that the function returns are not known before it is called; give them as "
+            'schema=, such as "currency string, rate double"'
+        )
+    arrow = declared("lookup", schema).to_arrow()
+    if isinstance(retries, bool) or retries < 0:
+        raise PlanError(f"{where} got retries={retries!r}; expected a whole number, 0 or more")
+    try:
+        every = None if refresh is None else duration_ms(refresh, "refresh")
+    except (TypeError, ValueError) as error:
+        raise PlanError(f"{where}: {error}") from None
+    if every == 0:
+        raise PlanError(f"{where} got refresh={refresh!r}; expected a duration above 0, or None for never")
+    return Loading(function, arrow, every, retries, user_site())
+
+
+def refuse_loading(schema: object, refresh: object) -> None:
+    """Raise PlanError if `schema` or `refresh` came with a table that never changes."""
+    for name, given in (("schema", schema), ("refresh", refresh)):
+        if given is not None:
+            raise PlanError(
+                f"lookup() ({user_site()}) got {name}={given!r:.80} with a table, which never changes; give "
+                "a function that returns the table, to be called again and again"
+            )

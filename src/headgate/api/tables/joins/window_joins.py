@@ -13,7 +13,7 @@ from headgate.api.tables.checked_columns import all_columns, resolved
 from headgate.api.tables.firing_rules import refuse_repeated, refuse_wall_clock
 from headgate.common.errors import PlanError
 from headgate.relational.expressions import Call, Literal, Reference
-from headgate.relational.odd_keys import as_key, bit_where, is_float
+from headgate.relational.joins.odd_keys import as_key, bit_where, is_float
 from headgate.relational.python_types import can_be_key
 from headgate.relational.relations import (
     ODD_KEYS,

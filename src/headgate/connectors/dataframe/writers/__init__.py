@@ -8,15 +8,6 @@ from headgate.connectors.dataframe.writers.parquet import ParquetWriter, parquet
 from headgate.connectors.dataframe.writers.writer_contract import EpochWriter, FunctionWriter, SparkEpoch
 
 __all__ = [
-    "DeltaWriter",
-    "EpochWriter",
-    "FunctionWriter",
-    "IcebergWriter",
-    "JdbcWriter",
-    "ParquetWriter",
-    "SparkEpoch",
-    "delta",
-    "iceberg",
-    "jdbc",
-    "parquet",
-]
+    "DeltaWriter", "EpochWriter", "FunctionWriter", "IcebergWriter", "JdbcWriter", "ParquetWriter",
+    "SparkEpoch", "delta", "iceberg", "jdbc", "parquet",
+]  # fmt: skip

@@ -325,6 +325,9 @@ class Outputs:
         self._flush_all()
         self._broadcast(mark)
 
+    def lost(self, epoch: int) -> None:
+        self._broadcast(Mark(epoch, lost=True))
+
     def barrier(self, barrier: Barrier) -> list[Overtaken]:
         """Send a barrier on all channels: behind the waiting records or, if unaligned, before them.
         Return the elements that it overtook, per channel; [] if aligned. On a broadcast it never overtakes.

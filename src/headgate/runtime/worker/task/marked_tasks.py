@@ -30,12 +30,27 @@ class MarkedGateTask(GateTask):
 
     def _event(self, channel: int, event: Batch | Event) -> None:
         marks = self._handler.marks
-        if isinstance(event, Mark):
+        if isinstance(event, Mark) and event.lost:
+            marks.lost(event.epoch)
+            self._gate.block()
+        elif isinstance(event, Mark):
             self._came_out(self._handler.mark(channel, event))
         elif isinstance(event, EndOfData):
             self._came_out(marks.end(channel, event.last))
             self.outputs.last_epoch = marks.last
         super()._event(channel, event)
+        self._tell_lost()
+
+    def _poll_barriers(self) -> bool:
+        worked = super()._poll_barriers()
+        self._tell_lost()
+        return worked
+
+    def _tell_lost(self) -> None:
+        # Gates below may hold back what another way brings, until they know that none comes on this one.
+        lost = self._handler.marks.untold()
+        if lost is not None:
+            self.outputs.lost(lost)
 
     def _came_out(self, epoch: int | None) -> None:
         self._gate.block()

@@ -101,6 +101,7 @@ class EventLoopThread:
             ended = Ended(call, await make(), None)
         except BaseException as error:
             ended = Ended(call, None, error)
+        self._process.end_if_child()  # the loop of a forked child is its parent's
         self._tasks.pop(call, None)
         self._end(ended)
 

@@ -30,7 +30,7 @@ from headgate.runtime.worker.operators.columns.extreme_columns import ExtremeCol
 from headgate.runtime.worker.operators.columns.functions_of_batches import TableFunctionOperator
 from headgate.runtime.worker.operators.columns.late.accumulating_late import LateAccumulatingOperator
 from headgate.runtime.worker.operators.columns.late.patient_aggregate import PatientAggregateOperator
-from headgate.runtime.worker.operators.columns.looking_up import LookupOperator
+from headgate.runtime.worker.operators.columns.lookups.making_lookups import lookup_operator
 from headgate.runtime.worker.operators.columns.matching.match_operator import (
     MatchOperator,
     TimedRowsOperator,
@@ -63,7 +63,7 @@ def table_operator(context: OperatorContext, node: TableNode) -> Operator:
     if isinstance(node, WindowJoinNode):
         return WindowJoinOperator(context, node.join, copy.copy(node.function))
     if isinstance(node, LookupNode):
-        return LookupOperator(context, node.lookup)
+        return lookup_operator(context, node.lookup)
     if isinstance(node, TimedRowsNode):
         return TimedRowsOperator(context, node.match)
     if isinstance(node, MatchNode):

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from headgate.relational.aggregating.accumulators import Accumulator, AnyAccumulator, Fields
 from headgate.relational.aggregating.grouping import Grouping, fields_of
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
-from headgate.runtime.worker.operators.columns.orders import order_of_hashes, order_of_numbers
 from headgate.runtime.worker.operators.columns.panes import hashes_of_rows
+from headgate.runtime.worker.operators.columns.sorting import order_of_hashes, order_of_numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

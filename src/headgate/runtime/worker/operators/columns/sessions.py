@@ -22,9 +22,9 @@ from headgate.runtime.worker.operators.columns.kept_windows import (
     Ended,
     WindowsView,
 )
-from headgate.runtime.worker.operators.columns.orders import distinct, order_of_numbers
 from headgate.runtime.worker.operators.columns.panes import hashes_of_rows
 from headgate.runtime.worker.operators.columns.session_grouping import END, InOrder, SessionGrouping
+from headgate.runtime.worker.operators.columns.sorting import distinct, order_of_numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.relational.aggregating.accumulators import Accumulator
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, ROWS, Ended
-from headgate.runtime.worker.operators.columns.panes import groups_of_rows
+from headgate.runtime.worker.operators.columns.panes import groups_of_rows, hashes_of_rows
 from headgate.runtime.worker.operators.columns.session_grouping import END, ENDS, SessionGrouping
 from headgate.runtime.worker.operators.columns.sessions import SessionWindows
 
@@ -157,3 +157,14 @@ def test_a_view_of_no_session_has_no_rows() -> None:
     (view,) = windows.at_snapshot()
     none = view.where(lambda rows: np.zeros(len(rows), dtype=np.bool_))
     assert sum(len(part) for part in none.tables()) == 0
+
+
+def test_keys_of_one_hash_stay_apart() -> None:
+    """Two numbers of 64 bits that fold to one hash, in sessions that overlap, beside a key alone."""
+    grouping = SessionGrouping((PANE, "k"), (ENDS, COUNT))
+    keys, times = [1 << 33, 2, 7, 1 << 33, 2], [0, 3, 4, 6, 20]
+    columns = {PANE: times, "k": keys, END: [time + GAP for time in times], "n": [1] * 5}
+    rows = pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()})
+    assert hashes_of_rows(rows, ("k",))[:2].tolist() == [2, 2]
+    found = sorted(tuple(row.values()) for row in grouping.merged(rows).to_pylist())
+    assert found == [(0, 1 << 33, 16, 2), (3, 2, 13, 1), (4, 7, 14, 1), (20, 2, 30, 1)]

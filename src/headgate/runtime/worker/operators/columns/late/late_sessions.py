@@ -12,10 +12,10 @@ from headgate.relational.aggregating.accumulators import Accumulator
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, Ended
 from headgate.runtime.worker.operators.columns.late.patient_windows import Again, Taken, horizon, horizons
 from headgate.runtime.worker.operators.columns.late.running_results import nth_of_key
-from headgate.runtime.worker.operators.columns.orders import distinct
 from headgate.runtime.worker.operators.columns.panes import hashes_of_rows
 from headgate.runtime.worker.operators.columns.session_grouping import END, SessionGrouping, key_numbers
 from headgate.runtime.worker.operators.columns.sessions import SessionWindows
+from headgate.runtime.worker.operators.columns.sorting import distinct
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,17 +10,18 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.common.time import WATERMARK_MAX
+from headgate.relational.patterns.match_plan import Match
 from headgate.relational.patterns.matcher import Found, Matcher, Rules
 from headgate.relational.patterns.navigation import wanted_of
-from headgate.relational.relations import Match, Order
+from headgate.relational.relations import Order
 from headgate.runtime.worker.operators.columns.groups_ahead import RestoredByGroup
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, Ended, WindowsView
 from headgate.runtime.worker.operators.columns.matching.measures import Measures
 from headgate.runtime.worker.operators.columns.matching.numbered_rows import NumberedRows, Rows
 from headgate.runtime.worker.operators.columns.matching.stepping import KeyRows, Stepper
 from headgate.runtime.worker.operators.columns.matching.waiting_rows import WaitingRows
+from headgate.runtime.worker.operators.columns.updating.by_key.key_numbers import KeyNumbers
 from headgate.runtime.worker.operators.columns.updating.kept_for_good import LazyView
-from headgate.runtime.worker.operators.columns.updating.key_numbers import KeyNumbers
 from headgate.runtime.worker.operators.columns.updating.ranked_rows import first_rows
 
 if TYPE_CHECKING:

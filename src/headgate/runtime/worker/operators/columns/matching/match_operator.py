@@ -12,7 +12,7 @@ from headgate.api.tables.row_state import ROWS
 from headgate.common.errors import InternalError, UsageError
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
-from headgate.relational.relations import Match
+from headgate.relational.patterns.match_plan import Match
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, Ended, KeptWindows
 from headgate.runtime.worker.operators.columns.keys_checked import checked_keys

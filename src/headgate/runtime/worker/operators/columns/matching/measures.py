@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.relational.patterns.looked_up_columns import Asked
+from headgate.relational.patterns.match_plan import Match
 from headgate.relational.patterns.matcher import Found, Rules
 from headgate.relational.patterns.navigation import wanted_of
 from headgate.relational.patterns.remembered_rows import Memories, Memory
-from headgate.relational.relations import Match
 
 if TYPE_CHECKING:
     from headgate.relational.patterns.looked_up_columns import Take

@@ -1,8 +1,8 @@
 """Steps the machines of many keys through their rows, and computes the conditions that they ask for.
 
 A condition of the row alone is computed for all rows at once. One that refers to other rows of a match is
-computed in rounds, of which each takes every key as far as such a condition, and answers these for all keys
-together.
+computed in Python for each row, if it can be (`relational.patterns.single_rows`). If not, it is computed in
+rounds, of which each takes every key as far as such a condition, and answers these for all keys together.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ import numpy as np
 import pyarrow.compute as pc
 
 from headgate.relational.patterns.looked_up_columns import Asked
+from headgate.relational.patterns.match_plan import Match
 from headgate.relational.patterns.matcher import Found, Matcher, Question, Rules
 from headgate.relational.patterns.remembered_rows import Memory
-from headgate.relational.relations import Match
+from headgate.relational.patterns.single_rows import NotSure, in_python
 from headgate.relational.resolved import columns_in
+from headgate.runtime.worker.operators.columns.matching.row_cells import RowCells
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
@@ -50,6 +52,13 @@ class Stepper:
             for variable, condition in enumerate(plan.conditions)
             if condition is not None and max(columns_in(condition), default=0) >= self._width
         }
+        self._cells = RowCells(take)
+        made = {
+            variable: in_python(condition, self._width, plan.looked_up, rules.memories, self._cells)
+            for variable, condition in enumerate(plan.conditions)
+            if condition is not None and variable in self._asked
+        }
+        self._in_python = {variable: computed for variable, computed in made.items() if computed is not None}
         automaton = rules.automaton
         self._beginners = sorted({automaton.waits_for[state] for state in automaton.first})
 
@@ -59,7 +68,7 @@ class Stepper:
         for variable, condition in enumerate(self._conditions):
             alone = condition is not None and variable not in self._asked
             known.append(self._of_all(variable, numbers) if alone else None)
-        return Batch(int(numbers[0]), times.tolist(), known, self._next_begins(numbers, known))
+        return Batch(numbers, times.tolist(), known, self._next_begins(numbers, known))
 
     def _of_all(self, variable: int, numbers: Int64s) -> list[bool]:
         memories, empty = self._rules.memories, self._rules.memories.empty
@@ -82,6 +91,16 @@ class Stepper:
 
     def run(self, batch: Batch, keys: Sequence[KeyRows]) -> None:
         """Step each key through its rows; what it finds is in its `found`."""
+        if self._in_python:
+            older = {
+                row
+                for key in keys
+                for memory in key.matcher.remembered()
+                for rows in memory
+                for part in rows
+                for row in part
+            }
+            self._cells.begin(batch.numbers, sorted(older))
         active = keys
         while active:
             active = [each for each in active if self._advance(batch, each)]
@@ -99,10 +118,27 @@ class Stepper:
                 continue
             key.begins = batch.begins[key.at] == key.at
             key.questions = matcher.questions(batch.first + key.at, begins=key.begins)
-            if any(each.variable in self._asked for each in key.questions):
+            answers = self._known_answers(batch, key)
+            if answers is None:
                 return True
-            self._step(batch, key, [batch.holds(each.variable, key.at) for each in key.questions])
+            self._step(batch, key, answers)
         return False
+
+    def _known_answers(self, batch: Batch, key: KeyRows) -> list[bool] | None:
+        answers = []
+        for question in key.questions:
+            variable = question.variable
+            if variable not in self._asked:
+                answers.append(batch.holds(variable, key.at))
+                continue
+            computed = self._in_python.get(variable)
+            if computed is None:
+                return None
+            try:
+                answers.append(bool(computed(batch.first + key.at, question.memory)))
+            except NotSure:
+                return None
+        return answers
 
     def _step(self, batch: Batch, key: KeyRows, answers: list[bool]) -> None:
         row, time = batch.first + key.at, batch.times[key.at]
@@ -141,17 +177,19 @@ class Batch:
     """Rows of several keys, key by key, with what is known of each by itself.
 
     Attributes:
-        first: the number of the first row; the others follow.
+        numbers: those of the rows, which follow each other.
+        first: the number of the first row.
         times: their event times (ms).
         begins: the index of the first row from each on with which a match may begin.
     """
 
-    __slots__ = ("_known", "begins", "first", "times")
+    __slots__ = ("_known", "begins", "first", "numbers", "times")
 
     def __init__(
-        self, first: int, times: list[int], known: list[list[bool] | None], begins: list[int]
+        self, numbers: Int64s, times: list[int], known: list[list[bool] | None], begins: list[int]
     ) -> None:
-        self.first, self.times, self._known, self.begins = first, times, known, begins
+        self.numbers, self.first = numbers, int(numbers[0])
+        self.times, self._known, self.begins = times, known, begins
 
     def holds(self, variable: int, index: int) -> bool:
         """Return whether a row fulfils a variable's condition, which is one of the row alone."""

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from headgate.common.errors import UsageError
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
-from headgate.runtime.worker.operators.columns.orders import order_of_numbers
 from headgate.runtime.worker.operators.columns.panes import groups_of_rows
+from headgate.runtime.worker.operators.columns.sorting import order_of_numbers
 from headgate.state.rocksdb.chunk_bytes import ChunkKey, Piece, chunk_schema
 
 

@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, ROWS, Ended, WindowsView
-from headgate.runtime.worker.operators.columns.orders import distinct, order_of_numbers
 from headgate.runtime.worker.operators.columns.panes import hashes_of_rows
 from headgate.runtime.worker.operators.columns.session_grouping import END, SessionGrouping
 from headgate.runtime.worker.operators.columns.sessions import SessionWindows, sessions_after
+from headgate.runtime.worker.operators.columns.sorting import distinct, order_of_numbers
 from headgate.runtime.worker.operators.columns.spilled import spill as portions
 from headgate.runtime.worker.operators.columns.spilled.spill import Spill
 from headgate.runtime.worker.operators.columns.spilled.spilled_panes import SpilledWindows

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from headgate.runtime.worker.operators.columns.orders import distinct
+from headgate.runtime.worker.operators.columns.sorting import distinct
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from headgate.common.keys.keygroups_vectorised import groups_of_hashes
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
-from headgate.runtime.worker.operators.columns.orders import order_of_numbers
 from headgate.runtime.worker.operators.columns.panes import hashes_of_rows
 from headgate.runtime.worker.operators.columns.session_grouping import InOrder, SessionGrouping
+from headgate.runtime.worker.operators.columns.sorting import order_of_numbers
 from headgate.runtime.worker.operators.columns.spilled.spill import Spill
 from headgate.runtime.worker.operators.columns.spilled.stored_hashes import StoredHashes
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.api.functions import KeyedProcessFunction
-from headgate.relational.timed_joins import AsOfJoin
+from headgate.relational.joins.timed_joins import AsOfJoin
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
 from headgate.runtime.worker.operators.columns.timed.kept_sides import KeptSides

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from headgate.api.functions import KeyedProcessFunction
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.relational.evaluation import evaluate, first_failing
+from headgate.relational.joins.timed_joins import IntervalJoin
 from headgate.relational.rules import RowsFailed
-from headgate.relational.timed_joins import IntervalJoin
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.column_steps import row_error
 from headgate.runtime.worker.operators.columns.kept_windows import PANE

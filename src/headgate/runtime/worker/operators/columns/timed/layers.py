@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
 from headgate.runtime.worker.operators.columns.panes import hashes_of_rows
-from headgate.runtime.worker.operators.columns.timed.searching import Sorted
+from headgate.runtime.worker.operators.columns.timed.finding_partners import Sorted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

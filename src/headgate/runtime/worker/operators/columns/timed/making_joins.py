@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headgate.api.functions import KeyedProcessFunction
-from headgate.relational.timed_joins import AsOfJoin, IntervalJoin, TimedJoin
+from headgate.relational.joins.timed_joins import AsOfJoin, IntervalJoin, TimedJoin
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.timed.as_of_join import AsOfJoinOperator
 from headgate.runtime.worker.operators.columns.timed.interval_join import IntervalJoinOperator

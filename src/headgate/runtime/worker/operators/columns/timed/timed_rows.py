@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.runtime.worker.operators.columns.panes import hashes_of_rows
+from headgate.runtime.worker.operators.columns.timed.finding_partners import spread
 from headgate.runtime.worker.operators.columns.timed.layers import Layer, kept_of, layer_of, merged
-from headgate.runtime.worker.operators.columns.timed.searching import spread
-from headgate.runtime.worker.operators.columns.updating.appended_rows import Piece, taken
+from headgate.runtime.worker.operators.columns.updating.by_key.appended_rows import Piece, taken
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from headgate.runtime.worker.operators.columns.updating.key_numbers import KeyNumbers
+from headgate.runtime.worker.operators.columns.updating.by_key.key_numbers import KeyNumbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable

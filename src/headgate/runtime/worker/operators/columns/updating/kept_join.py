@@ -12,10 +12,10 @@ from headgate.relational.changes import CHANGE, Change
 from headgate.relational.relations import SIDE
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
 from headgate.runtime.worker.operators.columns.panes import with_pane
-from headgate.runtime.worker.operators.columns.updating.appended_rows import Piece, taken
+from headgate.runtime.worker.operators.columns.updating.by_key.appended_rows import Piece, taken
+from headgate.runtime.worker.operators.columns.updating.by_key.keyed_bags import Part
 from headgate.runtime.worker.operators.columns.updating.joined_rows import Found, JoinedRows, Side, sides_of
 from headgate.runtime.worker.operators.columns.updating.kept_for_good import SETTLED, SINCE, KeptForGood
-from headgate.runtime.worker.operators.columns.updating.keyed_bags import Part
 from headgate.runtime.worker.operators.columns.updating.weights import (
     WEIGHT,
     changes_of,

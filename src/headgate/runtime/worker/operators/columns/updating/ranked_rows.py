@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from headgate.relational.relations import Order
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
+from headgate.runtime.worker.operators.columns.updating.by_key.keyed_rows import KeyedRows
 from headgate.runtime.worker.operators.columns.updating.kept_for_good import KeptForGood, newest
-from headgate.runtime.worker.operators.columns.updating.keyed_rows import KeyedRows
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
 from headgate.runtime.worker.operators.columns.panes import with_pane
-from headgate.runtime.worker.operators.columns.updating.appended_rows import Piece, taken
+from headgate.runtime.worker.operators.columns.updating.by_key.appended_rows import Piece, taken
+from headgate.runtime.worker.operators.columns.updating.by_key.key_numbers import KeyNumbers
+from headgate.runtime.worker.operators.columns.updating.by_key.keyed_bags import KeyedBags, Part
 from headgate.runtime.worker.operators.columns.updating.kept_for_good import SETTLED, SINCE, KeptForGood
-from headgate.runtime.worker.operators.columns.updating.key_numbers import KeyNumbers
-from headgate.runtime.worker.operators.columns.updating.keyed_bags import KeyedBags, Part
 from headgate.runtime.worker.operators.columns.updating.weights import (
     WEIGHT,
     changes_of,

@@ -15,6 +15,7 @@ import pyarrow as pa
 from headgate.relational.aggregating.grouping import Grouping
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
 from headgate.runtime.worker.operators.columns.panes import with_pane
+from headgate.runtime.worker.operators.columns.updating.by_key.keyed_rows import KeyedRows
 from headgate.runtime.worker.operators.columns.updating.kept_for_good import (
     GONE,
     SETTLED,
@@ -22,7 +23,6 @@ from headgate.runtime.worker.operators.columns.updating.kept_for_good import (
     KeptForGood,
     newest,
 )
-from headgate.runtime.worker.operators.columns.updating.keyed_rows import KeyedRows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.runtime.worker.operators.columns.panes import with_pane
-from headgate.runtime.worker.operators.columns.updating.appended_rows import taken
+from headgate.runtime.worker.operators.columns.updating.by_key.appended_rows import taken
+from headgate.runtime.worker.operators.columns.updating.by_key.key_numbers import KeyNumbers
 from headgate.runtime.worker.operators.columns.updating.kept_for_good import SETTLED, KeptForGood, newest
-from headgate.runtime.worker.operators.columns.updating.key_numbers import KeyNumbers
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s

@@ -15,7 +15,7 @@ from headgate.api.patterns.table_patterns import matched
 from headgate.api.tables.column import Column
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.nexmark.all_ways import Match, all_ways_matches
-from headgate.relational.relations import Match as MatchPlan
+from headgate.relational.patterns.match_plan import Match as MatchPlan
 from headgate.relational.relations import Scan
 from headgate.relational.schema import schema_of
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
@@ -134,10 +134,17 @@ def read(plan: MatchPlan, state: KeptMatches, mark: int, results: list[tuple[Any
         results += [tuple(row.values()) for row in ended.table.select(plan.schema.names).to_pylist()]
 
 
-def restored(plan: MatchPlan, state: KeptMatches, mark: int) -> KeptMatches:
-    """A new state of what a snapshot of `state` holds."""
+def made_state(plan: MatchPlan, mark: int, in_python: bool) -> KeptMatches:
+    """A state without rows."""
+    state = KeptMatches(plan, mark, GROUPS)
+    if not in_python:
+        state._stepper._in_python.clear()
+    return state
+
+
+def restored(state: KeptMatches, other: KeptMatches, mark: int) -> KeptMatches:
+    """The new state `other` with what a snapshot of `state` holds."""
     views = state.at_snapshot()
-    other = KeptMatches(plan, mark, GROUPS)
     for view in views:
         for table in view.tables():
             other.of_group(0, mark).add(table)
@@ -145,11 +152,17 @@ def restored(plan: MatchPlan, state: KeptMatches, mark: int) -> KeptMatches:
 
 
 @settings(max_examples=600, deadline=None)
-@given(made=plans(), steps=ROWS, disorder=st.integers(0, 4), random=st.randoms())
+@given(made=plans(), steps=ROWS, disorder=st.integers(0, 4), random=st.randoms(), in_python=st.booleans())
 def test_matches_are_those_of_all_ways(
-    made: tuple[MatchPlan, dict[str, Condition]], steps: list[Row], disorder: int, random: Any
+    made: tuple[MatchPlan, dict[str, Condition]],
+    steps: list[Row],
+    disorder: int,
+    random: Any,
+    in_python: bool,
 ) -> None:
-    """Rows come out of order, in batches, with watermarks and snapshots between them."""
+    """Rows come out of order, in batches, with watermarks and snapshots between them. Conditions are computed
+    for many rows at once, or for one.
+    """
     plan, conditions = made
     time, rows = 0, []
     for key, more, value in steps:
@@ -157,7 +170,7 @@ def test_matches_are_those_of_all_ways(
         rows.append((key, time, value))
     # Rows at one time stay in their order; others come up to `disorder` ms late.
     coming = sorted(rows, key=lambda row: row[1] + (row[1] * 7 % (disorder + 1)))
-    state, mark, results = KeptMatches(plan, WATERMARK_MIN, GROUPS), WATERMARK_MIN, list[tuple[Any, ...]]()
+    state, mark, results = made_state(plan, WATERMARK_MIN, in_python), WATERMARK_MIN, list[tuple[Any, ...]]()
     while coming:
         count = random.randint(1, 6)
         batch, coming = coming[:count], coming[count:]
@@ -168,7 +181,7 @@ def test_matches_are_those_of_all_ways(
                 read(plan, state, upto, results, mark)
                 mark = upto
         if random.random() < 0.3:
-            state = restored(plan, state, mark)
+            state = restored(state, made_state(plan, mark, in_python), mark)
     read(plan, state, WATERMARK_MAX, results, mark)
     assert sorted(results, key=str) == expected(plan, conditions, rows)
     assert state.size() == 0

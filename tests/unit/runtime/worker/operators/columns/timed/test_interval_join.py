@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from timed_subtasks import STEPS, Row, Subtasks, answer
+from timed_subtasks import STEPS, Planned, Row, Subtasks, answer, few_hashes, planned
 
 import headgate.functions as F  # noqa: N812  # as PySpark's users write it
 
@@ -25,14 +26,20 @@ def query(how: str, bounds: tuple[int, int], where: bool) -> str:
     return f"SELECT {columns} FROM l {how} JOIN r ON l.k = r.k AND {interval} {residual}"
 
 
-def subtasks(how: str, bounds: tuple[int, int], where: bool) -> Subtasks:
+@cache
+def plan(how: str, bounds: tuple[int, int], where: bool) -> Planned:
     """The join in the program's words."""
     condition = F.col("l_v") < F.col("r_v") if where else None
-    return Subtasks(lambda left, right: left.join(right, "k", how, uid="j", within=bounds, where=condition))
+    return planned(lambda left, right: left.join(right, "k", how, uid="j", within=bounds, where=condition))
+
+
+def subtasks(how: str, bounds: tuple[int, int], where: bool) -> Subtasks:
+    """The join in subtasks."""
+    return Subtasks(plan(how, bounds, where))
 
 
 @pytest.mark.parametrize("how", KINDS)
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(steps=STEPS, bounds=BOUNDS, where=st.booleans())
 def test_the_rows_that_are_not_late_are_joined_exactly(
     how: str, steps: list[Any], bounds: tuple[int, int], where: bool
@@ -73,3 +80,18 @@ def test_results_do_not_depend_on_the_order_of_both_inputs() -> None:
         job.play(order)
         found.append(job.net)
     assert found[0] == found[1]
+
+
+@given(steps=STEPS)
+@settings(max_examples=30)
+def test_keys_with_the_same_hash_are_told_apart(steps: list[Any]) -> None:
+    """Here all keys have one of two hashes, of both kinds of joins by time."""
+    with few_hashes():
+        job = subtasks("full", (-3, 4), False)
+        job.play(steps)
+        assert job.net == answer(query("full", (-3, 4), False), job.taken)
+        job = Subtasks(planned(lambda left, right: left.join_asof(right, "k", "inner", uid="j")))
+        job.play(steps)
+    last = "SELECT r_at, r_v FROM r WHERE r.k = l.k AND r_at <= l_at ORDER BY r_at DESC, r.n DESC LIMIT 1"
+    columns = "k, l_at, l_v, r_at, r_v"
+    assert job.net == answer(f"SELECT {columns} FROM l JOIN LATERAL ({last}) ON true", job.taken)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import duckdb
 import numpy as np
@@ -19,14 +21,15 @@ from headgate.graph.table_nodes import ColumnsNode, TimedJoinNode
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.restore.assignment import share_operator
 from headgate.runtime.worker.operators.columns.making import table_operator
-from headgate.runtime.worker.operators.columns.panes import groups_of_rows
+from headgate.runtime.worker.operators.columns.panes import groups_of_rows, hashes_of_rows
+from headgate.runtime.worker.operators.columns.timed import layers, timed_rows, versions
 from headgate.testing import MiniCluster
 
 GROUPS = 6
 SCHEMAS = [
     pa.schema({"k": pa.float64(), f"{side}_at": pa.int64(), f"{side}_v": pa.int64()}) for side in ("l", "r")
 ]
-KEYS = st.sampled_from([None, 0.0, -0.0, 1.0, 2.0, 3.0, float("nan")])
+KEYS = st.sampled_from([1.0, 1.0, 1.0, 2.0, 0.0, -0.0, None, float("nan")])
 
 
 class Row(NamedTuple):
@@ -39,17 +42,53 @@ class Row(NamedTuple):
 
 
 ROWS = st.lists(
-    st.builds(Row, KEYS, st.integers(0, 40), st.integers(0, 3), st.sampled_from([0, 0, 0, 1, 4])),
-    min_size=1,
+    st.builds(Row, KEYS, st.integers(1, 16), st.integers(0, 3), st.sampled_from([0, 0, 0, 0, 0, 1, 2])),
+    min_size=3,
     max_size=8,
 )
 STEPS = st.lists(
     st.tuples(st.sampled_from([0, 1]), ROWS)
-    | st.tuples(st.just("watermark"), st.integers(0, 2), st.integers(1, 12))
+    | st.tuples(st.just("watermark"), st.integers(0, 2), st.integers(1, 4))
     | st.tuples(st.just("restore"), st.integers(1, 3)),
+    min_size=3,
     max_size=14,
 )
 """Batches of either side, watermarks of one subtask, and restores at another parallelism."""
+
+
+class Planned(NamedTuple):
+    """A join by time in a program: what prepares its sides, its own node, the event time of its results."""
+
+    before: list[ColumnsNode]
+    node: TimedJoinNode
+    time: str | None
+
+
+def planned(join: Callable[[hg.Table[Any], hg.Table[Any]], hg.Table[Any]]) -> Planned:
+    """The plan of a join of two tables."""
+    env = hg.Environment(parallelism=1, executor=MiniCluster())
+    left, right = (
+        env.from_collection([]).with_event_time(schema.names[1]).to_table(schema) for schema in SCHEMAS
+    )
+    joined = join(left, right)
+    nodes = env.program.nodes()
+    (node,) = [each for each in nodes if isinstance(each, TimedJoinNode)]
+    return Planned(
+        [each for each in nodes if isinstance(each, ColumnsNode)][:2], node, joined.schema.event_time
+    )
+
+
+@contextmanager
+def few_hashes() -> Iterator[None]:
+    """Have all keys in joins by time one of two hashes."""
+
+    def few(rows: pa.Table, keys: Sequence[str]) -> Any:
+        return hashes_of_rows(rows, keys) % 2
+
+    with ExitStack() as stack:
+        for module in (layers, timed_rows, versions):
+            stack.enter_context(patch.object(module, "hashes_of_rows", few))
+        yield
 
 
 class Subtasks:
@@ -61,18 +100,10 @@ class Subtasks:
         net: the rows that came out.
     """
 
-    def __init__(self, join: Callable[[hg.Table[Any], hg.Table[Any]], hg.Table[Any]]) -> None:
-        env = hg.Environment(parallelism=1, executor=MiniCluster())
-        left, right = (
-            env.from_collection([]).with_event_time(schema.names[1]).to_table(schema) for schema in SCHEMAS
-        )
-        joined = join(left, right)
-        nodes = env.program.nodes()
-        before = [each for each in nodes if isinstance(each, ColumnsNode)][:2]
-        self._before = [table_operator(context(), each) for each in before]
-        (self.node,) = [each for each in nodes if isinstance(each, TimedJoinNode)]
+    def __init__(self, plan: Planned) -> None:
+        self._before = [table_operator(context(), each) for each in plan.before]
+        self.node, self._time = plan.node, plan.time
         self._sent = [opened(each)[0] for each in self._before]
-        self._time = joined.schema.event_time
         self.net: Counter[str] = Counter()
         self.taken: list[list[Row]] = [[], []]
         self.late = 0

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.runtime.worker.operators.columns.updating.key_index import ABSENT, KeyIndex
-from headgate.runtime.worker.operators.columns.updating.keyed_bags import KeyedBags
-from headgate.runtime.worker.operators.columns.updating.keyed_rows import KeyedRows
+from headgate.runtime.worker.operators.columns.updating.by_key.key_index import ABSENT, KeyIndex
+from headgate.runtime.worker.operators.columns.updating.by_key.keyed_bags import KeyedBags
+from headgate.runtime.worker.operators.columns.updating.by_key.keyed_rows import KeyedRows
 from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT
 
 KEYS = {

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from subtask_samples import Checkpoints
 from table_subtasks import Subtasks, nodes_of
 
 import headgate as hg
@@ -45,14 +47,14 @@ CASES: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
-def job(case: str) -> Subtasks:
+def job(case: str, checkpoints: Any = None) -> Subtasks:
     env = hg.Environment(parallelism=1, executor=MiniCluster())
     build, kinds = CASES[case]
     a, b = (env.from_collection([]).to_table(SCHEMA.remove(1) if n else SCHEMA) for n in range(2))
     found = build(a, b)
     (found.to_changes if found.schema.updating else found.to_stream)()
     *before, node = nodes_of(env.program.nodes(), *kinds)
-    return Subtasks(before, node)
+    return Subtasks(before, node, checkpoints)
 
 
 def rows(keys: range, value: int) -> pa.RecordBatch:
@@ -76,6 +78,24 @@ def test_state_is_that_of_keys_of_which_rows_have_come(case: str) -> None:
         most = max(most, kept(subtasks))
         assert all(each._ages.count <= 250 for each in subtasks.operators)
     assert 80 <= most <= 250  # of 1,200
+
+
+@pytest.mark.parametrize("case", ["groups", "rank", "over", "left join", "inner join", "distinct"])
+def test_keys_leave_rocksdb_when_they_are_forgotten(case: str, tmp_path: Path) -> None:
+    """What a checkpoint brings back is what was kept, whenever it is taken."""
+    subtasks = job(case, Checkpoints(tmp_path))
+    for step in range(40):
+        subtasks.clock.now += 50
+        subtasks.send(rows(range(step * 10, step * 10 + 10), step))
+        subtasks.mark()
+        if step % 3 == 0:
+            subtasks.checkpoint()
+        if step % 10 == 9:
+            before = kept(subtasks)
+            subtasks.restore(1 + step % 3)
+            assert kept(subtasks) == before <= 130
+    for operator in subtasks.operators:
+        operator.close()
 
 
 @pytest.mark.parametrize("case", ["groups", "rank", "over"])

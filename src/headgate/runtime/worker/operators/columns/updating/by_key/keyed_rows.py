@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from headgate.runtime.worker.operators.columns.updating.appended_rows import Piece, taken
-from headgate.runtime.worker.operators.columns.updating.key_index import ABSENT
-from headgate.runtime.worker.operators.columns.updating.key_numbers import KeyNumbers
+from headgate.runtime.worker.operators.columns.updating.by_key.appended_rows import Piece, taken
+from headgate.runtime.worker.operators.columns.updating.by_key.key_index import ABSENT
+from headgate.runtime.worker.operators.columns.updating.by_key.key_numbers import KeyNumbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

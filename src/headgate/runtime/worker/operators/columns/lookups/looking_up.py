@@ -1,23 +1,19 @@
-"""Joins rows with a table that does not change, batch by batch, before or after any exchange."""
+"""Joins rows with a table that every subtask has all of, batch by batch, before or after any exchange."""
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
-from headgate.relational.key_values import alike
 from headgate.relational.relations import Lookup
 from headgate.runtime.job.operator_context import OperatorContext
+from headgate.runtime.worker.operators.columns.lookups.looked_up_rows import LookedUpRows
 from headgate.runtime.worker.operators.columns.row_columns import columns_of
-from headgate.runtime.worker.operators.columns.updating.key_index import ABSENT
-from headgate.runtime.worker.operators.columns.updating.key_numbers import KeyNumbers
-from headgate.runtime.worker.operators.columns.updating.keyed_bags import KeyedBags
+from headgate.runtime.worker.operators.columns.updating.by_key.key_index import ABSENT
 from headgate.runtime.worker.operators.operator_contract import Operator
 
 if TYPE_CHECKING:
@@ -25,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class LookupOperator(Operator):
-    """Sends for each row of its input the rows of a table with the same key, or says whether there are
-    some.
-    """
+    """Sends for each row of its input the rows of a table with the same key, or says if there are some."""
+
+    _rows: LookedUpRows
 
     def __init__(self, context: OperatorContext, plan: Lookup) -> None:
         super().__init__(context)
@@ -36,29 +32,18 @@ class LookupOperator(Operator):
         self._others = [name for name in plan.table.column_names if name not in plan.keys]
 
     def open(self) -> None:
-        rows = self._plan.table
-        known = _known([rows.column(name) for name in self._plan.keys])
-        keys = _keys(rows.filter(pa.array(known)), self._plan.keys)
-        self._numbers = KeyNumbers(keys.schema)
-        values = rows.select(self._others)
-        self._bags = KeyedBags(values.schema)
-        self._bags.add(self._numbers.of(keys), values.filter(pa.array(known)))
+        self._rows = LookedUpRows(self._plan.table, self._plan.keys)
 
     def process(self, batch: Batch) -> None:
-        columns = columns_of(self.context, batch, self._mine)
-        rows = pa.table(columns)
-        known = _known([rows.column(name) for name in self._plan.keys])
-        numbers = np.full(len(known), ABSENT, np.int64)
-        if known.any():
-            numbers[known] = self._numbers.known(_keys(rows.filter(pa.array(known)), self._plan.keys))
+        rows = pa.table(columns_of(self.context, batch, self._mine))
+        numbers = self._rows.numbers(rows)
         if self._plan.how in ("semi", "anti"):
             wanted = np.flatnonzero((numbers != ABSENT) == (self._plan.how == "semi"))
             self._send(batch, rows, wanted, [])
             return
         there = np.flatnonzero(numbers != ABSENT)
-        found, places = self._bags.find(numbers[there])
+        found, others = self._rows.find(numbers[there])
         found = there[found]
-        others = self._bags.take(places)
         if self._plan.how == "left":
             alone = np.flatnonzero(numbers == ABSENT)
             nothing = pa.table(
@@ -83,13 +68,3 @@ class LookupOperator(Operator):
             if times is None or marks is None
             else ArrowBatch(made, times[places], marks[places])
         )
-
-
-def _known(keys: list[pa.ChunkedArray]) -> NDArray[np.bool_]:
-    found = reduce(pc.and_, (pc.is_valid(key) for key in keys))
-    known: NDArray[np.bool_] = found.combine_chunks().to_numpy(zero_copy_only=False)
-    return known
-
-
-def _keys(rows: pa.Table, names: tuple[str, ...]) -> pa.Table:
-    return pa.table([alike(rows.column(name).combine_chunks()) for name in names], names=list(names))

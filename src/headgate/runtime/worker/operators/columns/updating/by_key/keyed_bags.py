@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from headgate.runtime.worker.operators.columns.updating.appended_rows import Piece, taken
-from headgate.runtime.worker.operators.columns.updating.growing import Growing
+from headgate.runtime.worker.operators.columns.updating.by_key.appended_rows import Piece, taken
+from headgate.runtime.worker.operators.columns.updating.by_key.growing import Growing
 from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT, net_rows
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.runtime.worker.operators.columns.panes import hashes_of_rows
-from headgate.runtime.worker.operators.columns.updating.appended_rows import AppendedRows, Piece
-from headgate.runtime.worker.operators.columns.updating.growing import Growing
-from headgate.runtime.worker.operators.columns.updating.key_index import ABSENT, KeyIndex
+from headgate.runtime.worker.operators.columns.updating.by_key.appended_rows import AppendedRows, Piece
+from headgate.runtime.worker.operators.columns.updating.by_key.growing import Growing
+from headgate.runtime.worker.operators.columns.updating.by_key.key_index import ABSENT, KeyIndex
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
