@@ -156,7 +156,7 @@ def _drawn(drawn: TopologyOutcome, mix: str) -> Run:
 def run_part(seeds: range, wanted: Wanted) -> Tally:
     """Simulate some seeds, one after the other; stops behind the first that fails."""
     tally = Tally()
-    with _garbage_kept():
+    with garbage_kept():
         for seed in seeds:
             for run in runs_of(seed, wanted):
                 tally.take(run)
@@ -167,7 +167,7 @@ def run_part(seeds: range, wanted: Wanted) -> Tally:
 
 
 @contextmanager
-def _garbage_kept() -> Iterator[None]:
+def garbage_kept() -> Iterator[None]:
     """What a few simulations leave is cheap to keep, and dear to look for while they run."""
     enabled = gc.isenabled()
     gc.disable()
