@@ -3,7 +3,8 @@
 
 Each seed stands for two simulations: one of the known jobs, whose every cut is checked record by record,
 and one of a random topology under one of the ways of taking checkpoints. Every other seed also stands for one
-of a random topology with tables. `docs/simulator.md` has the rest.
+of a random topology with tables, every fourth for one of a random plan of tables whose rows are corrected.
+`docs/simulator.md` has the rest.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from sim.exhaustive import driver_crashes
 from sim.ledger import Ledger, fingerprint
 from sim.topology_runs import MODES
 
-JOBS: Final = ("all", "known", "random", "tables")
+JOBS: Final = ("all", "known", "random", "tables", "marks")
 TELL_S: Final = 10.0
 """How often the progress of a long run is told."""
 

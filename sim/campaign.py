@@ -2,7 +2,7 @@
 
 Each seed stands for two simulations: one of the known jobs, whose every cut is checked record by record,
 and one of a random topology under one of the ways of taking checkpoints. Every other seed also stands for one
-of a random topology with tables.
+of a random topology with tables, every fourth for one of a random plan of tables whose rows are corrected.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from headgate.testing.simulation.faults import MIXES
 from headgate.testing.simulation.world import Outcome
+from sim.plans.whole_jobs import run_marks
 from sim.runs import run_seed
 from sim.tables_runs import run_tables
 from sim.topology_runs import TopologyOutcome, run_topology
@@ -29,6 +30,8 @@ PART: Final = 10
 """Seeds that a process takes at a time."""
 TABLES_EVERY: Final = 2
 """Of all seeds, every so many-th also stands for a topology with tables."""
+MARKS_EVERY: Final = 4
+"""Of all seeds, every so many-th, from the second on, also stands for a plan of corrected tables."""
 STORY: Final = 60
 """Last lines of a simulation that failed."""
 _DRAWN: Final = ("default", "default", "coordinator", "storage", "messages")
@@ -39,7 +42,7 @@ class Wanted:
     """Which simulations.
 
     Attributes:
-        jobs: "known", "random", "tables" or "all".
+        jobs: "known", "random", "tables", "marks" or "all".
         mode: how random topologies take checkpoints; None: as the seed draws.
         mix: name of the mix of faults; None: as the seed draws.
     """
@@ -140,6 +143,8 @@ def runs_of(seed: int, wanted: Wanted, story_max: int | None = STORY) -> Iterato
         yield _drawn(run_topology(seed, wanted.mode, mix, story_max), name)
     if wanted.jobs == "tables" or (wanted.jobs == "all" and seed % TABLES_EVERY == 0):
         yield _drawn(run_tables(seed, wanted.mode, mix, story_max), name)
+    if wanted.jobs == "marks" or (wanted.jobs == "all" and seed % MARKS_EVERY == 1):
+        yield _drawn(run_marks(seed, wanted.mode, mix, story_max), name)
 
 
 def _drawn(drawn: TopologyOutcome, mix: str) -> Run:
@@ -151,7 +156,7 @@ def _drawn(drawn: TopologyOutcome, mix: str) -> Run:
 def run_part(seeds: range, wanted: Wanted) -> Tally:
     """Simulate some seeds, one after the other; stops behind the first that fails."""
     tally = Tally()
-    with _garbage_kept():
+    with garbage_kept():
         for seed in seeds:
             for run in runs_of(seed, wanted):
                 tally.take(run)
@@ -162,7 +167,7 @@ def run_part(seeds: range, wanted: Wanted) -> Tally:
 
 
 @contextmanager
-def _garbage_kept() -> Iterator[None]:
+def garbage_kept() -> Iterator[None]:
     """What a few simulations leave is cheap to keep, and dear to look for while they run."""
     enabled = gc.isenabled()
     gc.disable()

@@ -10,6 +10,7 @@ from typing import Any, Final
 from headgate.testing.simulation.faults import ALL_FAULTS, NO_FAULTS, FaultMix
 from headgate.testing.simulation.simulated_jobs import job_of
 from headgate.testing.simulation.world import Outcome
+from sim.plans.plan import Plan
 from sim.topology import Topology, draw_topology
 from sim.topology_checks import TopologyChecks
 from sim.topology_job import build
@@ -41,19 +42,21 @@ class TopologyOutcome:
 
     Attributes:
         mode: the way of taking checkpoints.
-        topology: what ran.
+        topology: what ran; of "marks" a plan of tables.
         outcome: of the simulation.
         in_flight: records that completed checkpoints held beside state.
-        jobs: "random", or "tables".
+        jobs: "random", "tables" or "marks".
         dropped: records that windows of tables dropped as late.
+        answers: different answers that sinks of corrected tables have shown.
     """
 
     mode: str
-    topology: Topology
+    topology: Topology | Plan
     outcome: Outcome
     in_flight: int
     jobs: str = "random"
     dropped: int = 0
+    answers: int = 0
 
     @property
     def again(self) -> str:

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import Any, Final
 
-from sim.campaign import quiet
+from sim.campaign import garbage_kept, quiet
 from sim.plans.runs import run_plan
 
 PART: Final = 20
@@ -64,9 +65,12 @@ class Figures:
 def run_plans(seeds: Iterable[int]) -> Figures:
     """Run the plans of seeds, one after the other."""
     figures = Figures()
+    left = iter(seeds)
     with quiet():
-        for seed in seeds:
-            figures.add(_run(seed))
+        while part := list(islice(left, PART)):
+            with garbage_kept():
+                for seed in part:
+                    figures.add(_run(seed))
     return figures
 
 

@@ -27,6 +27,7 @@ from sim.plans.plan import (
 
 HOWS: Final = ("inner", "left", "right", "full", "semi", "anti")
 SETS: Final = ("union", "union", "intersect", "intersect_all", "subtract", "except_all")
+NODES_MAX: Final = 8
 ROWS_MAX: Final = 600
 """Most rows that a node is expected to have: else only nodes with fewer rows are drawn."""
 
@@ -52,9 +53,9 @@ _COUNTED: Final[Functions] = {
 """Those from which a row can be subtracted; with others whole groups are computed anew."""
 
 
-def draw_plan(seed: int) -> Plan:
-    """The plan of a seed."""
-    return _Drawing(random.Random(f"{seed} plan")).plan()
+def draw_plan(seed: int, most: int = NODES_MAX) -> Plan:
+    """The plan of a seed, of at most so many nodes."""
+    return _Drawing(random.Random(f"{seed} plan")).plan(most)
 
 
 class _Drawing:
@@ -71,13 +72,13 @@ class _Drawing:
         """Names of columns with means: what they add up to depends on the order."""
         self._nodes: list[Node] = []
 
-    def plan(self) -> Plan:
+    def plan(self, most: int) -> Plan:
         rng = self._rng
         inputs = {f"in{number}": self._input() for number in range(rng.choice((1, 1, 2, 3)))}
         rows = {uid: self._input_rows(columns) for uid, columns in inputs.items()}
         self._columns |= inputs
         self._rows |= {uid: len(each) for uid, each in rows.items()}
-        for _ in range(rng.randint(1, 7)):
+        for _ in range(rng.randint(1, most - 1)):
             self._add(rng.choice(self._drawn()))
         if self._nodes[-1].uid not in self._corrected:
             self._add(rng.choice((self._grouped, self._grouped, self._first)))

@@ -64,9 +64,12 @@ class Watch:
         story = STORIES[self.uid].get(0)
         if story is None or not self._alone:
             return
-        while self._looked < len(story.entries):
-            entry = story.entries[self._looked]
-            self._looked += 1
+        fresh, self._looked = story.entries[self._looked :], len(story.entries)
+        self.follow(fresh)
+
+    def follow(self, entries: Iterable[Entry]) -> None:
+        """Take in what came next, and compare at every mark in it."""
+        for entry in entries:
             if isinstance(entry, list):
                 self._shown.add(entry)
             else:
