@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import TYPE_CHECKING
 
 from headgate.state.backends import ChangelogBackends, RocksBackends, StateBackends
@@ -9,6 +10,17 @@ from headgate.state.targets import Target
 
 if TYPE_CHECKING:
     from headgate.state.rocksdb.chunk_store import ChunkStore
+
+
+def keeps_log(backends: StateBackends | None) -> bool:
+    """Return whether checkpoints of columnar state that is read in memory store what has changed only. On
+    RocksDB it is what `execution.checkpointing.incremental` says. On the heap it needs package rocksdict,
+    whose forms of keys and chunks it shares.
+    """
+    inner = backends.inner if isinstance(backends, ChangelogBackends) else backends
+    if isinstance(inner, RocksBackends):
+        return inner.incremental
+    return importlib.util.find_spec("rocksdict") is not None
 
 
 def chunk_store_of(

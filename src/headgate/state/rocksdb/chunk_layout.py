@@ -18,11 +18,11 @@ from headgate.common.errors import StorageError, UsageError
 from headgate.serde.codecs.dynamic import encode_tagged
 from headgate.serde.codecs.type_codec import plain_bytes
 from headgate.state.rocksdb.chunk_bytes import KEYS, NUMBERED, ChunkKey, placed_in, read_chunk
-from headgate.state.rocksdb.database import ColumnStore
 from headgate.state.rocksdb.key_bytes import group_of, groups_range, one_form
 from headgate.state.rocksdb.value_layout import Row, Stored, VersionedValues, where
 from headgate.state.stored.blob_format import ColumnLayout
 from headgate.state.stored.column_chunks import Maps, converts_of, maps_of, python_columns
+from headgate.state.stored.opened_files import EntryStore
 
 COLUMN_CHUNKS: Final = 5
 
@@ -34,12 +34,12 @@ class ColumnChunks(VersionedValues):
 
     format = COLUMN_CHUNKS
 
-    def rows(self, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Row]:
+    def rows(self, store: EntryStore, groups: tuple[int, int]) -> Iterator[Row]:
         # a key in several chunks comes as several rows
         for stored, data in store.items(*groups_range(*groups)):
             yield from self._rows_of(ChunkKey.of(stored), data, {})
 
-    def whole_rows(self, store: ColumnStore, advice: str, groups: tuple[int, int]) -> Iterator[Row]:
+    def whole_rows(self, store: EntryStore, advice: str, groups: tuple[int, int]) -> Iterator[Row]:
         """Yield each key of `groups` (first, last) once, with its complete map; a chunk may hold it in part.
 
         Raises:
@@ -78,13 +78,13 @@ class ColumnChunks(VersionedValues):
         return data
 
 
-def chunks_in(store: ColumnStore, groups: tuple[int, int]) -> Iterator[tuple[ChunkKey, pa.RecordBatch]]:
+def chunks_in(store: EntryStore, groups: tuple[int, int]) -> Iterator[tuple[ChunkKey, pa.RecordBatch]]:
     """Yield key and batch of each chunk in `groups` (first, last), in keys' order; StorageError: damaged."""
     for stored, data in store.items(*groups_range(*groups)):
         yield ChunkKey.of(stored), read_chunk(data)
 
 
-def chunk_keys(store: ColumnStore) -> Iterator[list[Hashable]]:
+def chunk_keys(store: EntryStore) -> Iterator[list[Hashable]]:
     """Yield, chunk by chunk, the stream's keys that have entries in it; a key may be in several chunks."""
     for stored, data in store.items():
         yield _maps_of(ChunkKey.of(stored), read_chunk(data), {}).keys

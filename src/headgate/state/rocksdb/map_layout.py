@@ -23,7 +23,6 @@ from headgate.serde.codecs.type_codec import FormSerializer
 from headgate.serde.composites import MapSerializer
 from headgate.serde.serializer import TypeSerializer
 from headgate.state.rocksdb.chunk_layout import COLUMN_CHUNKS, ColumnChunks
-from headgate.state.rocksdb.database import ColumnStore
 from headgate.state.rocksdb.key_bytes import groups_range, one_form, prefix_length, whole_number
 from headgate.state.rocksdb.value_layout import (
     PLAIN_VALUES,
@@ -35,6 +34,7 @@ from headgate.state.rocksdb.value_layout import (
     where,
 )
 from headgate.state.rocksdb.value_versions import Versions, decoded
+from headgate.state.stored.opened_files import EntryStore
 from headgate.state.stored.value_readers import Target
 from headgate.state.targets import DeclaredSerializer
 
@@ -78,11 +78,11 @@ class MapEntries(VersionedValues):
 
     format = MAP_ENTRIES
 
-    def rows(self, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Row]:
+    def rows(self, store: EntryStore, groups: tuple[int, int]) -> Iterator[Row]:
         low, high = groups_range(*groups)
         yield from self.maps(store, low, high)
 
-    def maps(self, store: ColumnStore, start: bytes, stop: bytes, *, ahead: bool = True) -> Iterator[Row]:
+    def maps(self, store: EntryStore, start: bytes, stop: bytes, *, ahead: bool = True) -> Iterator[Row]:
         """Yield the stream's keys whose bytes are from `start` to before `stop`, each with its complete map.
         `ahead`: so much is wanted that the disk should read ahead; a Row's weight: the map's entries.
         """
@@ -100,7 +100,7 @@ class MapEntries(VersionedValues):
         if head:
             yield self._row(head, found, names, data)
 
-    def heads(self, store: ColumnStore) -> Iterator[bytes]:
+    def heads(self, store: EntryStore) -> Iterator[bytes]:
         start = b""
         while True:
             for stored, data in store.items(start, ahead=False):
@@ -278,7 +278,7 @@ def layout_of(name: str, target: Target, *, map_entries: bool = True) -> Version
 
 
 def transferred(
-    theirs: VersionedValues, store: ColumnStore, mine: VersionedValues, groups: tuple[int, int]
+    theirs: VersionedValues, store: EntryStore, mine: VersionedValues, groups: tuple[int, int]
 ) -> Stored:
     """Yield the RocksDB keys and values that a restore copies into a new database, for one state. `theirs`:
     layout of `store`, an earlier subtask's column family; `mine`: the new one's, to which types of older

@@ -11,7 +11,7 @@ import pyarrow as pa
 from headgate.common.errors import StorageError
 from headgate.state.rocksdb.chunk_bytes import ChunkKey
 from headgate.state.rocksdb.chunk_layout import COLUMN_CHUNKS, chunks_in
-from headgate.state.stored.families import opened_database, own_prefix
+from headgate.state.stored.families import opened_files, own_prefix
 from headgate.state.stored.native_restore import NamedStates, readable, sources_of
 from headgate.state.targets import Target
 
@@ -28,7 +28,7 @@ def native_chunks(
     for source in sources_of(states, groups):
         with (
             tempfile.TemporaryDirectory(prefix=own_prefix()) as folder,
-            opened_database(source, Path(folder) / "db") as database,
+            opened_files(source, Path(folder) / "db") as database,
         ):
             for layout in readable(source, database, {name: target}, max_parallelism).values():
                 if layout.format != COLUMN_CHUNKS:

@@ -12,6 +12,7 @@ import msgspec
 from headgate.common.decoders import converter
 from headgate.common.errors import StorageError
 from headgate.state.backend import NewSection, Part, StateFiles, StateWriter
+from headgate.state.chunk_log.log_file import COLUMN_LOG, is_log_name
 from headgate.state.rocksdb.map_layout import LAYOUTS
 from headgate.state.rocksdb.snapshot import PendingRocksSnapshot, SnapshotPoint
 from headgate.state.rocksdb.timer_queue import TIMERS
@@ -45,10 +46,12 @@ def native_files(
     layouts: Mapping[str, VersionedValues],
     timers: Iterable[str],
     files: dict[str, StateHandle],
+    backend: str = ROCKSDB,
 ) -> NativeFiles:
-    """Return the entry of a checkpoint's metadata for one subtask's RocksDB files. `checkpoint`: the one that
-    is taken; `layouts`: by state, which say format and types of its column family; `timers`: the kinds of
-    timers that have a column family; `files`: name in the database's folder -> handle of the stored bytes.
+    """Return the entry of a checkpoint's metadata for one subtask's own files. `checkpoint`: the one that is
+    taken; `layouts`: by state, which say format and types of its column family; `timers`: the kinds of timers
+    that have a column family; `files`: name in the local folder -> handle of the stored bytes; `backend`: the
+    kind of files.
     """
     details = Details(
         checkpoint,
@@ -56,21 +59,14 @@ def native_files(
         {name: layout.versions.stored() for name, layout in layouts.items()},
     )
     # Descriptions of users' serializers may hold bytes.
-    return NativeFiles(ROCKSDB, files, msgspec.to_builtins(details, builtin_types=(bytes,)))
+    return NativeFiles(backend, files, msgspec.to_builtins(details, builtin_types=(bytes,)))
 
 
 def details_of(native: NativeFiles) -> Details:
     """Return what the metadata says of the column families in a subtask's RocksDB files. StorageError: the
     files are another backend's, or no database, or in a format that this Headgate does not know.
     """
-    if native.backend != ROCKSDB:
-        raise StorageError(f"the checkpoint holds files of backend {native.backend!r}; expected {ROCKSDB!r}")
-    strange = [name for name in native.files if not (_TABLE.fullmatch(name) or _ALWAYS_NEW.fullmatch(name))]
-    if strange or "CURRENT" not in native.files:
-        raise StorageError(
-            f"the checkpoint lists {', '.join(map(repr, strange)) or 'no CURRENT'} for RocksDB; expected "
-            "CURRENT, a manifest and tables; restore an older checkpoint"
-        )
+    _check_names(native)
     try:
         details = _details(native.details)
     except msgspec.ValidationError as error:
@@ -84,6 +80,27 @@ def details_of(native: NativeFiles) -> Details:
                 f"reads {', '.join(map(str, (*LAYOUTS, TIMERS)))}"
             )
     return details
+
+
+def _check_names(native: NativeFiles) -> None:
+    if native.backend == COLUMN_LOG:
+        strange = [name for name in native.files if not is_log_name(name)]
+        if strange:
+            raise StorageError(
+                f"the checkpoint lists {', '.join(map(repr, strange))} for a log of columns; expected files "
+                "of chunks; restore an older checkpoint"
+            )
+        return
+    if native.backend != ROCKSDB:
+        raise StorageError(
+            f"the checkpoint holds files of {native.backend!r}; expected {ROCKSDB!r} or {COLUMN_LOG!r}"
+        )
+    strange = [name for name in native.files if not (_TABLE.fullmatch(name) or _ALWAYS_NEW.fullmatch(name))]
+    if strange or "CURRENT" not in native.files:
+        raise StorageError(
+            f"the checkpoint lists {', '.join(map(repr, strange)) or 'no CURRENT'} for RocksDB; expected "
+            "CURRENT, a manifest and tables; restore an older checkpoint"
+        )
 
 
 def tables_and_small(directory: Path) -> tuple[list[Path], list[Path]]:

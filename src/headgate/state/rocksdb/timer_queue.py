@@ -23,6 +23,7 @@ from headgate.state.backend import Entries
 from headgate.state.rocksdb.database import ColumnStore
 from headgate.state.rocksdb.key_bytes import one_form, whole_number
 from headgate.state.rocksdb.value_layout import CHUNK_ENTRIES
+from headgate.state.stored.opened_files import EntryStore
 
 HEAD_ENTRIES: Final = 8_192
 """Timers that are read ahead; twice as many are kept at most."""
@@ -277,7 +278,7 @@ class RocksTimerQueue:
             self.flush()
 
 
-def timer_chunks(name: str, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Entries]:
+def timer_chunks(name: str, store: EntryStore, groups: tuple[int, int]) -> Iterator[Entries]:
     """Yield the timers of a column family as batches for a snapshot: ascending by key group, and within a
     group in firing order; each batch has up to 10,000 keys of one group, and as values their timestamps in
     ms. RocksDB has timers in order of time, so a large queue is read several times, each time for some of the
@@ -306,7 +307,7 @@ def _chunks(group: int, entries: list[Entry]) -> Iterator[Entries]:
         yield Entries(group, [key for _, key in timers], [timestamp for timestamp, _ in timers])
 
 
-def timers_of(store: ColumnStore, groups: tuple[int, int]) -> Iterator[Entry]:
+def timers_of(store: EntryStore, groups: tuple[int, int]) -> Iterator[Entry]:
     """Yield the RocksDB entries (key and value bytes) of the timers in `groups`, first and last key group, in
     firing order. A restore copies them into another subtask's database, or moves them into memory.
     """

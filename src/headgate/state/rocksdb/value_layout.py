@@ -7,9 +7,9 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple, Self
 
 from headgate.state.backend import Entries
-from headgate.state.rocksdb.database import ColumnStore
 from headgate.state.rocksdb.key_bytes import group_of, groups_range, key_of
 from headgate.state.rocksdb.value_versions import Versions, decoded
+from headgate.state.stored.opened_files import EntryStore
 
 Stored = Iterator[tuple[bytes, bytes]]
 """RocksDB entries, to be put into a column family: key and value."""
@@ -58,7 +58,7 @@ class VersionedValues:
     def __init__(self, versions: Versions) -> None:
         self.versions = versions
 
-    def rows(self, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Row]:
+    def rows(self, store: EntryStore, groups: tuple[int, int]) -> Iterator[Row]:
         """Yield keys and values of `groups` (first, last), in order of keys' bytes; StorageError: damaged."""
         for stored, data in store.items(*groups_range(*groups)):
             yield Row(stored, decoded(self.versions, where(stored), self.numbered(data)))

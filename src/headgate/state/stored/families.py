@@ -17,10 +17,10 @@ from headgate.common.registry import OPTIONAL_PACKAGES
 from headgate.state.backend import Entries, NativeState
 from headgate.state.stored.blob import StoredBlob
 from headgate.state.stored.contract import TIMER_CODEC, OpenSection, SectionCodec, ValueCodec, described
+from headgate.state.stored.opened_files import EntryStore, OpenedFiles
 from headgate.state.targets import Target, timers_target
 
 if TYPE_CHECKING:
-    from headgate.state.rocksdb.database import ColumnStore, Database
     from headgate.state.rocksdb.value_layout import Row, VersionedValues
     from headgate.state.rocksdb.value_versions import StoredVersions
     from headgate.state.stored.native_restore import Source
@@ -45,7 +45,7 @@ class Families:
         self._blob = StoredBlob(state)
         self.header = self._blob.header
         self._groups = self.header.first_group, self.header.last_group
-        self._database: Database | None = None
+        self._database: OpenedFiles | None = None
         self._entry_bytes = 0.0
 
     def sections(self, values: ValueCodec, names: Collection[str] | None) -> list[OpenSection]:
@@ -72,10 +72,10 @@ class Families:
             found.append(OpenSection(name, False, TIMER_CODEC, partial(self._timers, chunks)))
         return [*found, *self._blob.sections(values, names, without=formats)]
 
-    def _opened(self, source: Source) -> Database:
+    def _opened(self, source: Source) -> OpenedFiles:
         if self._database is None:
             folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix=own_prefix()))
-            self._database = self._stack.enter_context(opened_database(source, Path(folder) / "db"))
+            self._database = self._stack.enter_context(opened_files(source, Path(folder) / "db"))
             entries = sum(store.about_entries for store in self._database.stores.values())
             self._entry_bytes = self._size / max(1, entries)
         return self._database
@@ -105,7 +105,7 @@ class Families:
 
 
 def _rows_of(
-    layout: VersionedValues, store: ColumnStore, advice: str
+    layout: VersionedValues, store: EntryStore, advice: str
 ) -> Callable[[tuple[int, int]], Iterable[Row]]:
     from headgate.state.rocksdb.chunk_layout import ColumnChunks
 
@@ -120,14 +120,20 @@ def own_prefix() -> str:
 
 
 @contextmanager
-def opened_database(source: Source, folder: Path) -> Iterator[Database]:
-    """Fetch a source's RocksDB files, verified, into the new local `folder`, and open them for reading while
-    the block lasts; the caller removes the folder. StorageError: damaged, or the disk fails.
+def opened_files(source: Source, folder: Path) -> Iterator[OpenedFiles]:
+    """Fetch a source's own files, verified, into the new local `folder`, and open them for reading while the
+    block lasts; the caller removes the folder. StorageError: damaged, or the disk fails.
     """
+    from headgate.state.chunk_log.log_file import COLUMN_LOG
+    from headgate.state.chunk_log.opened_log import OpenedLog
     from headgate.state.rocksdb.database import Access, Database
     from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
 
     source.fetch(folder)
+    if source.state.native.backend == COLUMN_LOG:
+        (name,) = source.details.formats
+        yield OpenedLog(folder, name)
+        return
     database = Database(folder, (), RocksMemory(LIMIT_MIN), Access.READ_ONLY)
     try:
         yield database

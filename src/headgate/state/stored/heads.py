@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow.compute as pc
 
@@ -29,13 +29,11 @@ from headgate.state.snapshots import KeyedStateHandle, NativeFiles
 from headgate.state.state_names import changed_name
 from headgate.state.stored.blob import keys_and_values
 from headgate.state.stored.blob_format import Section, read_chunks, read_header
-from headgate.state.stored.families import opened_database, own_prefix
+from headgate.state.stored.families import opened_files, own_prefix
+from headgate.state.stored.opened_files import EntryStore, OpenedFiles
 from headgate.state.stored.tables import head_of_table
 from headgate.state.stored.value_readers import value_reader, value_verdict
 from headgate.state.targets import Target
-
-if TYPE_CHECKING:
-    from headgate.state.rocksdb.database import ColumnStore, Database
 
 NATIVE_BYTES_READ: Final = 256 << 20
 """Native files of a subtask with more bytes of keyed state are not fetched to look at the keys in them."""
@@ -90,7 +88,7 @@ def filled_natively(files: StoredFiles, keyed: KeyedStateHandle) -> frozenset[st
 
 
 @contextmanager
-def _database(files: StoredFiles, keyed: KeyedStateHandle, native: NativeFiles) -> Iterator[Database]:
+def _database(files: StoredFiles, keyed: KeyedStateHandle, native: NativeFiles) -> Iterator[OpenedFiles]:
     from headgate.state.rocksdb.native_files import details_of
     from headgate.state.stored.native_restore import sources_of
 
@@ -98,7 +96,7 @@ def _database(files: StoredFiles, keyed: KeyedStateHandle, native: NativeFiles) 
     (source,) = sources_of([(files.native(keyed), None)], (keyed.first_group, keyed.last_group))
     with (
         tempfile.TemporaryDirectory(prefix=own_prefix()) as folder,
-        opened_database(source, Path(folder) / "db") as database,
+        opened_files(source, Path(folder) / "db") as database,
     ):
         yield database
 
@@ -166,7 +164,7 @@ def _keys_of_section(blob: BlobReader, body: int, section: Section) -> Keys:
         yield keys_and_values(section, chunk, part)[0]
 
 
-def _native_keys(store: ColumnStore, name: str, native: NativeFiles) -> Keys:
+def _native_keys(store: EntryStore, name: str, native: NativeFiles) -> Keys:
     from headgate.state.rocksdb.chunk_layout import COLUMN_CHUNKS, chunk_keys
     from headgate.state.rocksdb.key_bytes import key_of, prefix_length
     from headgate.state.rocksdb.timer_queue import timer_of

@@ -34,6 +34,7 @@ from headgate.state.rocksdb.value_layout import Stored, VersionedValues
 from headgate.state.rocksdb.value_versions import StoredVersions, Versions
 from headgate.state.stored.blob_format import Header, Section, read_header
 from headgate.state.stored.local_files import local_error
+from headgate.state.stored.opened_files import OpenedFiles
 from headgate.state.stored.value_readers import Target, readers_of
 
 _LOG: Final = logging.getLogger(__name__)
@@ -83,7 +84,7 @@ def sources_of(states: Sequence[NamedStates], groups: tuple[int, int]) -> list[S
 
 
 def readable(
-    source: Source, stored: Database, targets: Mapping[str, Target], max_parallelism: int
+    source: Source, stored: OpenedFiles, targets: Mapping[str, Target], max_parallelism: int
 ) -> dict[str, VersionedValues]:
     """Return state -> layout to read its non-empty column family in `stored`, the opened files of `source`.
     UsageError: a type does not fit `targets`, or a state with entries is not declared.
@@ -123,7 +124,7 @@ def _layouts_of(
     return layouts
 
 
-def readable_timers(source: Source, stored: Database) -> list[str]:
+def readable_timers(source: Source, stored: OpenedFiles) -> list[str]:
     # kinds of timers, such as "timers:event"
     formats = source.details.formats.items()
     return [name for name, number in formats if number == TIMERS and name in stored.stores]

@@ -37,7 +37,7 @@ from headgate.runtime.worker.operators.columns.window_state import AHEAD, WINDOW
 from headgate.runtime.worker.operators.function_state import FunctionState
 from headgate.runtime.worker.operators.keyed_state import PendingKeyedState, earlier_state
 from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, StateTypes
-from headgate.state.backend import StoredValue
+from headgate.state.backend import PendingSnapshot, StoredValue
 from headgate.state.chunk_stores import chunk_store_of
 from headgate.state.snapshots import OperatorSubtaskState
 from headgate.state.state_names import Claims
@@ -223,9 +223,12 @@ class WindowsOperator(Operator):
     def snapshot(self, checkpoint: int) -> PendingState | None:
         # The tables of windows never change, so the snapshot only refers to them.
         self._own.handles[AHEAD].update(self._kept.ahead)
-        pending = self._pending() if self._disk is None else self._disk.snapshot(checkpoint, self._completed)
+        pending = self._taken(checkpoint)
         keyed = PendingKeyedState(self.context.uid, pending, self._mark, None, self._key_shapes())
         return self._own.snapshot(keyed)
+
+    def _taken(self, checkpoint: int) -> PendingSnapshot:
+        return self._pending() if self._disk is None else self._disk.snapshot(checkpoint, self._completed)
 
     def may_build_on(self, checkpoint: int | None) -> None:
         self._completed = checkpoint

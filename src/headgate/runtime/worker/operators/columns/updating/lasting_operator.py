@@ -14,18 +14,20 @@ from headgate.runtime.worker.operators.columns.kept_windows import Ended, OnDisk
 from headgate.runtime.worker.operators.columns.updating.forgetting import KeyAges
 from headgate.runtime.worker.operators.columns.updating.kept_for_good import KeptForGood
 from headgate.runtime.worker.operators.columns.windows_operator import WindowsOperator
+from headgate.state.chunk_stores import keeps_log
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
     from headgate.runtime.worker.operators.columns.spilled.chunk_columns import ChunkColumns
     from headgate.runtime.worker.operators.columns.updating.logged_state import LoggedState
+    from headgate.state.backend import PendingSnapshot
     from headgate.state.rocksdb.chunk_store import ChunkStore
     from headgate.state.stored.native_restore import NamedStates
 
 
 class LastingOperator(WindowsOperator):
-    """Keeps state by key for good, or until no row of the key has come for `_ttl_ms`. It is read in memory;
-    with RocksDB checkpoints store what has changed. `_what` is the operator in the words of messages.
+    """Keeps state by key for good, or until no row of the key has come for `_ttl_ms`. It is read in memory,
+    and checkpoints store what has changed. `_what` is the operator in the words of messages.
     """
 
     _what: ClassVar[str]
@@ -39,12 +41,17 @@ class LastingOperator(WindowsOperator):
         """Return state without rows, held in memory."""
 
     def _windows_on_disk(self, chunks: ChunkStore, mark: int) -> OnDisk:
-        # Optional packages are loaded when they are used.
-        from headgate.runtime.worker.operators.columns.updating.logged_state import LoggedState
+        raise InternalError(f"{self._what} is read in memory; please report this")
 
-        kept = self._windows_from(mark)
-        self._logged = LoggedState(kept, chunks, self._chunk_columns(), self._pending)
-        return self._logged
+    def _opened(self) -> KeptForGood:
+        kept = self._windows_from(self._mark)
+        if keeps_log(self.context.backends):
+            # Optional packages are loaded when they are used.
+            from headgate.runtime.worker.operators.columns.updating.logged_state import LoggedState
+
+            columns = self._chunk_columns()
+            self._logged = LoggedState(kept, self._name, self._target, self._groups, columns, self._pending)
+        return kept
 
     def _chunk_columns(self) -> ChunkColumns:
         from headgate.runtime.worker.operators.columns.spilled.chunk_columns import ChunkColumns
@@ -53,13 +60,16 @@ class LastingOperator(WindowsOperator):
         return ChunkColumns(*columns, most, placed=True, numbered=self._grouping is None)
 
     def _fill_natively(self, native: list[NamedStates], each_into: Sequence[Mapping[int, Restoring]]) -> None:
-        if self._disk is not None:
-            self._disk.restore(native)
-            return
         from headgate.runtime.worker.operators.columns.updating.logged_state import logged_tables
 
-        for table in logged_tables(native, self._name, self._target, self._groups, self._chunk_columns()):
+        columns = self._chunk_columns()
+        for table in logged_tables(native, self._kept, self._name, self._target, self._groups, columns):
             self._kept.restore(table)
+
+    def _taken(self, checkpoint: int) -> PendingSnapshot:
+        if self._logged is None:
+            return self._pending()
+        return self._logged.snapshot(checkpoint, self._completed)
 
     def _results(self, ended: Ended) -> tuple[pa.RecordBatch, Int64s]:
         raise InternalError(f"{self._what} has no end; please report this")

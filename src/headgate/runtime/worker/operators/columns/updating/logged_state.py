@@ -1,34 +1,44 @@
-"""State without windows on RocksDB: it is read in memory, and a log of its changes lies in chunks on disk, so
-that a checkpoint stores what has changed since the last one.
+"""State without windows and the log of its changes: a checkpoint stores what has changed since the last one.
 
-The log is in RocksDB's files, of which a checkpoint stores the new ones. Chunks of a key group that are about
-as large become one; where most of the log is about rows that changed since, it is written anew.
+A checkpoint refers to files of earlier ones and adds one. A file may be referred to (it is sealed) once it is
+known that the checkpoint that wrote it is complete, and that no other was taken since, which might write it
+anew and remove it. At a snapshot:
+
+| | `_sealed` | `_unsealed` |
+| --- | --- | --- |
+| the last snapshot is the newest complete one, and its changes are in a file | its files | what changed since |
+| it is not, or they are in the metadata | stays | what it was, and what changed since |
+| everything is written | none | none |
+
+So what changed is kept in memory until it is sealed, and nothing has to be taken back after an abort.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
 
-from headgate.common.errors import StorageError
 from headgate.runtime.worker.operators.columns.kept_windows import WindowsView
 from headgate.runtime.worker.operators.columns.spilled.chunk_columns import ChunkColumns
 from headgate.runtime.worker.operators.columns.updating.kept_for_good import KeptForGood
 from headgate.runtime.worker.operators.columns.window_state import PendingWindows
-from headgate.state.backend import EntryFilter, NewWriter, PendingSnapshot, StateFiles
+from headgate.state.backend import PendingSnapshot
+from headgate.state.chunk_log.pending_log import Fresh, PendingLog
 from headgate.state.rocksdb.chunk_bytes import ChunkKey, Piece, placed_in
-from headgate.state.rocksdb.chunk_store import ChunkStore
+from headgate.state.rocksdb.chunk_layout import ColumnChunks
 from headgate.state.rocksdb.native_chunks import native_chunks
-from headgate.state.rocksdb.native_files import PendingNativeSnapshot
-from headgate.state.rocksdb.snapshot import FailedSnapshot
-from headgate.state.snapshots import KeyedStateHandle
+from headgate.state.rocksdb.value_versions import Versions
+from headgate.state.snapshots import FileRange, StateHandle
 from headgate.state.stored.native_restore import NamedStates
 
 if TYPE_CHECKING:
     from headgate.state.targets import Target
+
+Tables: TypeAlias = Callable[[], Iterator[pa.Table]]
+"""Makes tables, in the thread that writes a snapshot."""
 
 _LOG: Final = 0
 """The place of chunks that say what changed, oldest first."""
@@ -38,148 +48,150 @@ _WAITING: Final = 1
 _ANYWHERE: Final = ChunkKey(0, 0, 0)
 """Stands for the key of a chunk whose rows say their places."""
 
-_TOGETHER: Final = 8
-"""So many chunks of about one size become one."""
+ROWS_MIN: Final = 1 << 12
+"""State of fewer rows is stored whole: files for it are not worth the while."""
+FILES_MAX: Final = 1_000
+"""After so many files everything is written anew: every checkpoint names all of them."""
 _SPARE_ROWS: Final = 1 << 16
 """The log may have twice the rows of the state, and so many more, before it is written anew."""
 
 
 class LoggedState:
-    """State in memory, `kept`, and its log in `chunks`. `columns` are those of chunks; `pending` gives a
-    snapshot of what is in memory, for savepoints.
+    """State in memory, `kept`, and its log. `columns` are those of chunks; `pending` gives a snapshot of what
+    is in memory, for savepoints and small state. `groups`: first and last key group.
     """
 
     def __init__(
         self,
         kept: KeptForGood,
-        chunks: ChunkStore,
+        name: str,
+        target: Target,
+        groups: tuple[int, int],
         columns: ChunkColumns,
         pending: Callable[[], PendingWindows],
     ) -> None:
-        self._chunks, self._columns, self._pending = chunks, columns, pending
+        self._target, self._groups, self._columns, self._pending = target, groups, columns, pending
+        self._layout = ColumnChunks(Versions(name, target))
+        self._reported: dict[int, Mapping[str, StateHandle]] = {}
+        self._number = self._last = 0
         self.replace(kept)
 
     def replace(self, kept: KeptForGood) -> None:
         """Keep `kept` from now on, of which the log has nothing."""
         self.kept = kept
-        self._whole = True  # whether the log lacks what is in memory
-        if self._chunks.incremental:
-            kept.begin_log()
+        self._begin_anew()
+        kept.begin_log()
 
-    def restore(self, states: Sequence[NamedStates]) -> None:
-        """Take over the RocksDB files that earlier subtasks stored; call it before any row is added."""
-        self._chunks.restore(states)
-        for place in (_LOG, _WAITING):
-            for group in self._chunks.groups_at([place]):
-                for table in self._tables(self._chunks.read(group, [place])):
-                    self.kept.restore(table)
-        self._whole = False
-
-    def _tables(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-        return (self._columns.table(_ANYWHERE, batch) for batch in batches)
+    def _begin_anew(self) -> None:
+        self._sealed: Mapping[str, StateHandle] = {}
+        self._unsealed: list[pa.Table] = []
+        self._rows = 0  # in the log
 
     def snapshot(self, checkpoint: int, completed: int | None) -> PendingSnapshot:
-        """Write what changed since the last snapshot, and take one. `completed`: newest complete checkpoint,
-        to whose files it may refer; 0: to none; None: a savepoint. A StorageError here is raised when the
-        snapshot is stored, so that only the checkpoint fails.
+        """Take a snapshot. `completed`: newest complete checkpoint, to whose files it may refer; 0: to none;
+        None: a savepoint.
         """
-        if not self._chunks.incremental:
+        if completed is None:
             return self._pending()
-        try:
-            self._write()
-            point = self._chunks.snapshot()
-        except StorageError as error:
-            self._whole = True
-            return FailedSnapshot(error)
-        if point is None:
+        self._seal(completed)
+        self._last = checkpoint
+        changes = [table for table in self.kept.take_log() if table.num_rows]
+        self._unsealed += changes
+        self._rows += sum(table.num_rows for table in changes)
+        if self.kept.count < ROWS_MIN:
+            self._begin_anew()
             return self._pending()
-        uploads = self._chunks.no_uploads() if completed is None else self._chunks.uploads
-        native = PendingNativeSnapshot(
-            point, checkpoint=checkpoint, completed=completed or 0, uploads=uploads
-        )
-        return PendingLog(native, self._pending() if completed is None else None)
-
-    def _write(self) -> None:
-        rows = self.kept.take_log()
-        if self._whole or self._chunks.rows > 2 * self.kept.count + _SPARE_ROWS:
-            self._chunks.drop([_LOG])
-            for table in self.kept.settled()():
-                self._chunks.add(self._pieces(table, _LOG))
-            self._whole = False
+        since = self.kept.since()
+        if self._is_worn:
+            self._begin_anew()
+            self._rows = self.kept.count
+            fresh = self.kept.settled()
         else:
-            for table in rows:
-                self._append(table)
-        self._chunks.drop([_WAITING])
-        for table in self.kept.since():
-            self._chunks.add(self._pieces(table, _WAITING))
+            fresh = partial(iter, list(self._unsealed))
+        return self._pending_log(checkpoint, fresh, partial(iter, since))
 
-    def _pieces(self, table: pa.Table, place: int) -> Iterator[Piece]:
-        return self._columns.pieces(table, place)
+    def _pending_log(self, checkpoint: int, fresh: Tables, since: Tables) -> PendingLog:
+        self._number += 1
+        pieces = partial(self._pieces, fresh, _LOG), partial(self._pieces, since, _WAITING)
+        return PendingLog(
+            checkpoint,
+            self._target,
+            self._layout,
+            self._groups,
+            self._columns.max_parallelism,
+            self._sealed,
+            Fresh(self._number, *pieces),
+            self._reported.__setitem__,
+        )
 
-    def _append(self, table: pa.Table) -> None:
-        pieces = list(self._pieces(table, _LOG))
-        self._chunks.add(pieces)
-        for group, _, _ in pieces:
-            newest = _alike(self._chunks.sizes(group, _LOG))
-            if newest >= _TOGETHER:
-                chunks = self._chunks.read_newest(group, _LOG, newest)
-                merged = self.kept.compacted(pa.concat_tables(self._tables(chunks)))
-                pieces_of_it = [self._columns.piece(group, _LOG, merged)] if merged.num_rows else []
-                self._chunks.replace(group, _LOG, newest, pieces_of_it)
+    def _seal(self, completed: int) -> None:
+        stored = self._reported.get(completed) if completed == self._last else None
+        # A file in the metadata would be in that of every later checkpoint.
+        if stored and isinstance(list(stored.values())[-1], FileRange):
+            self._sealed, self._unsealed = stored, []
+        for number in [number for number in list(self._reported) if number <= completed]:
+            del self._reported[number]
+
+    @property
+    def _is_worn(self) -> bool:
+        return (
+            not self._sealed
+            or len(self._sealed) >= FILES_MAX
+            or self._rows > 2 * self.kept.count + _SPARE_ROWS
+        )
+
+    def _pieces(self, tables: Tables, place: int) -> Iterator[Piece]:
+        for table in tables():
+            yield from self._columns.pieces(table, place)
 
     def views_of(self, key: Hashable) -> list[WindowsView]:
         """Return views of all that is kept, for a query of `key`."""
         return self.kept.at_snapshot()
 
-    def close(self) -> None:
-        self._chunks.close()
-
-
-def _alike(sizes: Sequence[int]) -> int:
-    """Return how many of the newest chunks are each at most twice as large as all newer ones together."""
-    newest, total = 1, sizes[-1]
-    for size in reversed(sizes[:-1]):
-        if size > 2 * total:
-            break
-        newest, total = newest + 1, total + size
-    return newest
-
 
 def logged_tables(
     states: Sequence[NamedStates],
+    kept: KeptForGood,
     name: str,
     target: Target,
     groups: tuple[int, int],
     columns: ChunkColumns,
 ) -> Iterator[pa.Table]:
-    """Yield what the log of state `name` in RocksDB files says of `groups` (first, last), oldest first."""
-    for at, batch in native_chunks(states, name, target, groups, columns.max_parallelism):
+    """Yield what logs of state `name` say of `groups` (first, last), in tables that `kept` restores in their
+    order. Chunks of different key groups are put together, as a key is only in those of its group.
+    """
+    for state in states:
+        changes, waiting = _by_turn(
+            native_chunks([state], name, target, groups, columns.max_parallelism), columns
+        )
+        yield from _together(changes, kept)
+        yield from waiting
+
+
+def _by_turn(
+    chunks: Iterable[tuple[ChunkKey, pa.RecordBatch]], columns: ChunkColumns
+) -> tuple[list[pa.Table], list[pa.Table]]:
+    # The first chunks of all key groups, then their second ones: of changes, and of what waits.
+    found: dict[tuple[int, int], list[pa.Table]] = {}
+    turns: dict[tuple[int, int], int] = {}
+    for at, batch in chunks:
         assert placed_in(batch.schema)  # as chunks of this state are written
-        yield columns.table(at, batch)
+        place = at.place, turns.get((at.group, at.place), 0)
+        turns[at.group, at.place] = place[1] + 1
+        found.setdefault(place, []).append(columns.table(at, batch))
+    tables = {place: pa.concat_tables(found[place]) for place in sorted(found)}
+    changes, waiting = (
+        [table for (at, _), table in tables.items() if at == each] for each in (_LOG, _WAITING)
+    )
+    return changes, waiting
 
 
-@dataclass(slots=True)
-class PendingLog:
-    """A snapshot to be stored in the background: RocksDB's files, or for a savepoint what was in memory."""
-
-    native: PendingNativeSnapshot
-    memory: PendingWindows | None
-    keep: EntryFilter | None = field(default=None)
-
-    def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
-        try:
-            return self.native.store(uid, files)
-        finally:
-            self.release()
-
-    def store_with(self, new_writer: NewWriter) -> KeyedStateHandle:
-        assert self.memory is not None  # only savepoints are written so
-        try:
-            return self.memory.store_with(new_writer)
-        finally:
-            self.release()
-
-    def release(self) -> None:
-        self.native.release()
-        if self.memory is not None:
-            self.memory.release()
+def _together(tables: Sequence[pa.Table], kept: KeptForGood) -> Iterator[pa.Table]:
+    part: list[pa.Table] = []
+    for table in tables:
+        part.append(table)
+        if sum(each.num_rows for each in part) >= _SPARE_ROWS:
+            yield kept.compacted(pa.concat_tables(part))
+            part = []
+    if part:
+        yield kept.compacted(pa.concat_tables(part))

@@ -1,0 +1,86 @@
+"""The bytes of a file of a log: chunks of columns, each after its key and its length.
+
+8 bytes    MAGIC
+entries    the chunk's key (18 bytes, 6 of padding), length of the chunk (8 bytes, little-endian), the chunk,
+and padding, so that each begins at a multiple of 8
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from headgate.common.errors import StorageError
+from headgate.state.rocksdb.chunk_bytes import ChunkKey, Piece, chunk_bytes
+
+COLUMN_LOG: Final = "columns"
+"""Name of the kind of native files that are such a log."""
+
+MAGIC: Final = b"HGCHUNK1"
+_HEAD: Final = struct.Struct("<18s6xQ")
+_ALIGNED: Final = 8
+
+WAITING: Final = "waiting.chunks"
+"""Name of the file of what came since the last mark; each snapshot writes it anew."""
+
+_NAME: Final = re.compile(r"(?:[0-9]{20}|waiting)\.chunks")
+
+
+def log_name(number: int) -> str:
+    """Return the name of a file by its number: names are in the order in which files were written.
+
+    Example:
+        >>> log_name(7)
+        '00000000000000000007.chunks'
+    """
+    return f"{number:020}.chunks"
+
+
+def is_log_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
+def log_bytes(pieces: Iterable[Piece], number: int, kind: int) -> Iterator[bytes]:
+    """Yield the bytes of a file, of which each piece is a chunk, part by part; the chunks are numbered from
+    `number` on. `kind`: number of the type of the records.
+    """
+    yield MAGIC
+    schema, schema_data = None, b""
+    for group, place, columns in pieces:
+        if schema is None or not columns.schema.equals(schema, check_metadata=True):
+            schema, schema_data = columns.schema, columns.schema.serialize().to_pybytes()
+        data = chunk_bytes(columns, kind, schema_data)
+        yield _HEAD.pack(ChunkKey(group, place, number).encoded(), len(data))
+        yield data
+        yield b"\0" * (-len(data) % _ALIGNED)
+        number += 1
+
+
+def chunks_of_file(path: Path) -> Iterator[tuple[bytes, bytes]]:
+    """Yield key and bytes of each chunk in a local file.
+
+    Raises:
+        StorageError: it is not such a file, or ends in the middle of a chunk.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read ({error})") from None
+    if data[: len(MAGIC)] != MAGIC:
+        raise StorageError(f"{path} begins with {data[: len(MAGIC)]!r}; expected {MAGIC!r}: it is damaged")
+    at = len(MAGIC)
+    while at < len(data):
+        if at + _HEAD.size > len(data):
+            raise _cut_off(path, len(data))
+        key, length = _HEAD.unpack_from(data, at)
+        start, at = at + _HEAD.size, at + _HEAD.size + length + (-length % _ALIGNED)
+        if start + length > len(data):
+            raise _cut_off(path, len(data))
+        yield key, data[start : start + length]
+
+
+def _cut_off(path: Path, size: int) -> StorageError:
+    return StorageError(f"{path} has {size} bytes and ends in the middle of a chunk; it is damaged")
