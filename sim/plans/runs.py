@@ -24,6 +24,7 @@ from headgate.testing.simulation.simulated_jobs import job_of
 from headgate.testing.simulation.virtual_disk import URI, SimFiles
 from sim.plans.drawing import draw_plan
 from sim.plans.gang import JOB, Lanes, Slot, VirtualClock
+from sim.plans.logs import limits_of_log, logs_early
 from sim.plans.plan import Plan
 from sim.plans.program import build
 from sim.plans.queries import Answers
@@ -56,7 +57,8 @@ def run_plan(seed: int, mode: str | None = None, plan: Plan | None = None) -> Pl
     outcome = PlanOutcome(seed, plan or draw_plan(seed), mode or drawn)
     answers = Answers(outcome.plan)
     try:
-        PlanRun(outcome, answers, rng).carry_out()
+        with limits_of_log(seed):
+            PlanRun(outcome, answers, rng).carry_out()
     except Violation as found:
         outcome.violation = str(found)
     finally:
@@ -80,6 +82,8 @@ class PlanRun:
             "pipeline.max-parallelism": 8,
             **MODES[outcome.mode],
         }
+        if logs_early(outcome.seed):
+            self._settings["execution.checkpointing.data-inline-threshold"] = "0b"
         self._may_kill = outcome.mode != "at-least-once" and rng.random() < 0.6
         self._stops = random.Random(f"{outcome.seed} savepoints")
         self._tempo = rng.choice((0.05, 0.15, 0.3))

@@ -15,6 +15,7 @@ from headgate.testing.simulation.faults import MIXES, NO_FAULTS, FaultMix
 from headgate.testing.simulation.invariants import Checks, Violation
 from headgate.testing.simulation.simulated_jobs import job_of
 from sim.plans.drawing import draw_plan
+from sim.plans.logs import limits_of_log, logs_early
 from sim.plans.plan import Plan
 from sim.plans.program import build
 from sim.plans.queries import Answers
@@ -130,6 +131,8 @@ def draw_job(seed: int) -> tuple[Plan, int, float, dict[str, Any]]:
         "execution.checkpointing.interval": rng.choice(("10ms", "25ms", "60ms")),
         "execution.checkpointing.data-inline-threshold": rng.choice(("0b", "20kb")),
     }
+    if logs_early(seed):
+        config["execution.checkpointing.data-inline-threshold"] = "0b"
     return draw_plan(seed, NODES_MAX), rng.choice((1, 2, 2, 3)), rng.choice((0, 0, 0.5, 4)), config
 
 
@@ -155,7 +158,8 @@ def run_marks(
     counts, answers = PlanOutcome(seed, plan, mode), Answers(plan)
     checks = ShownChecks(counts, answers, exact=mode != "at-least-once" or mix == NO_FAULTS)
     try:
-        outcome = CostlyWorld(job, seed, mix, checks, story_max).run()
+        with limits_of_log(seed):
+            outcome = CostlyWorld(job, seed, mix, checks, story_max).run()
     finally:
         answers.close()
     return TopologyOutcome(mode, plan, outcome, checks.in_flight, "marks", answers=counts.different)

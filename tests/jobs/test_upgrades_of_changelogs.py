@@ -5,11 +5,12 @@ does.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
+from unittest import mock
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from headgate.checkpoint.opening import open_checkpoint
 from headgate.offline.judging import Judgement
 from headgate.offline.upgrade import Verdict
 from headgate.relational.changes import SIGNS
+from headgate.runtime.worker.operators.columns.updating import logged_state
 
 NUMBERS = count(13_700)
 BIDS = pa.schema({"id": pa.int64(), "auction": pa.int64(), "price": pa.int64(), "note": pa.string()})
@@ -108,15 +110,24 @@ def program(env: hg.Environment, folder: Path, build: Build, limit: float) -> No
     build(bids, auctions).write_changelog(folder / "out", uid="out")
 
 
-@pytest.fixture(scope="module")
-def savepoints(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """Gives the folder of a savepoint of an old program that has read about half of its input."""
+@pytest.fixture(scope="module", params=["savepoint", "log"])
+def savepoints(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], str]]:
+    """Gives the folder of a savepoint, or of a checkpoint with a log, of an old program that has read about
+    half of its input.
+    """
     made: dict[str, str] = {}
+    logs = request.param == "log"
+    rows_min = 0 if logs else logged_state.ROWS_MIN
+    config = {**TINY, "restart-strategy.type": "none"}
+    if logs:
+        config["execution.checkpointing.data-inline-threshold"] = "0b"
 
     def of(name: str) -> str:
         if name not in made:
             folder = tmp_path_factory.mktemp(name)
-            env = environment(1, {**TINY, "restart-strategy.type": "none"})
+            env = environment(1, config)
             env.checkpoints(every="20ms", storage=str(folder / "checkpoints"))
             program(env, folder, OLD[name], 60)
             with env.execute_async("old") as handle:
@@ -126,12 +137,29 @@ def savepoints(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]
                     ),
                     "records came",
                 )
-                uri = handle.stop(str(folder / "savepoints"), format="canonical")
-                handle.result()
-            made[name] = unquote(urlsplit(uri).path)
+                if logs:
+                    made[name] = with_log(handle, folder / "checkpoints")
+                else:
+                    uri = handle.stop(str(folder / "savepoints"), format="canonical")
+                    handle.result()
+                    made[name] = unquote(urlsplit(uri).path)
         return made[name]
 
-    return of
+    with mock.patch.object(logged_state, "ROWS_MIN", rows_min):
+        yield of
+
+
+def with_log(handle: Any, storage: Path) -> str:
+    """The folder of a cancelled job, whose last checkpoint refers to files of earlier ones."""
+    for _ in range(3):
+        handle.checkpoint()
+    handle.cancel()
+    with pytest.raises(hg.JobFailedError, match="cancelled"):
+        handle.result()
+    (job,) = storage.iterdir()
+    keyed = [state.keyed for state in open_checkpoint(str(job))[1].operators["state"]]
+    assert any(each.native is not None and len(each.native.files) > 1 for each in keyed if each)
+    return str(job)
 
 
 def read(handle: Any) -> int:

@@ -93,7 +93,7 @@ def _check_names(native: NativeFiles) -> None:
         return
     if native.backend != ROCKSDB:
         raise StorageError(
-            f"the checkpoint holds files of {native.backend!r}; expected {ROCKSDB!r} or {COLUMN_LOG!r}"
+            f"the checkpoint has files of backend {native.backend!r}; expected {ROCKSDB!r}, {COLUMN_LOG!r}"
         )
     strange = [name for name in native.files if not (_TABLE.fullmatch(name) or _ALWAYS_NEW.fullmatch(name))]
     if strange or "CURRENT" not in native.files:

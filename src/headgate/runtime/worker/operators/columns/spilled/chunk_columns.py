@@ -19,14 +19,22 @@ class ChunkColumns:
     """The columns of one operator's chunks: `keys` of the key, then `values`.
 
     `placed`: rows of a chunk have their own `PANE`, a column after the keys; else its place is the pane of
-    all rows. `numbered`: a key may have several records in a pane.
+    all rows. `numbered`: a key may have several records in a pane. `may_lack`: columns that stored chunks do
+    not have are null; else such chunks are refused.
     """
 
     def __init__(
-        self, keys: pa.Schema, values: pa.Schema, max_parallelism: int, *, placed: bool, numbered: bool
+        self,
+        keys: pa.Schema,
+        values: pa.Schema,
+        max_parallelism: int,
+        *,
+        placed: bool,
+        numbered: bool,
+        may_lack: bool = False,
     ) -> None:
         self.keys, self.max_parallelism = tuple(keys.names), max_parallelism
-        self._values, self._placed = values, placed
+        self._values, self._placed, self._may_lack = values, placed, may_lack
         pane = [pa.field(PANE, pa.int64())]
         self._rest = pa.schema([*(pane if placed else ()), *values])
         columns = pa.schema([*keys, *self._rest])
@@ -77,6 +85,10 @@ class ChunkColumns:
 
     def _chosen(self, found: pa.Table) -> pa.Table:
         keys = found.column_names[: len(self.keys)]
+        if self._may_lack:
+            for field in self._rest:
+                if field.name not in found.column_names:
+                    found = found.append_column(field, pa.nulls(len(found), field.type))
         try:
             return found.select([*keys, *self._rest.names])
         except KeyError as error:

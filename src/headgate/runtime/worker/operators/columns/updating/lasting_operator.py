@@ -57,7 +57,9 @@ class LastingOperator(WindowsOperator):
         from headgate.runtime.worker.operators.columns.spilled.chunk_columns import ChunkColumns
 
         columns, most = (self._of_keys, self._values_kept), self.context.max_parallelism
-        return ChunkColumns(*columns, most, placed=True, numbered=self._grouping is None)
+        numbered = self._grouping is None
+        # A table's new column is null in rows of before; that its type may be so was judged.
+        return ChunkColumns(*columns, most, placed=True, numbered=numbered, may_lack=True)
 
     def _fill_natively(self, native: list[NamedStates], each_into: Sequence[Mapping[int, Restoring]]) -> None:
         from headgate.runtime.worker.operators.columns.updating.logged_state import logged_tables

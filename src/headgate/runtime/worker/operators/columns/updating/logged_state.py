@@ -6,7 +6,7 @@ anew and remove it. At a snapshot:
 
 | | `_sealed` | `_unsealed` |
 | --- | --- | --- |
-| the last snapshot is the newest complete one, and its changes are in a file | its files | what changed since |
+| the last one is the newest complete one, and its changes are in a file | its files | what changed since |
 | it is not, or they are in the metadata | stays | what it was, and what changed since |
 | everything is written | none | none |
 
@@ -52,7 +52,7 @@ ROWS_MIN: Final = 1 << 12
 """State of fewer rows is stored whole: files for it are not worth the while."""
 FILES_MAX: Final = 1_000
 """After so many files everything is written anew: every checkpoint names all of them."""
-_SPARE_ROWS: Final = 1 << 16
+SPARE_ROWS: Final = 1 << 16
 """The log may have twice the rows of the state, and so many more, before it is written anew."""
 
 
@@ -137,7 +137,7 @@ class LoggedState:
         return (
             not self._sealed
             or len(self._sealed) >= FILES_MAX
-            or self._rows > 2 * self.kept.count + _SPARE_ROWS
+            or self._rows > 2 * self.kept.count + SPARE_ROWS
         )
 
     def _pieces(self, tables: Tables, place: int) -> Iterator[Piece]:
@@ -190,7 +190,7 @@ def _together(tables: Sequence[pa.Table], kept: KeptForGood) -> Iterator[pa.Tabl
     part: list[pa.Table] = []
     for table in tables:
         part.append(table)
-        if sum(each.num_rows for each in part) >= _SPARE_ROWS:
+        if sum(each.num_rows for each in part) >= SPARE_ROWS:
             yield kept.compacted(pa.concat_tables(part))
             part = []
     if part:

@@ -1,0 +1,242 @@
+"""The log of state without windows: every order of snapshots that are stored, complete, fail or are aborted.
+
+The search below takes every sequence of events up to a length. Whenever a checkpoint completes, all files
+that it refers to must be there, and what they say must be the state as it was at its snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from unittest import mock
+
+import pyarrow as pa
+import pytest
+
+from headgate.runtime.worker.operators.columns.kept_windows import PANE
+from headgate.runtime.worker.operators.columns.spilled.chunk_columns import ChunkColumns
+from headgate.runtime.worker.operators.columns.updating import logged_state
+from headgate.runtime.worker.operators.columns.updating.kept_for_good import SETTLED, KeptForGood, newest
+from headgate.runtime.worker.operators.columns.updating.logged_state import LoggedState
+from headgate.serde.resolve import serializer_for
+from headgate.state.chunk_log.log_file import WAITING, chunks_of_file
+from headgate.state.chunk_log.pending_log import PendingLog
+from headgate.state.rocksdb.chunk_bytes import ChunkKey, read_chunk
+from headgate.state.snapshots import FileRange, StateHandle
+from headgate.state.targets import Target
+
+GROUPS, LENGTH, PENDING_MAX, SEQUENCES = (0, 7), 9, 2, 1_000
+KEYS, VALUES = pa.schema([("key", pa.int64())]), pa.schema([("value", pa.int64())])
+COLUMNS = ChunkColumns(KEYS, VALUES, 8, placed=True, numbered=False)
+LONGS = serializer_for(int)
+TARGET = Target({"kind": "value", "of": [LONGS.describe()]}, LONGS)
+
+
+class Rows(KeptForGood):
+    """A number for each key."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: dict[int, int] = {}
+        self._changed: set[int] = set()
+
+    @property
+    def count(self) -> int:
+        return len(self.rows)
+
+    def change(self, key: int, value: int) -> None:
+        self.rows[key] = value
+        self._changed.add(key)
+
+    def gather(self, rows: pa.Table) -> None:
+        raise NotImplementedError
+
+    restore = gather
+
+    def settled(self) -> Callable[[], Iterator[pa.Table]]:
+        return lambda rows=dict(self.rows): iter([table_of(rows)])
+
+    def since(self) -> list[pa.Table]:
+        return []
+
+    def take_log(self) -> list[pa.Table]:
+        changed, self._changed = self._changed, set()
+        return [table_of({key: self.rows[key] for key in changed})] if changed else []
+
+    def compacted(self, log: pa.Table) -> pa.Table:
+        return newest(log, ["key"])
+
+
+def table_of(rows: Mapping[int, int]) -> pa.Table:
+    return pa.table(
+        {
+            "key": pa.array(list(rows), pa.int64()),
+            PANE: pa.array([SETTLED] * len(rows), pa.int64()),
+            "value": pa.array(list(rows.values()), pa.int64()),
+        }
+    )
+
+
+@dataclass
+class Snapshot:
+    """A snapshot on its way: what the state was, and its files, once they are stored."""
+
+    number: int
+    pending: PendingLog
+    rows: dict[int, int]
+    files: Mapping[str, StateHandle] | None = None
+
+
+@dataclass
+class Storage:
+    """Files by name; those of a snapshot begin with its number. Implements `StateFiles`."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    number: int = 0
+
+    def write_sections(self, uid: str, sections: object, *, inline: bool) -> list[FileRange]:
+        handles = []
+        for place, parts in enumerate(sections):  # type: ignore[var-annotated, arg-type]
+            name = f"{self.number}/{place}"
+            self.files[name] = b"".join(parts)
+            handles.append(FileRange(name, 0, len(self.files[name]), 0))
+        return handles
+
+    def share(self, handle: StateHandle, root: str | None) -> bool:
+        return True
+
+    def remove(self, which: Callable[[int, str], bool]) -> None:
+        for name in [name for name in self.files if which(int(name.split("/")[0]), name)]:
+            del self.files[name]
+
+
+class Run:
+    """One sequence of events over a log."""
+
+    def __init__(self) -> None:
+        self.kept, self.storage = Rows(), Storage()
+        self.log = LoggedState(self.kept, "rows", TARGET, GROUPS, COLUMNS, mock.Mock())
+        self.snapshots: list[Snapshot] = []
+        self.taken = self.completed = 0
+
+    def events(self) -> list[str]:
+        """What may happen next."""
+        found = ["take"] if len(self.snapshots) < PENDING_MAX else []
+        for place, each in enumerate(self.snapshots):
+            # Snapshots are written one after the other, in the order in which they were taken.
+            if each.files is None and all(one.files is not None for one in self.snapshots[:place]):
+                found.append(f"store {place}")
+            found += [f"abort {place}"] if each.files is None else [f"complete {place}", f"abort {place}"]
+        return found
+
+    def do(self, event: str) -> None:
+        what, _, place = event.partition(" ")
+        getattr(self, f"_{what}")(*([int(place)] if place else []))
+
+    def _take(self) -> None:
+        self.taken += 1
+        self.kept.change(self.taken % 3, self.taken)
+        pending = self.log.snapshot(self.taken, self.completed)
+        assert isinstance(pending, PendingLog)
+        self.snapshots.append(Snapshot(self.taken, pending, dict(self.kept.rows)))
+
+    def _store(self, place: int) -> None:
+        snapshot = self.snapshots[place]
+        self.storage.number = snapshot.number
+        handle = snapshot.pending.store("rows", self.storage)  # type: ignore[arg-type]
+        assert handle.native is not None
+        snapshot.files = handle.native.files
+
+    def _abort(self, place: int) -> None:
+        snapshot = self.snapshots.pop(place)
+        snapshot.pending.release()
+        self.storage.remove(lambda number, _: number == snapshot.number)
+
+    def _complete(self, place: int) -> None:
+        snapshot, later = self.snapshots[place], self.snapshots[place + 1 :]
+        # Earlier ones that are not complete yet never will be, and older files go.
+        self.snapshots, self.completed = later, snapshot.number
+        assert snapshot.files is not None
+        names = {handle.file for handle in snapshot.files.values() if isinstance(handle, FileRange)}
+        self.storage.remove(lambda number, name: number <= snapshot.number and name not in names)
+        assert names <= self.storage.files.keys(), "a complete checkpoint lacks files"
+        assert self.rows_in(snapshot.files) == snapshot.rows
+
+    def rows_in(self, files: Mapping[str, StateHandle]) -> dict[int, int]:
+        """What a restore makes of files."""
+        rows: dict[int, int] = {}
+        for name in sorted(set(files) - {WAITING}):
+            handle = files[name]
+            assert isinstance(handle, FileRange)
+            for _, data in entries_of(self.storage.files[handle.file]):
+                table = COLUMNS.table(ChunkKey(0, 0, 0), read_chunk(data))
+                rows.update(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
+        return rows
+
+
+def entries_of(data: bytes) -> list[tuple[bytes, bytes]]:
+    path = mock.Mock()
+    path.read_bytes.return_value = data
+    return list(chunks_of_file(path))
+
+
+def search(length: int, files_max: int = 1_000) -> int:
+    """Carry out every sequence of events of that length, and return how many there are."""
+    found, open_ends = 0, [()]  # type: list[tuple[str, ...]]
+    with (
+        mock.patch.object(logged_state, "ROWS_MIN", 0),
+        mock.patch.object(logged_state, "FILES_MAX", files_max),
+    ):
+        while open_ends:
+            done = open_ends.pop()
+            run = Run()
+            for event in done:
+                run.do(event)
+            found += 1
+            if len(done) < length:
+                open_ends += [(*done, event) for event in run.events()]
+    return found
+
+
+@pytest.mark.parametrize("files_max", [2, 1_000])
+def test_every_complete_checkpoint_has_its_state(files_max: int) -> None:
+    """Whatever is aborted or written twice in between."""
+    assert search(LENGTH, files_max) > SEQUENCES
+
+
+_seal = LoggedState._seal
+
+
+def _what_may_fail(self: LoggedState, _completed: int) -> None:
+    _seal(self, self._last)
+
+
+def _behind_a_later_one(self: LoggedState, completed: int) -> None:
+    self._last = completed
+    _seal(self, completed)
+
+
+def _forgetting(self: LoggedState, completed: int) -> None:
+    _seal(self, completed)
+    self._unsealed = []
+
+
+@pytest.mark.parametrize("wrong", [_what_may_fail, _behind_a_later_one, _forgetting])
+def test_mistakes_are_found(wrong: Callable[[LoggedState, int], None]) -> None:
+    """Files of checkpoints that may fail, files that a later one has anew, and changes that are lost."""
+    with mock.patch.object(LoggedState, "_seal", wrong), pytest.raises(AssertionError):
+        search(LENGTH)
+
+
+def test_few_changes_are_few_bytes() -> None:
+    """A checkpoint refers to what is stored, and writes what changed."""
+    with mock.patch.object(logged_state, "ROWS_MIN", 0):
+        run = Run()
+        for key in range(10_000):
+            run.kept.change(key, key)
+        for _ in range(3):
+            for event in ("take", "store 0", "complete 0"):
+                run.do(event)
+    sizes = {name.split("/")[0]: len(data) for name, data in run.storage.files.items() if len(data) > 8}
+    assert sizes["1"] > 100_000
+    assert sizes["3"] < 2_000
