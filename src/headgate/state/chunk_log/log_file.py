@@ -39,8 +39,14 @@ def log_name(number: int) -> str:
     return f"{number:020}.chunks"
 
 
-def is_log_name(name: str) -> bool:
-    return _NAME.fullmatch(name) is not None
+def check_log_names(names: Iterable[str]) -> None:
+    """Raise a StorageError if one of the files that a checkpoint names is not of a log."""
+    strange = [name for name in names if not _NAME.fullmatch(name)]
+    if strange:
+        raise StorageError(
+            f"the checkpoint lists {', '.join(map(repr, strange))} for a log of columns; expected files of "
+            "chunks; restore an older checkpoint"
+        )
 
 
 def log_bytes(pieces: Iterable[Piece], number: int, kind: int) -> Iterator[bytes]:

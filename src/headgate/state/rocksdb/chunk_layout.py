@@ -22,7 +22,7 @@ from headgate.state.rocksdb.key_bytes import group_of, groups_range, one_form
 from headgate.state.rocksdb.value_layout import Row, Stored, VersionedValues, where
 from headgate.state.stored.blob_format import ColumnLayout
 from headgate.state.stored.column_chunks import Maps, converts_of, maps_of, python_columns
-from headgate.state.stored.opened_files import EntryStore
+from headgate.state.stored.entry_store import EntryStore
 
 COLUMN_CHUNKS: Final = 5
 

@@ -34,7 +34,7 @@ from headgate.state.rocksdb.value_layout import (
     where,
 )
 from headgate.state.rocksdb.value_versions import Versions, decoded
-from headgate.state.stored.opened_files import EntryStore
+from headgate.state.stored.entry_store import EntryStore
 from headgate.state.stored.value_readers import Target
 from headgate.state.targets import DeclaredSerializer
 

@@ -11,8 +11,9 @@ import pyarrow as pa
 from headgate.common.errors import StorageError
 from headgate.state.rocksdb.chunk_bytes import ChunkKey
 from headgate.state.rocksdb.chunk_layout import COLUMN_CHUNKS, chunks_in
-from headgate.state.stored.families import opened_files, own_prefix
+from headgate.state.stored.families import own_prefix
 from headgate.state.stored.native_restore import NamedStates, readable, sources_of
+from headgate.state.stored.opened_files import opened_files
 from headgate.state.targets import Target
 
 

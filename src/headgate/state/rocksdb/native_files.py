@@ -12,7 +12,7 @@ import msgspec
 from headgate.common.decoders import converter
 from headgate.common.errors import StorageError
 from headgate.state.backend import NewSection, Part, StateFiles, StateWriter
-from headgate.state.chunk_log.log_file import COLUMN_LOG, is_log_name
+from headgate.state.chunk_log.log_file import COLUMN_LOG, check_log_names
 from headgate.state.rocksdb.map_layout import LAYOUTS
 from headgate.state.rocksdb.snapshot import PendingRocksSnapshot, SnapshotPoint
 from headgate.state.rocksdb.timer_queue import TIMERS
@@ -84,17 +84,10 @@ def details_of(native: NativeFiles) -> Details:
 
 def _check_names(native: NativeFiles) -> None:
     if native.backend == COLUMN_LOG:
-        strange = [name for name in native.files if not is_log_name(name)]
-        if strange:
-            raise StorageError(
-                f"the checkpoint lists {', '.join(map(repr, strange))} for a log of columns; expected files "
-                "of chunks; restore an older checkpoint"
-            )
+        check_log_names(native.files)
         return
     if native.backend != ROCKSDB:
-        raise StorageError(
-            f"the checkpoint has files of backend {native.backend!r}; expected {ROCKSDB!r}, {COLUMN_LOG!r}"
-        )
+        raise StorageError(f"the checkpoint holds files of backend {native.backend!r}; expected {ROCKSDB!r}")
     strange = [name for name in native.files if not (_TABLE.fullmatch(name) or _ALWAYS_NEW.fullmatch(name))]
     if strange or "CURRENT" not in native.files:
         raise StorageError(

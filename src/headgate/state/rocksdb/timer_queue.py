@@ -23,7 +23,7 @@ from headgate.state.backend import Entries
 from headgate.state.rocksdb.database import ColumnStore
 from headgate.state.rocksdb.key_bytes import one_form, whole_number
 from headgate.state.rocksdb.value_layout import CHUNK_ENTRIES
-from headgate.state.stored.opened_files import EntryStore
+from headgate.state.stored.entry_store import EntryStore
 
 HEAD_ENTRIES: Final = 8_192
 """Timers that are read ahead; twice as many are kept at most."""

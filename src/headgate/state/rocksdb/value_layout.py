@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, Self
 from headgate.state.backend import Entries
 from headgate.state.rocksdb.key_bytes import group_of, groups_range, key_of
 from headgate.state.rocksdb.value_versions import Versions, decoded
-from headgate.state.stored.opened_files import EntryStore
+from headgate.state.stored.entry_store import EntryStore
 
 Stored = Iterator[tuple[bytes, bytes]]
 """RocksDB entries, to be put into a column family: key and value."""

@@ -7,7 +7,7 @@ import os
 import platform
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,8 @@ from headgate.common.registry import OPTIONAL_PACKAGES
 from headgate.state.backend import Entries, NativeState
 from headgate.state.stored.blob import StoredBlob
 from headgate.state.stored.contract import TIMER_CODEC, OpenSection, SectionCodec, ValueCodec, described
-from headgate.state.stored.opened_files import EntryStore, OpenedFiles
+from headgate.state.stored.entry_store import EntryStore, OpenedFiles
+from headgate.state.stored.opened_files import opened_files
 from headgate.state.targets import Target, timers_target
 
 if TYPE_CHECKING:
@@ -117,28 +118,6 @@ def _rows_of(
 def own_prefix() -> str:
     """Return the name prefix of this process's local folders; by it they are found after a kill."""
     return f"headgate-state-{platform.node()}-{os.getpid()}-"
-
-
-@contextmanager
-def opened_files(source: Source, folder: Path) -> Iterator[OpenedFiles]:
-    """Fetch a source's own files, verified, into the new local `folder`, and open them for reading while the
-    block lasts; the caller removes the folder. StorageError: damaged, or the disk fails.
-    """
-    from headgate.state.chunk_log.log_file import COLUMN_LOG
-    from headgate.state.chunk_log.opened_log import OpenedLog
-    from headgate.state.rocksdb.database import Access, Database
-    from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
-
-    source.fetch(folder)
-    if source.state.native.backend == COLUMN_LOG:
-        (name,) = source.details.formats
-        yield OpenedLog(folder, name)
-        return
-    database = Database(folder, (), RocksMemory(LIMIT_MIN), Access.READ_ONLY)
-    try:
-        yield database
-    finally:
-        database.close()
 
 
 def _refuse_older(versions: Mapping[str, StoredVersions], names: Collection[str], values: ValueCodec) -> None:

@@ -29,8 +29,9 @@ from headgate.state.snapshots import KeyedStateHandle, NativeFiles
 from headgate.state.state_names import changed_name
 from headgate.state.stored.blob import keys_and_values
 from headgate.state.stored.blob_format import Section, read_chunks, read_header
-from headgate.state.stored.families import opened_files, own_prefix
-from headgate.state.stored.opened_files import EntryStore, OpenedFiles
+from headgate.state.stored.entry_store import EntryStore, OpenedFiles
+from headgate.state.stored.families import own_prefix
+from headgate.state.stored.opened_files import opened_files
 from headgate.state.stored.tables import head_of_table
 from headgate.state.stored.value_readers import value_reader, value_verdict
 from headgate.state.targets import Target

@@ -33,8 +33,8 @@ from headgate.state.rocksdb.timer_queue import TIMERS, keep_only, timers_of
 from headgate.state.rocksdb.value_layout import Stored, VersionedValues
 from headgate.state.rocksdb.value_versions import StoredVersions, Versions
 from headgate.state.stored.blob_format import Header, Section, read_header
+from headgate.state.stored.entry_store import OpenedFiles
 from headgate.state.stored.local_files import local_error
-from headgate.state.stored.opened_files import OpenedFiles
 from headgate.state.stored.value_readers import Target, readers_of
 
 _LOG: Final = logging.getLogger(__name__)

@@ -1,33 +1,35 @@
-"""A backend's own files of one subtask, fetched and opened for reading: RocksDB's, or a log of chunks."""
+"""Fetches and opens one subtask's own files of a backend: RocksDB's, or a log of chunks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Protocol
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headgate.state.stored.entry_store import OpenedFiles
+
+if TYPE_CHECKING:
+    from headgate.state.stored.native_restore import Source
 
 
-class EntryStore(Protocol):
-    """The entries of one state or kind of timers, bytes by bytes, in the order of their keys."""
+@contextmanager
+def opened_files(source: Source, folder: Path) -> Iterator[OpenedFiles]:
+    """Fetch a source's own files, verified, into the new local `folder`, and open them for reading while the
+    block lasts; the caller removes the folder. StorageError: damaged, or the disk fails.
+    """
+    from headgate.state.chunk_log.log_file import COLUMN_LOG
+    from headgate.state.chunk_log.opened_log import OpenedLog
+    from headgate.state.rocksdb.database import Access, Database
+    from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
 
-    def items(
-        self, start: bytes = b"", stop: bytes | None = ..., *, ahead: bool = True
-    ) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the entries from key `start` to before `stop`, in order of keys' bytes; None: to the end."""
-
-    @property
-    def about_entries(self) -> int:
-        """About how many entries there are."""
-
-    def empty(self) -> bool:
-        """Return whether there is no entry."""
-
-
-class OpenedFiles(Protocol):
-    """The opened files."""
-
-    @property
-    def stores(self) -> Mapping[str, EntryStore]:
-        """The store of each state and kind of timers that has one, by name."""
-
-    def close(self) -> None:
-        """Close the files."""
+    source.fetch(folder)
+    if source.state.native.backend == COLUMN_LOG:
+        (name,) = source.details.formats
+        yield OpenedLog(folder, name)
+        return
+    database = Database(folder, (), RocksMemory(LIMIT_MIN), Access.READ_ONLY)
+    try:
+        yield database
+    finally:
+        database.close()
