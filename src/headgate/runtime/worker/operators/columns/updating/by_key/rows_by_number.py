@@ -6,7 +6,7 @@ replaced row is garbage until its table is merged; a snapshot is the list of tab
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
     from headgate.records.batch import Int64s
 
+_TOGETHER: Final = 4
+"""So many tables for which as many were merged become one."""
+_SPARE: Final = 1 << 16
+"""So many rows, and as many as are present, may be replaced ones before all tables become one."""
 _GONE: Final = -1
 """The place of the row of a number that has none."""
 
@@ -30,6 +34,8 @@ class RowsByNumber:
         self._values = values
         self._pieces: list[Piece] = []
         self._numbers: list[Int64s] = []  # of each piece's rows
+        self._merged: list[int] = []  # how often tables were merged for each piece
+        self._living = 0
         self._where = np.full(1 << 10, _GONE, np.int64)
 
     @property
@@ -53,12 +59,16 @@ class RowsByNumber:
         if not len(numbers):
             return
         self._make_room(int(numbers.max()) + 1)
+        self._living += len(numbers) - self._there(numbers)
         first = self._pieces[-1].places_end if self._pieces else 0
         self._where[numbers] = np.arange(first, first + len(numbers))
         self._pieces.append(Piece(first, rows.select(self._values.names).combine_chunks()))
         self._numbers.append(numbers)
-        while len(self._pieces) > 1 and self._pieces[-1].table.num_rows * 2 > self._pieces[-2].table.num_rows:
-            self._merge_last()
+        self._merged.append(0)
+        while len(self._merged) >= _TOGETHER and self._merged[-_TOGETHER] == self._merged[-1]:
+            self._merge(_TOGETHER)
+        if self.count > 2 * self._living + _SPARE:
+            self._merge(len(self._pieces))
 
     def _make_room(self, numbers: int) -> None:
         if numbers > len(self._where):
@@ -70,18 +80,20 @@ class RowsByNumber:
         """Remove the rows of numbers, of which some may have none."""
         if len(numbers):
             self._make_room(int(numbers.max()) + 1)
+            self._living -= self._there(numbers)
             self._where[numbers] = _GONE
 
-    def _merge_last(self) -> None:
-        tables, kept = [], []
-        first = self._pieces[-2].first
-        for piece, numbers in zip(self._pieces[-2:], self._numbers[-2:], strict=True):
-            present = self._where[numbers] == piece.places
-            tables.append(piece.table.filter(pa.array(present)))
-            kept.append(numbers[present])
-        merged, of_merged = pa.concat_tables(tables).combine_chunks(), np.concatenate(kept)
-        self._where[of_merged] = np.arange(first, first + len(of_merged))
-        self._pieces[-2:], self._numbers[-2:] = [Piece(first, merged)], [of_merged]
+    def _there(self, numbers: Int64s) -> int:
+        return int(np.count_nonzero(self._where[numbers] != _GONE))
+
+    def _merge(self, newest: int) -> None:
+        first = self._pieces[-newest].first
+        parts = list(_present(self._pieces[-newest:], self._numbers[-newest:], self._where))
+        merged = pa.concat_tables([rows for _, rows in parts]).combine_chunks()
+        numbers = np.concatenate([mine for mine, _ in parts])
+        self._where[numbers] = np.arange(first, first + len(numbers))
+        self._pieces[-newest:], self._numbers[-newest:] = [Piece(first, merged)], [numbers]
+        self._merged[-newest:] = [self._merged[-newest] + 1]
 
     def view(self) -> RowsView:
         """Return the rows as they are now, for a snapshot; later changes do not reach the view."""
@@ -96,9 +108,15 @@ class RowsView:
 
     def parts(self) -> Iterator[tuple[Int64s, pa.Table]]:
         """Yield the numbers that have a row, and these rows."""
-        for piece, numbers in zip(self._pieces, self._numbers, strict=True):
-            present = self._where[numbers] == piece.places
-            if present.all():
-                yield numbers, piece.table
-            else:
-                yield numbers[present], piece.table.filter(pa.array(present))
+        yield from _present(self._pieces, self._numbers, self._where)
+
+
+def _present(
+    pieces: Sequence[Piece], numbers: Sequence[Int64s], where: Int64s
+) -> Iterator[tuple[Int64s, pa.Table]]:
+    for piece, mine in zip(pieces, numbers, strict=True):
+        present = where[mine] == piece.places
+        if present.all():
+            yield mine, piece.table
+        else:
+            yield mine[present], piece.table.filter(pa.array(present))
