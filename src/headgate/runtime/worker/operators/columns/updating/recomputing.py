@@ -19,7 +19,8 @@ from headgate.runtime.worker.operators.columns.column_steps import failing_clear
 from headgate.runtime.worker.operators.columns.keys_checked import checked_keys
 from headgate.runtime.worker.operators.columns.row_columns import columns_of
 from headgate.runtime.worker.operators.columns.updating.answering_operator import AnsweringOperator
-from headgate.runtime.worker.operators.columns.updating.ranked.row_order import first_rows, key_integers
+from headgate.runtime.worker.operators.columns.updating.by_key.packed_sort import key_integers
+from headgate.runtime.worker.operators.columns.updating.ranked.row_order import first_rows
 from headgate.runtime.worker.operators.columns.updating.recomputed_rows import Answer, RecomputedRows
 from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT, changes_of, net_rows
 from headgate.runtime.worker.operators.operator_contract import Operator

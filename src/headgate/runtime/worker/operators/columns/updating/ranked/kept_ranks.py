@@ -17,8 +17,8 @@ from headgate.runtime.worker.operators.columns.updating.by_key.appended_rows imp
 from headgate.runtime.worker.operators.columns.updating.by_key.key_numbers import KeyNumbers
 from headgate.runtime.worker.operators.columns.updating.by_key.key_runs import KeyRuns, Lists, ranges
 from headgate.runtime.worker.operators.columns.updating.by_key.keyed_rows import beside
+from headgate.runtime.worker.operators.columns.updating.by_key.packed_sort import distinct, sorted_by
 from headgate.runtime.worker.operators.columns.updating.by_key.rows_by_number import RowsByNumber
-from headgate.runtime.worker.operators.columns.updating.ranked.packed_sort import distinct, sorted_by
 from headgate.runtime.worker.operators.columns.updating.ranked.row_order import First, RowOrder, RowsAt
 
 if TYPE_CHECKING:

@@ -18,9 +18,10 @@ from headgate.runtime.worker.operators.columns.column_steps import failing_clear
 from headgate.runtime.worker.operators.columns.keys_checked import checked_keys
 from headgate.runtime.worker.operators.columns.row_columns import columns_of
 from headgate.runtime.worker.operators.columns.updating.answering_operator import AnsweringOperator
+from headgate.runtime.worker.operators.columns.updating.by_key.packed_sort import key_integers
 from headgate.runtime.worker.operators.columns.updating.ranked.ranked_rows import RankedRows
 from headgate.runtime.worker.operators.columns.updating.ranked.repeated_columns import Once
-from headgate.runtime.worker.operators.columns.updating.ranked.row_order import RowOrder, key_integers
+from headgate.runtime.worker.operators.columns.updating.ranked.row_order import RowOrder
 from headgate.runtime.worker.operators.columns.updating.weights import netted
 from headgate.runtime.worker.operators.operator_contract import Operator
 

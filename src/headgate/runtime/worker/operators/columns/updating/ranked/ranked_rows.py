@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from headgate.relational.relations import Rank
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
+from headgate.runtime.worker.operators.columns.updating.by_key.packed_sort import key_integers
 from headgate.runtime.worker.operators.columns.updating.kept_for_good import KeptForGood, newest
 from headgate.runtime.worker.operators.columns.updating.ranked.kept_ranks import Contest, KeptRanks
 from headgate.runtime.worker.operators.columns.updating.ranked.moved_rows import crossing, moving, places_in
 from headgate.runtime.worker.operators.columns.updating.ranked.repeated_columns import Once
-from headgate.runtime.worker.operators.columns.updating.ranked.row_order import First, RowOrder, key_integers
+from headgate.runtime.worker.operators.columns.updating.ranked.row_order import First, RowOrder
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s

@@ -14,7 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.relational.relations import Order
-from headgate.runtime.worker.operators.columns.updating.ranked.packed_sort import sorted_by, with_first
+from headgate.runtime.worker.operators.columns.updating.by_key.packed_sort import (
+    as_integers,
+    sorted_by,
+    with_first,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -107,18 +111,6 @@ def first_rows(rows: pa.Table, keys: Sequence[Int64s], order: Sequence[Order], n
     return by.first(keys, by.codes(rows), n, lambda indices: rows.take(pa.array(indices)))
 
 
-def key_integers(keys: pa.Table) -> list[Int64s]:
-    """Return a column of integers for each column, the same for equal values; none of these is null."""
-    found = []
-    for column in keys.columns:
-        whole = column.combine_chunks()
-        kind = whole.type
-        if not (pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
-            whole = whole.dictionary_encode().indices
-        found.append(_as_integers(whole))
-    return found
-
-
 def _new_keys(keys: Sequence[Int64s], found: Int64s) -> NDArray[np.bool_]:
     new = np.zeros(len(found), np.bool_)
     new[:1] = True
@@ -145,17 +137,7 @@ def _codes(column: pa.ChunkedArray) -> Int64s:
 
 
 def _of_integers(values: pa.Array) -> Int64s:
-    return np.maximum(_as_integers(values), _LEAST)
-
-
-def _as_integers(values: pa.Array) -> Int64s:
-    kind = values.type
-    if pa.types.is_temporal(kind) or pa.types.is_boolean(kind):
-        values = values.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
-    if values.null_count:
-        values = values.fill_null(0)
-    found: Int64s = values.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-    return found
+    return np.maximum(as_integers(values), _LEAST)
 
 
 def _of_doubles(values: pa.Array) -> Int64s:

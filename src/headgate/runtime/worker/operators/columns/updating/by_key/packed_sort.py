@@ -1,5 +1,6 @@
-"""Sorts by several columns of integers: as many as fit are packed into one integer with the row's index, and
-sorted at once. Only rows that are equal in these are looked at again, with the next columns.
+"""Keys as integers, and rows sorted by several columns of integers: as many as fit are packed into one
+integer with the index of the row, and sorted at once. Only rows that are equal in these are looked at again,
+with the next columns.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import pyarrow as pa
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -79,3 +81,26 @@ def _repeats(values: Int64s) -> NDArray[np.bool_]:
     same = np.zeros(len(values), np.bool_)
     same[1:] = values[1:] == values[:-1]
     return same
+
+
+def key_integers(keys: pa.Table) -> list[Int64s]:
+    """Return a column of integers for each column, the same for equal values; none of these is null."""
+    found = []
+    for column in keys.columns:
+        whole = column.combine_chunks()
+        kind = whole.type
+        if not (pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+            whole = whole.dictionary_encode().indices
+        found.append(as_integers(whole))
+    return found
+
+
+def as_integers(values: pa.Array) -> Int64s:
+    """Return integers, booleans or times as integers; 0 in place of null."""
+    kind = values.type
+    if pa.types.is_temporal(kind) or pa.types.is_boolean(kind):
+        values = values.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
+    if values.null_count:
+        values = values.fill_null(0)
+    found: Int64s = values.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return found
