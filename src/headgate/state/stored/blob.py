@@ -124,7 +124,7 @@ class BlobWriter:
     def __init__(self, groups: tuple[int, int], max_parallelism: int, store: Store = in_metadata) -> None:
         self._groups, self._max_parallelism, self._store = groups, max_parallelism, store
         self._sections: list[Section] = []
-        self._body: list[bytes] = []
+        self._body: list[Part] = []
         self._offset = 0
 
     def add(self, section: NewSection, entries: Iterable[Entries]) -> None:
@@ -149,7 +149,7 @@ class BlobWriter:
             self._offset += len(data)
         self._sections.append(Section(section.name, section.schema, found, layout))
 
-    def _append(self, data: bytes) -> None:
+    def _append(self, data: Part) -> None:
         self._body.append(data)
 
     def parts(self) -> Iterable[Part]:
@@ -178,7 +178,7 @@ class SpooledBlob(BlobWriter):
         super().__init__(groups, max_parallelism, store)
         self._spool = Spool(folder)
 
-    def _append(self, data: bytes) -> None:
+    def _append(self, data: Part) -> None:
         self._spool.write(data)
 
     def parts(self) -> Spool:

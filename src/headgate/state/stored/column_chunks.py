@@ -45,9 +45,9 @@ def layout_of(schema: pa.Schema, keys: int, *, numbered: bool) -> ColumnLayout:
     return ColumnLayout(schema.serialize().to_pybytes(), keys, numbered)
 
 
-def written_chunk(chunk: ColumnChunk) -> bytes:
+def written_chunk(chunk: ColumnChunk) -> memoryview:
     # without the schema, which the layout has
-    return bytes(chunk.columns.serialize().to_pybytes())
+    return memoryview(chunk.columns.serialize())
 
 
 def read_chunk(layout: ColumnLayout, data: memoryview) -> tuple[list[Hashable], bytes]:

@@ -43,7 +43,10 @@ from headgate.runtime.worker.operators.columns.timed.making_joins import timed_j
 from headgate.runtime.worker.operators.columns.updating.counted_rows import CountedRowsOperator
 from headgate.runtime.worker.operators.columns.updating.deduplicating import DeduplicateOperator
 from headgate.runtime.worker.operators.columns.updating.join_operator import JoinOperator
-from headgate.runtime.worker.operators.columns.updating.rank_operator import FirstRowsOperator, RankOperator
+from headgate.runtime.worker.operators.columns.updating.ranked.rank_operator import (
+    FirstRowsOperator,
+    RankOperator,
+)
 from headgate.runtime.worker.operators.columns.updating.recomputing import (
     CheckedKeysOperator,
     RecomputingOperator,

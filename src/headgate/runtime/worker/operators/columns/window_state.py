@@ -114,14 +114,14 @@ class PendingWindows:
         parts = [table for view in self.views for table in view.tables()]
         if not parts:
             return pa.table({}), np.zeros(0, dtype=np.int32)
-        table = pa.concat_tables(parts).combine_chunks()
+        table = pa.concat_tables(parts)
         if self.grouping is not None and len(self.views) > 1:
-            table = Grouping((PANE, *self.keys), self.grouping.columns).merged(table).combine_chunks()
+            table = Grouping((PANE, *self.keys), self.grouping.columns).merged(table)
         pane, *others = table.column_names
         table = table.select([*others[: len(self.keys)], pane, *others[len(self.keys) :]])
         groups = groups_of_rows(table, self.keys, self.max_parallelism)
         order = np.argsort(groups.astype(np.uint16), kind="stable")
-        return table.take(pa.array(order)), groups[order]
+        return _taken(table, pa.array(order)), groups[order]
 
     def _entries(self, table: pa.Table, groups: NDArray[np.int32]) -> Iterator[Entries]:
         if len(table):
@@ -140,6 +140,23 @@ class PendingWindows:
         for group, part in _split(table, groups):
             (columns,) = part.combine_chunks().to_batches()
             yield ColumnChunk(group, int(counts[group]), columns)
+
+
+def _taken(table: pa.Table, order: pa.Array) -> pa.Table:
+    """Return the rows in this order; columns in the same memory are copied once."""
+    done: dict[object, pa.ChunkedArray] = {}
+    for column in table.columns:
+        if (place := _memory_of(column)) not in done:
+            done[place] = column.take(order)
+    return pa.Table.from_arrays([done[_memory_of(each)] for each in table.columns], schema=table.schema)
+
+
+def _memory_of(column: pa.ChunkedArray) -> object:
+    chunks = [
+        (each.offset, len(each), *(None if part is None else part.address for part in each.buffers()))
+        for each in column.chunks
+    ]
+    return column.type, tuple(chunks)
 
 
 def _split(table: pa.Table, groups: NDArray[np.int32]) -> Iterator[tuple[int, pa.Table]]:

@@ -22,7 +22,7 @@ from headgate.runtime.worker.operators.columns.matching.stepping import KeyRows,
 from headgate.runtime.worker.operators.columns.matching.waiting_rows import WaitingRows
 from headgate.runtime.worker.operators.columns.updating.by_key.key_numbers import KeyNumbers
 from headgate.runtime.worker.operators.columns.updating.kept_for_good import LazyView
-from headgate.runtime.worker.operators.columns.updating.ranked_rows import first_rows
+from headgate.runtime.worker.operators.columns.updating.ranked.row_order import first_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -89,7 +89,7 @@ class KeptMatches(RestoredByGroup):
             return []
         due = pa.concat_tables(tables).combine_chunks()
         keys = self._numbers(due)
-        order, _ = first_rows(due, keys, self._order, due.num_rows)
+        order, _ = first_rows(due, [keys], self._order, due.num_rows)
         due, keys = due.take(pa.array(order)), keys[order]
         times = due.column(PANE).to_numpy()
         self._latest = max(self._latest, int(times.max()))

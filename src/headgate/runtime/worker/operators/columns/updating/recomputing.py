@@ -19,7 +19,8 @@ from headgate.runtime.worker.operators.columns.column_steps import failing_clear
 from headgate.runtime.worker.operators.columns.keys_checked import checked_keys
 from headgate.runtime.worker.operators.columns.row_columns import columns_of
 from headgate.runtime.worker.operators.columns.updating.answering_operator import AnsweringOperator
-from headgate.runtime.worker.operators.columns.updating.ranked_rows import first_rows, key_codes
+from headgate.runtime.worker.operators.columns.updating.by_key.packed_sort import key_integers
+from headgate.runtime.worker.operators.columns.updating.ranked.row_order import first_rows
 from headgate.runtime.worker.operators.columns.updating.recomputed_rows import Answer, RecomputedRows
 from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT, changes_of, net_rows
 from headgate.runtime.worker.operators.operator_contract import Operator
@@ -134,7 +135,7 @@ class _Over:
 
     def __call__(self, rows: pa.Table) -> pa.Table:
         plan = self._plan
-        order, places = first_rows(rows, key_codes(rows.select(plan.key_names)), plan.order, rows.num_rows)
+        order, places = first_rows(rows, key_integers(rows.select(plan.key_names)), plan.order, rows.num_rows)
         rows = rows.take(pa.array(order))
         before = places - 1 if plan.preceding is None else np.minimum(places - 1, plan.preceding)
         # Each row's aggregates are those of a group: the row and those before it.
@@ -156,7 +157,7 @@ class _Ranked:
 
     def __call__(self, rows: pa.Table) -> pa.Table:
         plan = self._plan
-        found, places = first_rows(rows, key_codes(rows.select(plan.key_names)), plan.order, plan.n)
+        found, places = first_rows(rows, key_integers(rows.select(plan.key_names)), plan.order, plan.n)
         shown = [name for name in plan.schema.names[:-1] if name != plan.rank]
         table = rows.select(shown).take(pa.array(found))
         return table if plan.rank is None else table.append_column(plan.rank, pa.array(places))

@@ -13,11 +13,13 @@ from headgate.runtime.worker.operators.columns.panes import hashes_of_rows
 from headgate.runtime.worker.operators.columns.updating.by_key.appended_rows import AppendedRows, Piece
 from headgate.runtime.worker.operators.columns.updating.by_key.growing import Growing
 from headgate.runtime.worker.operators.columns.updating.by_key.key_index import ABSENT, KeyIndex
+from headgate.runtime.worker.operators.columns.updating.by_key.packed_sort import key_integers, sorted_by
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.records.batch import Int64s
+    from headgate.runtime.worker.operators.columns.updating.by_key.key_index import Hashes
 
 
 class KeyNumbers:
@@ -37,27 +39,28 @@ class KeyNumbers:
     def of(self, table: pa.Table) -> Int64s:
         """Return the number of each row's key; new keys get one."""
         keys = table.select(self._names)
-        numbers = self._found(keys)
+        hashes = hashes_of_rows(keys, self._names)
+        numbers = self._found(keys, hashes)
         new = np.flatnonzero(numbers == ABSENT)
         if len(new):
             fresh = keys.take(pa.array(new))
-            different = fresh.group_by(self._names, use_threads=False).aggregate([])
-            self._index.add(hashes_of_rows(different, self._names))
+            firsts, each = _different(fresh)
+            numbers[new] = self._index.add(hashes[new[firsts]])[each]
+            different = fresh.take(pa.array(firsts))
             self._keys.append(different)
             if self._integers is not None:
                 self._integers.extend([column.to_numpy() for column in different.columns])
-            numbers[new] = self._found(fresh)
         return numbers
 
     def known(self, table: pa.Table) -> Int64s:
         """Return the number of each row's key; ABSENT for keys that have none."""
-        return self._found(table.select(self._names))
+        keys = table.select(self._names)
+        return self._found(keys, hashes_of_rows(keys, self._names))
 
-    def _found(self, keys: pa.Table) -> Int64s:
+    def _found(self, keys: pa.Table, hashes: Hashes) -> Int64s:
         def same(rows: Int64s, numbers: Int64s) -> NDArray[np.bool_]:
             return _equal(keys.take(pa.array(rows)), self._keys.take(numbers))
 
-        hashes = hashes_of_rows(keys, self._names)
         if self._integers is None:
             return self._index.find(hashes, same)
         pairs = [
@@ -79,6 +82,20 @@ class KeyNumbers:
     def view(self) -> list[Piece]:
         """Return the keys as they are now, for `taken`; the place of a key is its number."""
         return self._keys.view()
+
+
+def _different(keys: pa.Table) -> tuple[Int64s, Int64s]:
+    """Return of each different key the first row that has it, ascending, and for each row which of these its
+    key is.
+    """
+    order, same = sorted_by(key_integers(keys))
+    firsts = order[~same]
+    by_coming = np.argsort(firsts)
+    places = np.empty(len(firsts), np.int64)
+    places[by_coming] = np.arange(len(firsts))
+    each = np.empty(len(order), np.int64)
+    each[order] = places[np.cumsum(~same) - 1]
+    return firsts[by_coming], each
 
 
 def _equal(one: pa.Table, other: pa.Table) -> NDArray[np.bool_]:
