@@ -22,7 +22,7 @@ Input = Annotated[
     Path | None, typer.Option("--input", help="Folder with persons/, auctions/ and bids/ in place of that.")
 ]
 Output = Annotated[Path | None, typer.Option(help="Folder for results, a folder for each query.")]
-Check = Annotated[bool, typer.Option("--check", help="Compare with DuckDB's answers, of patterns with a plain matcher's.")]
+Check = Annotated[bool, typer.Option("--check", help="Compare with DuckDB's answers, or a plain matcher's.")]
 Tasks = Annotated[int, typer.Option("--parallelism", help="Subtasks of the job.")]
 
 
