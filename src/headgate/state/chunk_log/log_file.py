@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from headgate.common.errors import StorageError
-from headgate.state.rocksdb.chunk_bytes import ChunkKey, Piece, chunk_bytes
+from headgate.state.backend import Part
+from headgate.state.rocksdb.chunk_bytes import ChunkKey, Piece, chunk_parts
 
 COLUMN_LOG: Final = "columns"
 """Name of the kind of native files that are such a log."""
@@ -49,7 +50,7 @@ def check_log_names(names: Iterable[str]) -> None:
         )
 
 
-def log_bytes(pieces: Iterable[Piece], number: int, kind: int) -> Iterator[bytes]:
+def log_bytes(pieces: Iterable[Piece], number: int, kind: int) -> Iterator[Part]:
     """Yield the bytes of a file, of which each piece is a chunk, part by part; the chunks are numbered from
     `number` on. `kind`: number of the type of the records.
     """
@@ -58,10 +59,11 @@ def log_bytes(pieces: Iterable[Piece], number: int, kind: int) -> Iterator[bytes
     for group, place, columns in pieces:
         if schema is None or not columns.schema.equals(schema, check_metadata=True):
             schema, schema_data = columns.schema, columns.schema.serialize().to_pybytes()
-        data = chunk_bytes(columns, kind, schema_data)
-        yield _HEAD.pack(ChunkKey(group, place, number).encoded(), len(data))
+        head, data = chunk_parts(columns, kind, schema_data)
+        size = len(head) + len(data)
+        yield _HEAD.pack(ChunkKey(group, place, number).encoded(), size) + head
         yield data
-        yield b"\0" * (-len(data) % _ALIGNED)
+        yield b"\0" * (-size % _ALIGNED)
         number += 1
 
 

@@ -72,8 +72,13 @@ def chunk_bytes(batch: pa.RecordBatch, number: int, schema: bytes) -> bytes:
     """Return a chunk in the form in which RocksDB stores it and :func:`read_chunk` reads it. `number`: 0 to
     255, that of the type of its records; `schema`: that of `batch`, serialized by Arrow.
     """
+    return b"".join(chunk_parts(batch, number, schema))
+
+
+def chunk_parts(batch: pa.RecordBatch, number: int, schema: bytes) -> tuple[bytes, memoryview]:
+    """Return the two parts of :func:`chunk_bytes`; the second is not copied."""
     padded = schema + b"\0" * (-len(schema) % 8)
-    return _HEAD.pack(number, batch.num_rows, len(schema)) + padded + bytes(batch.serialize())
+    return _HEAD.pack(number, batch.num_rows, len(schema)) + padded, memoryview(batch.serialize())
 
 
 def rows_in(data: bytes) -> int:
