@@ -98,6 +98,10 @@ class KeyedRows:
         self._where[of_merged] = np.arange(first, first + len(of_merged))
         self._pieces[-2:], self._numbers[-2:] = [Piece(first, merged)], [of_merged]
 
+    def view_of_keys(self) -> list[Piece]:
+        """Return all keys as they are now, for `taken`; the place of a key is its number."""
+        return self._keys.view()
+
     def view(self) -> RowsView:
         """Return the rows as they are now, for a snapshot; later changes do not reach the view."""
         keys = self._of_keys, self._keys.view()

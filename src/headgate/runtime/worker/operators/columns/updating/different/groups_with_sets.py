@@ -1,0 +1,163 @@
+"""Groups without windows some of whose aggregates follow from sets of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate.relational.aggregating.accumulators import Accumulator
+from headgate.relational.aggregating.grouping import Grouping, accumulator_column
+from headgate.relational.aggregating.groups import picked
+from headgate.relational.distinct_values import DistinctValues
+from headgate.runtime.worker.operators.columns.kept_windows import PANE
+from headgate.runtime.worker.operators.columns.panes import with_pane
+from headgate.runtime.worker.operators.columns.updating.by_key.appended_rows import taken
+from headgate.runtime.worker.operators.columns.updating.different.sent_values import (
+    SentValues,
+    out_of_lists,
+    sent_fields,
+)
+from headgate.runtime.worker.operators.columns.updating.different.value_set import Stored, Turn, ValueSet
+from headgate.runtime.worker.operators.columns.updating.kept_for_good import SETTLED, newest
+from headgate.runtime.worker.operators.columns.updating.running_groups import Changed, RunningGroups
+
+if TYPE_CHECKING:
+    from headgate.records.batch import Int64s
+
+
+def stored_fields(sets: Sequence[DistinctValues]) -> list[pa.Field]:
+    """Return the columns in which sets are stored, after those of accumulators."""
+    return [
+        pa.field(f"{name}/{field}", kind)
+        for one in sets
+        for name, field, kind in (*one.value_fields, *one.told_fields)
+    ]
+
+
+class GroupsWithSets(RunningGroups):
+    """The accumulators of each key of one subtask, in memory, and the sets of the groups' values.
+
+    A set has all rows that came. What changes of it at a batch makes accumulators, which wait for the mark as
+    others do.
+    """
+
+    def __init__(self, grouping: Grouping, keys: pa.Schema, sets: Sequence[DistinctValues]) -> None:
+        super().__init__(grouping, keys)
+        self._of_keys, self._plans = keys, sets
+        self._sets = [ValueSet(each) for each in sets]
+        self._stored = pa.schema([*keys, *self._of_values, *stored_fields(sets)])
+
+    @property
+    def count(self) -> int:
+        return super().count + sum(each.count for each in self._sets)
+
+    def begin_log(self) -> None:
+        super().begin_log()
+        for each in self._sets:
+            each.begin_log()
+
+    # -- rows that come
+
+    def gather(self, rows: pa.Table) -> None:
+        """Keep rows until the next mark, with the lists of the sets' values."""
+        if rows.num_rows and self._sent_columns(rows):
+            rows = rows.combine_chunks()
+            numbers = self._settled.numbers(rows)
+            for plan, kept in zip(self._plans, self._sets, strict=True):
+                columns = [rows.column(field.name).combine_chunks() for field in sent_fields(plan)]
+                sent = out_of_lists(plan, columns)
+                turns = kept.add(numbers[sent.rows], sent.values, sent.told)
+                rows = _with_turns(rows, plan, sent, turns)
+        super().gather(rows)
+
+    def _sent_columns(self, rows: pa.Table) -> bool:
+        # Stored accumulators of what came since the last mark have the turns already.
+        return sent_fields(self._plans[0])[-1].name in rows.column_names
+
+    def at_mark(self) -> Changed | None:
+        for each in self._sets:
+            each.free()
+        return super().at_mark()
+
+    # -- snapshots
+
+    def restore(self, table: pa.Table) -> None:
+        of_groups = np.ones(table.num_rows, np.bool_)
+        for plan, kept in zip(self._plans, self._sets, strict=True):
+            fields = [field.name for field in stored_fields([plan])]
+            mine = pc.is_valid(table.column(fields[0])).to_numpy()
+            of_groups &= ~mine
+            rows = table.filter(pa.array(mine))
+            columns = [rows.column(name).combine_chunks() for name in fields]
+            values = len(plan.values)
+            if rows.num_rows:
+                kept.put(Stored(self._settled.numbers(rows), columns[:values], columns[values:]))
+        super().restore(table.select([PANE, *self._columns]).filter(pa.array(of_groups)))
+
+    def settled(self) -> Callable[[], Iterator[pa.Table]]:
+        groups = super().settled()
+        views, keys = [each.view() for each in self._sets], self._settled.view_of_keys()
+
+        def tables() -> Iterator[pa.Table]:
+            yield from map(self._widened, groups())
+            for plan, view in zip(self._plans, views, strict=True):
+                for part in view():
+                    yield self._of_set(plan, part, taken(keys, part.groups, self._of_keys))
+
+        return tables
+
+    def _of_set(self, plan: DistinctValues, part: Stored, keys: pa.Table) -> pa.Table:
+        names = [field.name for field in stored_fields([plan])]
+        arrays = dict(zip(names, [*part.values, *part.told], strict=True))
+        whole = pa.table([*keys.columns, *arrays.values()], [*keys.column_names, *names])
+        return self._widened(with_pane(whole, SETTLED))
+
+    def _widened(self, table: pa.Table) -> pa.Table:
+        pane = table.schema.names[0]
+        columns = [
+            table.column(field.name)
+            if field.name in table.column_names
+            else pa.nulls(table.num_rows, field.type)
+            for field in self._stored
+        ]
+        return pa.table([table.column(pane), *columns], [pane, *self._stored.names])
+
+    def since(self) -> list[pa.Table]:
+        return list(map(self._widened, super().since()))
+
+    def take_log(self) -> list[pa.Table]:
+        found = list(map(self._widened, super().take_log()))
+        for plan, kept in zip(self._plans, self._sets, strict=True):
+            found += [self._of_set(plan, part, self._settled.keys(part.groups)) for part in kept.take_log()]
+        return found
+
+    def compacted(self, log: pa.Table) -> pa.Table:
+        values = [f"{name}/{field}" for one in self._plans for name, field, _ in one.value_fields]
+        return newest(log, [*self._keys, *values])
+
+
+def _with_turns(rows: pa.Table, plan: DistinctValues, sent: SentValues, turns: Sequence[Turn]) -> pa.Table:
+    # Adds the accumulators of the set's aggregates: what changed of each group by these rows.
+    for told, turn in zip(plan.told, turns, strict=True):
+        owners = sent.rows[turn.rows]
+        counts = np.bincount(owners, turn.by, rows.num_rows).astype(np.int64)
+        if plan.sums:
+            sums = _sums(sent.values[0].take(pa.array(turn.rows)), turn.by, owners, rows.num_rows)
+            rows = rows.append_column(accumulator_column(told.name, "sum"), sums)
+        rows = rows.append_column(accumulator_column(told.name, "count"), pa.array(counts))
+    return rows
+
+
+def _sums(values: pa.Array, by: Int64s, owners: Int64s, groups: int) -> pa.Array:
+    kind = values.type
+    if (by < 0).any():
+        values = pc.if_else(pa.array(by < 0), pc.negate_checked(values), values)
+    summing = Grouping(("group",), (("sum", Accumulator("sum", kind, "sum", "sum")),))
+    found = summing.of_rows(pa.table({"group": owners, "sum": values}))
+    places = np.full(groups, -1)
+    places[found.column("group").to_numpy()] = np.arange(len(found))
+    return picked(found.column("sum").combine_chunks(), places)
