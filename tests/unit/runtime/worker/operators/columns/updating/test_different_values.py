@@ -164,7 +164,8 @@ def check(job: Job, steps: list[tuple[Any, ...]], *, corrected: bool) -> None:
 
 
 @pytest.mark.parametrize("corrected", [False, True])
-@given(steps=st.lists(KINDS | OTHERS, max_size=16))
+@settings(max_examples=60)
+@given(steps=st.lists(KINDS | OTHERS, max_size=12))
 def test_at_each_mark_different_values_are_those_of_all_rows_before_it(
     steps: list[tuple[Any, ...]], corrected: bool
 ) -> None:
@@ -173,7 +174,7 @@ def test_at_each_mark_different_values_are_those_of_all_rows_before_it(
 
 
 @pytest.mark.parametrize("corrected", [False, True])
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(steps=on_disk(KINDS))
 def test_what_changed_of_sets_since_the_last_checkpoint_is_enough(
     steps: list[tuple[Any, ...]], corrected: bool
@@ -212,6 +213,7 @@ def test_values_of_groups_that_go_are_forgotten(on_rocksdb: bool, tmp_path: Path
             job.rows(before, Change.DELETE)
         before = rows
         assert shown(job.mark()) == answer(before)
+        job.checkpoint()
         if on_rocksdb and step % 5 == 4:
             job.restore(1 + step % 3)
         (kept, *_) = [each._kept for each in job.operators]
