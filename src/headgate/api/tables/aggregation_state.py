@@ -10,13 +10,14 @@ from headgate.api.functions import KeyedProcessFunction
 from headgate.api.site import user_site
 from headgate.common.errors import PlanError
 from headgate.common.hints import Hint
+from headgate.relational.aggregating.lists import kept_list
 from headgate.relational.python_types import hint_of
 from headgate.relational.relations import RUNNING, Aggregation
 
 GROUPS: Final = "groups"
 """Name of the keyed state of an aggregation without windows: a map from 0 to what the last mark's answer was
 made of, and from 1 to what came since. Where different values are counted, the places are (0, number) and
-(1, number), and other records under (0, number) have one value each, with what was told of it.
+(1, number), and other records under (0, number) have lists of values, with what was told of each.
 """
 
 
@@ -66,7 +67,7 @@ def accumulators_record(plan: Aggregation) -> type:
             fields.append((stored_name(each.name, name), hint_of(kind)))
     for one in plan.distinct:
         for column, name, kind in (*one.value_fields, *one.told_fields):
-            fields.append((stored_name(column, name), hint_of(kind)))
+            fields.append((stored_name(column, name), hint_of(kept_list(kind))))
     names = [name for name, _ in fields]
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)

@@ -4,6 +4,7 @@ that come and of rows that go.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
@@ -24,12 +25,21 @@ from headgate.core.marks import Mark
 from headgate.graph.table_nodes import AccumulateNode, ColumnsNode, RunningAggregateNode
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.relational.changes import CHANGE, Change
+from headgate.runtime.worker.operators.columns import window_state
 from headgate.runtime.worker.operators.columns.making import table_operator
 from headgate.testing import MiniCluster
 
 NAN = float("nan")
 SCHEMA = pa.schema(
-    {"k": pa.string(), "v": pa.int64(), "x": pa.float64(), "t": pa.string(), "d": pa.decimal128(6, 2)}
+    {
+        "k": pa.string(),
+        "v": pa.int64(),
+        "x": pa.float64(),
+        "t": pa.string(),
+        "d": pa.decimal128(6, 2),
+        "m": pa.timestamp("us", "UTC"),
+        "b": pa.bool_(),
+    }
 )
 ROW = st.fixed_dictionaries(
     {
@@ -38,6 +48,8 @@ ROW = st.fixed_dictionaries(
         "x": st.none() | st.sampled_from([0.5, 0.0, -0.0, NAN, float("inf")]),
         "t": st.none() | st.sampled_from(["", "p", "q", "r" * 70]),
         "d": st.none() | st.sampled_from([Decimal("1.50"), Decimal("-7.25")]),
+        "m": st.none() | st.sampled_from([dt.datetime(2024, 2, day, 1, 2, 3, 456, dt.UTC) for day in (28, 29)]),
+        "b": st.none() | st.booleans(),
     }
 )
 ROWS = st.lists(ROW, min_size=1, max_size=8)
@@ -55,6 +67,8 @@ OF_VALUES: dict[str, tuple[Any, Any]] = {
     "pairs": (F.count_distinct("v", "t"), lambda row: (row["v"], row["t"])),
     "floats": (F.count_distinct("x"), lambda row: (row["x"],)),
     "decimals": (F.count_distinct("d"), lambda row: (row["d"],)),
+    "moments": (F.count_distinct("m"), lambda row: (row["m"],)),
+    "truths": (F.count_distinct("b"), lambda row: (row["b"],)),
     "failing": (
         F.count_distinct(F.when(F.col("v") != 0, 12 / F.col("v"))),
         lambda row: (12 / row["v"] if row["v"] else None,),
@@ -164,13 +178,17 @@ def check(job: Job, steps: list[tuple[Any, ...]], *, corrected: bool) -> None:
 
 
 @pytest.mark.parametrize("corrected", [False, True])
-@settings(max_examples=60)
-@given(steps=st.lists(KINDS | OTHERS, max_size=12))
+@settings(max_examples=40)
+@given(steps=st.lists(KINDS | OTHERS, max_size=12), as_columns=st.booleans())
 def test_at_each_mark_different_values_are_those_of_all_rows_before_it(
-    steps: list[tuple[Any, ...]], corrected: bool
+    steps: list[tuple[Any, ...]], corrected: bool, as_columns: bool
 ) -> None:
-    """Wherever a snapshot falls, and however many subtasks there are afterwards."""
-    check(Job(corrected=corrected), steps, corrected=corrected)
+    """Wherever a snapshot falls, in which form it is stored, and however many subtasks there are
+    afterwards.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(window_state, "COLUMNS_FROM", 1 if as_columns else 1 << 20)
+        check(Job(corrected=corrected), steps, corrected=corrected)
 
 
 @pytest.mark.parametrize("corrected", [False, True])
@@ -206,7 +224,7 @@ def test_values_of_groups_that_go_are_forgotten(on_rocksdb: bool, tmp_path: Path
     job = Job(corrected=True, checkpoints=Checkpoints(tmp_path) if on_rocksdb else None)
     before: list[dict[str, Any]] = []
     for step in range(12):
-        row = {"k": f"k{step % 3}", "x": 1.0, "t": "p", "d": None}
+        row = {"k": f"k{step % 3}", "x": 1.0, "t": "p", "d": None, "m": None, "b": None}
         rows = [{**row, "v": step * 8_000 + n} for n in range(8_000)]
         job.rows(rows)
         if before:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from headgate.relational.aggregating.accumulators import Accumulator
 from headgate.relational.aggregating.grouping import Grouping, accumulator_column
 from headgate.relational.aggregating.groups import picked
+from headgate.relational.aggregating.lists import kept_list, of_lengths, owners
 from headgate.relational.distinct_values import DistinctValues
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
 from headgate.runtime.worker.operators.columns.panes import with_pane
@@ -26,13 +27,15 @@ from headgate.runtime.worker.operators.columns.updating.kept_for_good import SET
 from headgate.runtime.worker.operators.columns.updating.running_groups import Changed, RunningGroups
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from headgate.records.batch import Int64s
 
 
 def stored_fields(sets: Sequence[DistinctValues]) -> list[pa.Field]:
-    """Return the columns in which sets are stored, after those of accumulators."""
+    """Return the columns of lists in which sets are stored, after those of accumulators."""
     return [
-        pa.field(f"{name}/{field}", kind)
+        pa.field(f"{name}/{field}", kept_list(kind))
         for one in sets
         for name, field, kind in (*one.value_fields, *one.told_fields)
     ]
@@ -53,7 +56,8 @@ class GroupsWithSets(RunningGroups):
 
     @property
     def count(self) -> int:
-        return super().count + sum(each.count for each in self._sets)
+        # Rows that are stored: for each group one of accumulators, and one of each set.
+        return super().count * (1 + len(self._sets))
 
     def begin_log(self) -> None:
         super().begin_log()
@@ -86,34 +90,53 @@ class GroupsWithSets(RunningGroups):
     # -- snapshots
 
     def restore(self, table: pa.Table) -> None:
-        of_groups = np.ones(table.num_rows, np.bool_)
-        for plan, kept in zip(self._plans, self._sets, strict=True):
-            fields = [field.name for field in stored_fields([plan])]
-            mine = pc.is_valid(table.column(fields[0])).to_numpy()
-            of_groups &= ~mine
-            rows = table.filter(pa.array(mine))
-            columns = [rows.column(name).combine_chunks() for name in fields]
-            values = len(plan.values)
-            if rows.num_rows:
-                kept.put(Stored(self._settled.numbers(rows), columns[:values], columns[values:]))
+        of_groups = self._restore_sets(table)
         super().restore(table.select([PANE, *self._columns]).filter(pa.array(of_groups)))
 
+    def _restore_sets(self, table: pa.Table) -> NDArray[np.bool_]:
+        # Returns which rows have accumulators.
+        of_groups = np.ones(table.num_rows, np.bool_)
+        for plan, kept in zip(self._plans, self._sets, strict=True):
+            names = [field.name for field in stored_fields([plan])]
+            mine = pc.is_valid(table.column(names[0])).to_numpy()
+            of_groups &= ~mine
+            rows = table.filter(pa.array(mine)).combine_chunks()
+            if rows.num_rows:
+                lists = [rows.column(name).combine_chunks() for name in names]
+                groups, flat = self._settled.numbers(rows)[owners(lists[0])], [each.flatten() for each in lists]
+                values = len(plan.values)
+                kept.put(Stored(groups, flat[:values], flat[values:]))
+        return of_groups
+
     def settled(self) -> Callable[[], Iterator[pa.Table]]:
-        groups = super().settled()
-        views, keys = [each.view() for each in self._sets], self._settled.view_of_keys()
+        groups, sets = super().settled(), self._view_of_sets()
 
         def tables() -> Iterator[pa.Table]:
             yield from map(self._widened, groups())
-            for plan, view in zip(self._plans, views, strict=True):
-                for part in view():
-                    yield self._of_set(plan, part, taken(keys, part.groups, self._of_keys))
+            yield from sets()
 
         return tables
 
-    def _of_set(self, plan: DistinctValues, part: Stored, keys: pa.Table) -> pa.Table:
-        names = [field.name for field in stored_fields([plan])]
-        arrays = dict(zip(names, [*part.values, *part.told], strict=True))
-        whole = pa.table([*keys.columns, *arrays.values()], [*keys.column_names, *names])
+    def _view_of_sets(self, *, whole: bool = False) -> Callable[[], Iterator[pa.Table]]:
+        views, keys = [each.view(whole=whole) for each in self._sets], self._settled.view_of_keys()
+
+        def tables() -> Iterator[pa.Table]:
+            for plan, view in zip(self._plans, views, strict=True):
+                for part in view():
+                    yield self._of_set(plan, part, lambda groups: taken(keys, groups, self._of_keys))
+
+        return tables
+
+    def _of_set(self, plan: DistinctValues, part: Stored, keys_of: Callable[[Int64s], pa.Table]) -> pa.Table:
+        # A row for each group, with lists of its values.
+        starts = np.flatnonzero(np.diff(part.groups, prepend=-1))
+        keys, offsets = keys_of(part.groups[starts]), np.append(starts, len(part.groups))
+        fields = stored_fields([plan])
+        lists = [
+            of_lengths(each, offsets, field.type)
+            for each, field in zip((*part.values, *part.told), fields, strict=True)
+        ]
+        whole = pa.table([*keys.columns, *lists], [*keys.column_names, *(field.name for field in fields)])
         return self._widened(with_pane(whole, SETTLED))
 
     def _widened(self, table: pa.Table) -> pa.Table:
@@ -132,12 +155,14 @@ class GroupsWithSets(RunningGroups):
     def take_log(self) -> list[pa.Table]:
         found = list(map(self._widened, super().take_log()))
         for plan, kept in zip(self._plans, self._sets, strict=True):
-            found += [self._of_set(plan, part, self._settled.keys(part.groups)) for part in kept.take_log()]
+            found += [self._of_set(plan, part, self._settled.keys) for part in kept.take_log()]
         return found
 
     def compacted(self, log: pa.Table) -> pa.Table:
-        values = [f"{name}/{field}" for one in self._plans for name, field, _ in one.value_fields]
-        return newest(log, [*self._keys, *values])
+        merged = GroupsWithSets(self._grouping, self._of_keys, self._plans)
+        of_groups = log.filter(pa.array(merged._restore_sets(log)))
+        of_sets = [each.select(log.column_names) for each in merged._view_of_sets(whole=True)()]
+        return pa.concat_tables([newest(of_groups, self._keys), *of_sets])
 
 
 def _with_turns(rows: pa.Table, plan: DistinctValues, sent: SentValues, turns: Sequence[Turn]) -> pa.Table:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.relational.distinct_values import DistinctValues
+from headgate.runtime.worker.operators.columns.sorting import order_of_numbers
 from headgate.runtime.worker.operators.columns.updating.different.numbered_rows import NumberedRows
 from headgate.runtime.worker.operators.columns.updating.different.value_codes import Decode, ValueCodes
 
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 _GONE_MIN: Final = 1 << 14
 """Values that are gone, from which their places are freed, if they are half of all."""
 
-_ROWS_TOGETHER: Final = 1 << 18
-"""Rows of a table that is stored."""
+_ROWS_TOGETHER: Final = 1 << 20
+"""Values that become lists together, to be stored."""
 
 
 class Turn(NamedTuple):
@@ -33,7 +34,9 @@ class Turn(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """Values to be stored: numbers of groups, columns of values, and of what was told by aggregate."""
+    """Values to be stored: numbers of groups, ascending, columns of values, and of what was told by
+    aggregate.
+    """
 
     groups: Int64s
     values: list[pa.Array]
@@ -49,6 +52,7 @@ class _Frozen(NamedTuple):
     bits: int
 
     def stored(self, numbers: Int64s) -> Stored:
+        numbers = numbers[order_of_numbers(self.rows[0][numbers])]
         groups, *codes = (each[numbers] for each in self.rows)
         values = [decode(each) for decode, each in zip(self.decoders, codes, strict=True)]
         told = [each[numbers] for each in self.told]
@@ -146,13 +150,15 @@ class ValueSet:
         decoders = [each.decoder() for each in self._codes]
         return _Frozen(self._rows.columns, self._told, decoders, len(self._plan.told) if self._bits else 0)
 
-    def view(self) -> Callable[[], Iterator[Stored]]:
-        """Return what gives the values as they are now, for a snapshot; later changes do not reach it."""
+    def view(self, *, whole: bool = False) -> Callable[[], Iterator[Stored]]:
+        """Return what gives the values as they are now, for a snapshot; later changes do not reach it.
+        `whole`: also those of which nothing is told.
+        """
         now = self._frozen()
         now = now._replace(told=[each[: self.count].copy() for each in now.told])
 
         def parts() -> Iterator[Stored]:
-            there = np.flatnonzero(np.logical_or.reduce([each != 0 for each in now.told]))
+            there = np.flatnonzero(np.logical_or.reduce([whole | (each != 0) for each in now.told]))
             for start in range(0, len(there), _ROWS_TOGETHER):
                 yield now.stored(there[start : start + _ROWS_TOGETHER])
 
