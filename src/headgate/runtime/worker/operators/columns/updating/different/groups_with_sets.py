@@ -66,17 +66,15 @@ class GroupsWithSets(RunningGroups):
 
     # -- rows that come
 
-    def gather(self, rows: pa.Table) -> None:
-        """Keep rows until the next mark, with the lists of the sets' values."""
+    def _gather(self, numbers: Int64s, rows: pa.Table) -> None:
         if rows.num_rows and self._sent_columns(rows):
             rows = rows.combine_chunks()
-            numbers = self._settled.numbers(rows)
             for plan, kept in zip(self._plans, self._sets, strict=True):
                 columns = [rows.column(field.name).combine_chunks() for field in sent_fields(plan)]
                 sent = out_of_lists(plan, columns)
                 turns = kept.add(numbers[sent.rows], sent.values, sent.told)
                 rows = _with_turns(rows, plan, sent, turns)
-        super().gather(rows)
+        super()._gather(numbers, rows)
 
     def _sent_columns(self, rows: pa.Table) -> bool:
         # Stored accumulators of what came since the last mark have the turns already.
