@@ -56,8 +56,9 @@ class RunningGroups(KeptForGood):
         values = pa.schema([pa.field(name, kind) for name, kind in grouping.fields])
         self._settled, self._of_values = KeyedRows(keys, values), values
         self._columns = [*keys.names, *values.names]
-        self._waiting: list[pa.Table] = []
-        self._one_each = True  # whether no key has two rows that wait
+        self._came: list[pa.Table] = []
+        self._rows_came = 0
+        self._waiting: pa.Table | None = None  # what came before, one row for each key
         self._keys = keys.names
         self._log: list[Int64s] = []
 
@@ -71,25 +72,30 @@ class RunningGroups(KeptForGood):
         self._settled.put(self._settled.numbers(settled), settled)
         self._drop(table.filter(pa.array(panes == GONE)))
         came = table.filter(pa.array(panes == SINCE))
-        self._gather(self._settled.numbers(came), came)
+        if came.num_rows:
+            self._wait(_numbered(self._settled.numbers(came), came.select(self._of_values.names)))
 
     def gather(self, rows: pa.Table) -> None:
-        self._gather(self._settled.numbers(rows), rows)
-
-    def _gather(self, numbers: Int64s, rows: pa.Table) -> None:
-        # A key is looked for once: until the mark its rows have its number.
         if rows.num_rows:
-            self._waiting.append(_numbered(numbers, rows.select(self._of_values.names)))
-            self._one_each = False
-        if sum(each.num_rows for each in self._waiting) >= _WAITING_MAX:
+            self._came.append(rows)
+            self._rows_came += rows.num_rows
+        if self._rows_came >= _WAITING_MAX:
             self._since()
 
     def _since(self) -> pa.Table | None:
-        if not self._waiting:
-            return None
-        if not self._one_each:
-            self._waiting, self._one_each = [self._merged(self._waiting)], True
-        return self._waiting[0]
+        # Keys are looked for here only; until the mark their rows have their numbers.
+        if self._came:
+            rows = pa.concat_tables(self._came).combine_chunks()
+            self._came, self._rows_came = [], 0
+            self._wait(self._accumulators(self._settled.numbers(rows), rows))
+        return self._waiting
+
+    def _wait(self, rows: pa.Table) -> None:
+        self._waiting = self._merged([rows] if self._waiting is None else [self._waiting, rows])
+
+    def _accumulators(self, numbers: Int64s, rows: pa.Table) -> pa.Table:
+        # Of rows that came, under the numbers of their keys.
+        return _numbered(numbers, rows.select(self._of_values.names))
 
     def _merged(self, tables: list[pa.Table]) -> pa.Table:
         return self._by_number.merged(pa.concat_tables(tables)).combine_chunks()
@@ -99,7 +105,7 @@ class RunningGroups(KeptForGood):
         since = self._since()
         if since is None:
             return None
-        self._waiting = []
+        self._waiting = None
         numbers = _numbers_of(since)
         known = np.sort(numbers[self._settled.there(numbers)])
         after, before = since, self._settled.rows(known)

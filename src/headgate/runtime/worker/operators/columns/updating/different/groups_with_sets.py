@@ -66,19 +66,13 @@ class GroupsWithSets(RunningGroups):
 
     # -- rows that come
 
-    def _gather(self, numbers: Int64s, rows: pa.Table) -> None:
-        if rows.num_rows and self._sent_columns(rows):
-            rows = rows.combine_chunks()
-            for plan, kept in zip(self._plans, self._sets, strict=True):
-                columns = [rows.column(field.name).combine_chunks() for field in sent_fields(plan)]
-                sent = out_of_lists(plan, columns)
-                turns = kept.add(numbers[sent.rows], sent.values, sent.told)
-                rows = _with_turns(rows, plan, sent, turns)
-        super()._gather(numbers, rows)
-
-    def _sent_columns(self, rows: pa.Table) -> bool:
-        # Stored accumulators of what came since the last mark have the turns already.
-        return sent_fields(self._plans[0])[-1].name in rows.column_names
+    def _accumulators(self, numbers: Int64s, rows: pa.Table) -> pa.Table:
+        for plan, kept in zip(self._plans, self._sets, strict=True):
+            columns = [rows.column(field.name).combine_chunks() for field in sent_fields(plan)]
+            sent = out_of_lists(plan, columns)
+            turns = kept.add(numbers[sent.rows], sent.values, sent.told)
+            rows = _with_turns(rows, plan, sent, turns)
+        return super()._accumulators(numbers, rows)
 
     def at_mark(self) -> Changed | None:
         for each in self._sets:
@@ -107,6 +101,7 @@ class GroupsWithSets(RunningGroups):
         return of_groups
 
     def settled(self) -> Callable[[], Iterator[pa.Table]]:
+        self._since()  # a set has all rows of which accumulators are stored
         groups, sets = super().settled(), self._view_of_sets()
 
         def tables() -> Iterator[pa.Table]:
@@ -151,6 +146,7 @@ class GroupsWithSets(RunningGroups):
         return list(map(self._widened, super().since()))
 
     def take_log(self) -> list[pa.Table]:
+        self._since()
         found = list(map(self._widened, super().take_log()))
         for plan, kept in zip(self._plans, self._sets, strict=True):
             found += [self._of_set(plan, part, self._settled.keys) for part in kept.take_log()]
