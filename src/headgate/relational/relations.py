@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from headgate.relational.aggregates import Aggregate
 from headgate.relational.aggregating.accumulators import Parts
-from headgate.relational.distinct_values import DistinctValues, kept_parts
 from headgate.relational.expressions import Clock, WindowKind
 from headgate.relational.firing import AT_END, Firing
 from headgate.relational.joins.loading import Loading
+from headgate.relational.passes.distinct_values import DistinctValues, kept_parts
 from headgate.relational.resolved import Typed
 from headgate.relational.schema import Field, Schema
 

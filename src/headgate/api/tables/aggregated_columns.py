@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from headgate.api.tables.retracting import WEIGHT
 from headgate.relational.aggregates import Aggregate
-from headgate.relational.distinct_values import DistinctValues, Told, distinct_values
+from headgate.relational.passes.distinct_values import DistinctValues, Told, distinct_values
 from headgate.relational.resolved import Choice, Column, Constant, Typed
 
 
@@ -63,7 +63,9 @@ def _is_told(one: DistinctValues, each: Aggregate) -> bool:
 
 
 def _where(within: Typed, value: Typed) -> Typed:
-    return Choice(value.type, True, ((within, value),), Constant(value.type, True, pa.scalar(None, value.type)))
+    return Choice(
+        value.type, True, ((within, value),), Constant(value.type, True, pa.scalar(None, value.type))
+    )
 
 
 class _Columns:

@@ -13,8 +13,8 @@ import pyarrow as pa
 from headgate.api.tables.checked_columns import all_columns, resolved
 from headgate.relational.aggregates import AGGREGATE_ALIASES
 from headgate.relational.changes import CHANGE, Change
-from headgate.relational.distinct_values import COUNTING
 from headgate.relational.expressions import AggregateCall, Call, Case, Cast, Expression, Literal, Reference
+from headgate.relational.passes.distinct_values import COUNTING
 from headgate.relational.relations import Project, Relation
 from headgate.relational.resolved import Constant
 from headgate.relational.schema import Field, Schema

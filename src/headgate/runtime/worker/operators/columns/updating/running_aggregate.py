@@ -33,6 +33,7 @@ class RunningAggregateOperator(AnsweringOperator):
 
     _name: ClassVar = GROUPS
     _what: ClassVar = "a group"
+    _groups_kept: RunningGroups
 
     def __init__(
         self, context: OperatorContext, plan: Aggregation, function: KeyedProcessFunction[Any, Any, Any]

@@ -48,7 +48,8 @@ ROW = st.fixed_dictionaries(
         "x": st.none() | st.sampled_from([0.5, 0.0, -0.0, NAN, float("inf")]),
         "t": st.none() | st.sampled_from(["", "p", "q", "r" * 70]),
         "d": st.none() | st.sampled_from([Decimal("1.50"), Decimal("-7.25")]),
-        "m": st.none() | st.sampled_from([dt.datetime(2024, 2, day, 1, 2, 3, 456, dt.UTC) for day in (28, 29)]),
+        "m": st.none()
+        | st.sampled_from([dt.datetime(2024, 2, day, 1, 2, 3, 456, dt.UTC) for day in (28, 29)]),
         "b": st.none() | st.booleans(),
     }
 )
@@ -58,7 +59,10 @@ OTHERS = st.tuples(st.just("mark")) | st.tuples(st.just("restore"), st.integers(
 OF_VALUES: dict[str, tuple[Any, Any]] = {
     # name -> the aggregate, and its different values in Python
     "values": (F.count_distinct("v"), lambda row: (row["v"],)),
-    "low": (F.count_distinct(F.when(F.col("v") < 1, F.col("v"))), lambda row: (row["v"] if low(row) else None,)),
+    "low": (
+        F.count_distinct(F.when(F.col("v") < 1, F.col("v"))),
+        lambda row: (row["v"] if low(row) else None,),
+    ),
     "known": (
         F.count_distinct(F.when(F.col("t").isNotNull(), F.col("v"))),
         lambda row: (None if row["t"] is None else row["v"],),
@@ -93,7 +97,9 @@ class Job(Subtasks):
         if corrected:
             table = table.top_n(2, "k", "v", uid="s")
         every = [each.alias(name) for name, (each, _) in (OF_VALUES | SUMS).items()]
-        table.group_by("k").agg(F.count("*").alias("n"), *every, F.count("v").alias("s"), uid="g").to_changes()
+        table.group_by("k").agg(
+            F.count("*").alias("n"), *every, F.count("v").alias("s"), uid="g"
+        ).to_changes()
         nodes = env.program.nodes()
         before = [each for each in nodes if isinstance(each, ColumnsNode | AccumulateNode)][-3:]
         if isinstance(before[-1], ColumnsNode):
@@ -128,7 +134,9 @@ def different(rows: list[dict[str, Any]], of: Any) -> dict[str, tuple[Any, ...]]
     for row in rows:
         values = of(row)
         if None not in values:
-            found[repr(tuple(0.0 if value == 0.0 and isinstance(value, float) else value for value in values))] = values
+            found[
+                repr(tuple(0.0 if value == 0.0 and isinstance(value, float) else value for value in values))
+            ] = values
     return found
 
 

@@ -13,7 +13,7 @@ from headgate.records.batch import Batch
 from headgate.relational.aggregating.grouping import Grouping
 from headgate.relational.aggregating.groups import present
 from headgate.relational.aggregating.lists import alike
-from headgate.relational.distinct_values import DistinctValues
+from headgate.relational.passes.distinct_values import DistinctValues
 from headgate.relational.relations import Aggregation
 from headgate.relational.resolved import Typed
 from headgate.runtime.job.operator_context import OperatorContext
@@ -53,12 +53,12 @@ class FindingOperator(ProcessingAccumulatingOperator):
         columns = columns_of(self.context, batch, self._plan.child.schema)
         rows = self._rows(columns, batch)
         groups = codes_of([rows.column(name).combine_chunks() for name in self._keys]).without_gaps()
-        arrays = {PANE: pa.array(np.zeros(groups.count, np.int64))}
+        arrays = {PANE: pa.array(np.zeros(groups.numbers, np.int64))}
         arrays |= {name: rows.column(name).take(pa.array(groups.firsts)) for name in self._keys}
         arrays |= self._accumulators(rows.drop_columns(self._keys), groups)
         timed = ArrowBatch(columns, batch.timestamps, batch.watermarks)
         for one in self._plan.distinct:
-            lists = as_lists(self._sent(one, groups, timed), groups.count)
+            lists = as_lists(self._sent(one, groups, timed), groups.numbers)
             arrays |= zip((field.name for field in sent_fields(one)), lists, strict=True)
         (found,) = pa.table(arrays).combine_chunks().to_batches()
         self._give(found, batch)
@@ -76,7 +76,7 @@ class FindingOperator(ProcessingAccumulatingOperator):
         asked = [self._rows_within(each.within, batch, known) for each in one.told]
         if not known.all():
             values = [each.filter(pa.array(known)) for each in values]
-        pairs = codes_of(values, groups.codes[known], groups.count)
+        pairs = codes_of(values, groups.codes[known], groups.numbers)
         if one.weight is None:
             told = [_bits(pairs, asked)]
         else:
@@ -89,17 +89,19 @@ class FindingOperator(ProcessingAccumulatingOperator):
     ) -> NDArray[np.bool_] | None:
         if within is None:
             return None
-        found: NDArray[np.bool_] = self._argument(within, batch).fill_null(False).to_numpy(zero_copy_only=False)
+        found: NDArray[np.bool_] = (
+            self._argument(within, batch).fill_null(False).to_numpy(zero_copy_only=False)
+        )
         return found[known]
 
 
 class Codes(NamedTuple):
-    """Of each row a number for its values in several columns, from 0 to below `count`, equal for equal
+    """Of each row a number for its values in several columns, from 0 to below `numbers`, equal for equal
     values, and of each number the first row that has it; -1: none has.
     """
 
     codes: Int64s
-    count: int
+    numbers: int
     firsts: Int64s
 
     def without_gaps(self) -> Codes:
@@ -132,7 +134,7 @@ def codes_of(columns: Sequence[pa.Array], codes: Int64s | None = None, count: in
 
 
 def _bits(pairs: Codes, asked: Sequence[NDArray[np.bool_] | None]) -> Int64s:
-    told = np.zeros(pairs.count, np.int64)
+    told = np.zeros(pairs.numbers, np.int64)
     for place, rows in enumerate(asked):
         told[pairs.codes if rows is None else pairs.codes[rows]] |= 1 << place
     return told
@@ -141,7 +143,7 @@ def _bits(pairs: Codes, asked: Sequence[NDArray[np.bool_] | None]) -> Int64s:
 def _sums(pairs: Codes, rows: NDArray[np.bool_] | None, weights: Int64s) -> Int64s:
     codes, weights = (pairs.codes, weights) if rows is None else (pairs.codes[rows], weights[rows])
     # Sums of weights of one batch are far below the numbers that doubles lack.
-    return np.bincount(codes, weights, pairs.count).astype(np.int64)
+    return np.bincount(codes, weights, pairs.numbers).astype(np.int64)
 
 
 def _of_groups(

@@ -13,7 +13,7 @@ from headgate.relational.aggregating.accumulators import Accumulator
 from headgate.relational.aggregating.grouping import Grouping, accumulator_column
 from headgate.relational.aggregating.groups import picked
 from headgate.relational.aggregating.lists import kept_list, of_lengths, owners
-from headgate.relational.distinct_values import DistinctValues
+from headgate.relational.passes.distinct_values import DistinctValues
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
 from headgate.runtime.worker.operators.columns.panes import with_pane
 from headgate.runtime.worker.operators.columns.updating.by_key.appended_rows import taken
@@ -95,7 +95,10 @@ class GroupsWithSets(RunningGroups):
             rows = table.filter(pa.array(mine)).combine_chunks()
             if rows.num_rows:
                 lists = [rows.column(name).combine_chunks() for name in names]
-                groups, flat = self._settled.numbers(rows)[owners(lists[0])], [each.flatten() for each in lists]
+                groups, flat = (
+                    self._settled.numbers(rows)[owners(lists[0])],
+                    [each.flatten() for each in lists],
+                )
                 values = len(plan.values)
                 kept.put(Stored(groups, flat[:values], flat[values:]))
         return of_groups

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.relational.aggregating.lists import kept_list, of_lengths, owners
-from headgate.relational.distinct_values import DistinctValues
+from headgate.relational.passes.distinct_values import DistinctValues
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
@@ -29,7 +29,9 @@ def sent_fields(one: DistinctValues) -> list[pa.Field]:
     """Return the columns in which values of a set travel."""
     told = [f"{one.name}/seen"] if one.weight is None else [f"{each.name}/rows" for each in one.told]
     fields = [(f"{name}/{field}", kind) for name, field, kind in one.value_fields]
-    return [pa.field(name, kept_list(kind)) for name, kind in (*fields, *((name, pa.int64()) for name in told))]
+    return [
+        pa.field(name, kept_list(kind)) for name, kind in (*fields, *((name, pa.int64()) for name in told))
+    ]
 
 
 def as_lists(sent: SentValues, groups: int) -> Iterator[pa.Array]:

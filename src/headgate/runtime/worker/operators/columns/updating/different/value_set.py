@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from headgate.relational.distinct_values import DistinctValues
+from headgate.relational.passes.distinct_values import DistinctValues
 from headgate.runtime.worker.operators.columns.sorting import order_of_numbers
-from headgate.runtime.worker.operators.columns.updating.different.numbered_rows import NumberedRows
+from headgate.runtime.worker.operators.columns.updating.different.integer_rows import NumberedRows
 from headgate.runtime.worker.operators.columns.updating.different.value_codes import Decode, ValueCodes
 
 if TYPE_CHECKING:
@@ -88,7 +88,9 @@ class ValueSet:
 
     def add(self, groups: Int64s, values: Sequence[pa.Array], told: Sequence[Int64s]) -> list[Turn]:
         """Add values of groups, by number, with what is told of each; return what changes by aggregate."""
-        numbers = self._numbers([groups, *(code.of(each) for code, each in zip(self._codes, values, strict=True))])
+        numbers = self._numbers(
+            [groups, *(code.of(each) for code, each in zip(self._codes, values, strict=True))]
+        )
         return self._seen(numbers, told[0]) if self._bits else self._counted(numbers, told)
 
     def _numbers(self, columns: Sequence[Int64s]) -> Int64s:
@@ -122,7 +124,7 @@ class ValueSet:
             np.add.at(told, numbers, weights)
             by = (told[touched] > 0).astype(np.int64) - before
             turns.append(Turn(first[by != 0], by[by != 0]))
-        self._there += np.count_nonzero(self._any(touched)) - known
+        self._there += int(np.count_nonzero(self._any(touched)) - known)
         return turns
 
     def _any(self, numbers: Int64s) -> NDArray[np.bool_]:
@@ -144,7 +146,7 @@ class ValueSet:
         known = np.count_nonzero(self._any(touched))
         for told, mine in zip(self._told, columns, strict=True):
             told[numbers] = mine
-        self._there += np.count_nonzero(self._any(touched)) - known
+        self._there += int(np.count_nonzero(self._any(touched)) - known)
 
     def _frozen(self) -> _Frozen:
         decoders = [each.decoder() for each in self._codes]

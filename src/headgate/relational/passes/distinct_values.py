@@ -1,6 +1,6 @@
 """Aggregates of a group's different values, without windows: those of one value share a set of values.
 
-A set is kept beside the groups, and the aggregates' accumulators follow what changes of it: see decision 0229.
+A set is kept beside the groups, and the aggregates' accumulators follow what changes of it (decision 0229).
 """
 
 from __future__ import annotations
@@ -52,9 +52,7 @@ class DistinctValues(NamedTuple):
     @property
     def value_fields(self) -> tuple[tuple[str, str, pa.DataType], ...]:
         """(set, field, type) of each column of values."""
-        return tuple(
-            (self.name, f"value{place or ''}", each.type) for place, each in enumerate(self.values)
-        )
+        return tuple((self.name, f"value{place or ''}", each.type) for place, each in enumerate(self.values))
 
     @property
     def told_fields(self) -> tuple[tuple[str, str, pa.DataType], ...]:
