@@ -18,11 +18,9 @@ from headgate.runtime.worker.operators.columns.accumulating import accumulators_
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
 from headgate.runtime.worker.operators.columns.updating.answering_operator import AnsweringOperator
 from headgate.runtime.worker.operators.columns.updating.changed_rows import changes_between
-from headgate.runtime.worker.operators.columns.updating.different.groups_with_sets import (
-    GroupsWithSets,
-    stored_fields,
-)
+from headgate.runtime.worker.operators.columns.updating.different.groups_with_sets import GroupsWithSets
 from headgate.runtime.worker.operators.columns.updating.different.sent_values import sent_fields
+from headgate.runtime.worker.operators.columns.updating.different.value_lists import stored_fields
 from headgate.runtime.worker.operators.columns.updating.running_groups import Changed, RunningGroups
 
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from headgate.relational.aggregating.accumulators import Accumulator
 from headgate.relational.aggregating.grouping import Grouping, accumulator_column
 from headgate.relational.aggregating.groups import picked
-from headgate.relational.aggregating.lists import kept_list, of_lengths, owners
+from headgate.relational.aggregating.lists import of_lengths, owners
 from headgate.relational.passes.distinct_values import DistinctValues
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
 from headgate.runtime.worker.operators.columns.panes import with_pane
@@ -22,23 +22,17 @@ from headgate.runtime.worker.operators.columns.updating.different.sent_values im
     out_of_lists,
     sent_fields,
 )
+from headgate.runtime.worker.operators.columns.updating.different.value_lists import (
+    of_one_row_each,
+    rows_with,
+    stored_fields,
+)
 from headgate.runtime.worker.operators.columns.updating.different.value_set import Stored, Turn, ValueSet
 from headgate.runtime.worker.operators.columns.updating.kept_for_good import SETTLED, newest
 from headgate.runtime.worker.operators.columns.updating.running_groups import Changed, RunningGroups
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from headgate.records.batch import Int64s
-
-
-def stored_fields(sets: Sequence[DistinctValues]) -> list[pa.Field]:
-    """Return the columns of lists in which sets are stored, after those of accumulators."""
-    return [
-        pa.field(f"{name}/{field}", kept_list(kind))
-        for one in sets
-        for name, field, kind in (*one.value_fields, *one.told_fields)
-    ]
 
 
 class GroupsWithSets(RunningGroups):
@@ -82,26 +76,17 @@ class GroupsWithSets(RunningGroups):
     # -- snapshots
 
     def restore(self, table: pa.Table) -> None:
-        of_groups = self._restore_sets(table)
-        super().restore(table.select([PANE, *self._columns]).filter(pa.array(of_groups)))
-
-    def _restore_sets(self, table: pa.Table) -> NDArray[np.bool_]:
-        # Returns which rows have accumulators.
         of_groups = np.ones(table.num_rows, np.bool_)
         for plan, kept in zip(self._plans, self._sets, strict=True):
-            names = [field.name for field in stored_fields([plan])]
-            mine = pc.is_valid(table.column(names[0])).to_numpy()
+            mine = rows_with(plan, table)
             of_groups &= ~mine
             rows = table.filter(pa.array(mine)).combine_chunks()
             if rows.num_rows:
-                lists = [rows.column(name).combine_chunks() for name in names]
-                groups, flat = (
-                    self._settled.numbers(rows)[owners(lists[0])],
-                    [each.flatten() for each in lists],
-                )
-                values = len(plan.values)
+                lists = [rows.column(field.name).combine_chunks() for field in stored_fields([plan])]
+                flat, values = [each.flatten() for each in lists], len(plan.values)
+                groups = self._settled.numbers(rows)[owners(lists[0])]
                 kept.put(Stored(groups, flat[:values], flat[values:]))
-        return of_groups
+        super().restore(table.select([PANE, *self._columns]).filter(pa.array(of_groups)))
 
     def settled(self) -> Callable[[], Iterator[pa.Table]]:
         self._since()  # a set has all rows of which accumulators are stored
@@ -113,8 +98,8 @@ class GroupsWithSets(RunningGroups):
 
         return tables
 
-    def _view_of_sets(self, *, whole: bool = False) -> Callable[[], Iterator[pa.Table]]:
-        views, keys = [each.view(whole=whole) for each in self._sets], self._settled.view_of_keys()
+    def _view_of_sets(self) -> Callable[[], Iterator[pa.Table]]:
+        views, keys = [each.view() for each in self._sets], self._settled.view_of_keys()
 
         def tables() -> Iterator[pa.Table]:
             for plan, view in zip(self._plans, views, strict=True):
@@ -153,13 +138,17 @@ class GroupsWithSets(RunningGroups):
         found = list(map(self._widened, super().take_log()))
         for plan, kept in zip(self._plans, self._sets, strict=True):
             found += [self._of_set(plan, part, self._settled.keys) for part in kept.take_log()]
-        return found
+        # Together they are one chunk for each key group.
+        return [pa.concat_tables(found)] if found else []
 
     def compacted(self, log: pa.Table) -> pa.Table:
-        merged = GroupsWithSets(self._grouping, self._of_keys, self._plans)
-        of_groups = log.filter(pa.array(merged._restore_sets(log)))
-        of_sets = [each.select(log.column_names) for each in merged._view_of_sets(whole=True)()]
-        return pa.concat_tables([newest(of_groups, self._keys), *of_sets])
+        of_groups, parts = np.ones(log.num_rows, np.bool_), []
+        for plan in self._plans:
+            mine = rows_with(plan, log)
+            of_groups &= ~mine
+            if mine.any():
+                parts.append(of_one_row_each(plan, log.filter(pa.array(mine)), self._keys))
+        return pa.concat_tables([newest(log.filter(pa.array(of_groups)), self._keys), *parts])
 
 
 def _with_turns(rows: pa.Table, plan: DistinctValues, sent: SentValues, turns: Sequence[Turn]) -> pa.Table:

@@ -152,15 +152,13 @@ class ValueSet:
         decoders = [each.decoder() for each in self._codes]
         return _Frozen(self._rows.columns, self._told, decoders, len(self._plan.told) if self._bits else 0)
 
-    def view(self, *, whole: bool = False) -> Callable[[], Iterator[Stored]]:
-        """Return what gives the values as they are now, for a snapshot; later changes do not reach it.
-        `whole`: also those of which nothing is told.
-        """
+    def view(self) -> Callable[[], Iterator[Stored]]:
+        """Return what gives the values as they are now, for a snapshot; later changes do not reach it."""
         now = self._frozen()
         now = now._replace(told=[each[: self.count].copy() for each in now.told])
 
         def parts() -> Iterator[Stored]:
-            there = np.flatnonzero(np.logical_or.reduce([whole | (each != 0) for each in now.told]))
+            there = np.flatnonzero(np.logical_or.reduce([each != 0 for each in now.told]))
             for start in range(0, len(there), _ROWS_TOGETHER):
                 yield now.stored(there[start : start + _ROWS_TOGETHER])
 
