@@ -55,14 +55,16 @@ _COUNTED: Final[Functions] = {
 
 def draw_plan(seed: int, most: int = NODES_MAX) -> Plan:
     """The plan of a seed, of at most so many nodes."""
-    return _Drawing(random.Random(f"{seed} plan")).plan(most)
+    return _Drawing(random.Random(f"{seed} plan"), random.Random(f"{seed} values")).plan(most)
 
 
 class _Drawing:
     """A plan while it is drawn."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, of_values: random.Random) -> None:
         self._rng, self._names = rng, 0
+        # What is drawn of it leaves the rest of a seed's plan as it is.
+        self._of_values = of_values
         self._columns: dict[str, tuple[Column, ...]] = {}
         self._rows: dict[str, float] = {}
         self._corrected: set[str] = set()
@@ -196,11 +198,10 @@ class _Drawing:
         uid = self._uid("chosen", self._rows[of])
         return Chosen(uid, (of,), _shown(computed), tuple(computed), condition)
 
-    def _condition(self, column: Column) -> Condition:
-        how = self._rng.choice(("less", "equal", "unlike", "unlike", "known", "unknown"))
-        value = self._rng.choice(
-            [each for each in NULLABLE[column.kind] if each is not None and each == each]
-        )
+    def _condition(self, column: Column, rng: random.Random | None = None) -> Condition:
+        rng = rng or self._rng
+        how = rng.choice(("less", "equal", "unlike", "unlike", "known", "unknown"))
+        value = rng.choice([each for each in NULLABLE[column.kind] if each is not None and each == each])
         return Condition(how, column.name, column.kind, value)
 
     def _united(self) -> Node:
@@ -237,6 +238,7 @@ class _Drawing:
         _, keys = self._keys(of, most, nulls=nulls)
         counted = of in self._corrected and self._rng.random() < 0.5
         found = self._aggregates(of, _COUNTED if counted else _FUNCTIONS)
+        found = tuple(self._of_different_values(each, self._columns[of]) for each in found)
         uid = self._uid("grouped", min(self._rows[of], 7.0 ** len(keys)))
         return Grouped(uid, (of,), (*_shown(keys), *_shown(found)), nulls and most > 0, keys, found)
 
@@ -252,6 +254,15 @@ class _Drawing:
                     function = "max"
                 found.append(self._aggregate(kind, function, column.name))
         return tuple(found)
+
+    def _of_different_values(self, each: Aggregate, columns: Sequence[Column]) -> Aggregate:
+        """Now and then a count becomes one of different values, and these are of some rows only."""
+        rng = self._of_values
+        if each.function == "count" and each.of is not None and rng.random() < 0.5:
+            each = each._replace(function="count_distinct")
+        if each.function == "count_distinct" and rng.random() < 0.6:
+            each = each._replace(within=self._condition(rng.choice(columns), rng))
+        return each
 
     def _aggregate(self, kind: Kind, function: str, of: str | None) -> Aggregate:
         name = self._column(kind).name

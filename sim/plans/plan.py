@@ -56,12 +56,13 @@ class Condition(NamedTuple):
 
 
 class Aggregate(NamedTuple):
-    """An aggregate; `of` is None for a count of rows."""
+    """An aggregate; `of` is None for a count of rows, `within` says which rows count: None: all."""
 
     name: str
     kind: Kind
     function: str
     of: str | None = None
+    within: Condition | None = None
 
 
 @dataclass(frozen=True)

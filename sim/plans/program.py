@@ -170,6 +170,8 @@ def aggregate(each: p.Aggregate) -> Expression:
     if each.of is None:
         return F.count("*").alias(each.name)
     of = F.col(each.of)
+    if each.within is not None:
+        of = F.when(condition(each.within), of)
     made = F.count_if(of > 1) if each.function == "count_if" else getattr(F, each.function)(of)
     result: Expression = made.alias(each.name)
     return result

@@ -175,7 +175,8 @@ def _aggregate(each: p.Aggregate, over: str = "") -> str:
         case "count" if each.of is None:
             call = "count(*)"
         case "count_distinct":
-            call = f"count(DISTINCT {each.of})"
+            within = "" if each.within is None else f" FILTER (WHERE {_condition(each.within)})"
+            call = f"count(DISTINCT {each.of}){within}"
         case "count_if":
             call = f"count(CASE WHEN {each.of} > 1 THEN 1 END)"
         case _:

@@ -60,6 +60,7 @@ def ranked(*columns: str, n: int = 2, by: str = "auction") -> Build:
 OLD: dict[str, Build] = {
     "join": joined,
     "groups": groups(TOTAL),
+    "values": groups(F.count_distinct("note").alias("notes"), F.count_distinct("price").alias("prices")),
     "rank": ranked(),
     "distinct": lambda bids, auctions: bids().select("auction", "note").distinct(uid="state"),
     "subtract": lambda bids, auctions: (
@@ -79,6 +80,22 @@ CHANGES: dict[str, tuple[str, Build, bool]] = {
     ),
     "an aggregate less": ("groups", groups(), True),
     "an aggregate more": ("groups", groups(TOTAL, F.max("price").alias("top")), False),
+    "a count of different values less": ("values", groups(F.count_distinct("note").alias("notes")), True),
+    "counts of different values in another order": (
+        "values",
+        groups(F.count_distinct("price").alias("prices"), F.count_distinct("note").alias("notes")),
+        True,
+    ),
+    "a count of different values more": (
+        "groups",
+        groups(TOTAL, F.count_distinct("note").alias("notes")),
+        False,
+    ),
+    "a count of other values": (
+        "values",
+        groups(F.count_distinct("note").alias("prices"), F.count_distinct("price").alias("notes")),
+        False,
+    ),
     "another key of groups": ("groups", groups(TOTAL, by="note"), False),
     "a time to live of groups": ("groups", groups(TOTAL, ttl="1d"), True),
     "a column more of a rank": ("rank", ranked("note"), True),

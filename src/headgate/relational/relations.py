@@ -15,9 +15,11 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from headgate.relational.aggregates import Aggregate
+from headgate.relational.aggregating.accumulators import Parts
 from headgate.relational.expressions import Clock, WindowKind
 from headgate.relational.firing import AT_END, Firing
 from headgate.relational.joins.loading import Loading
+from headgate.relational.passes.distinct_values import DistinctValues, kept_parts
 from headgate.relational.resolved import Typed
 from headgate.relational.schema import Field, Schema
 
@@ -193,6 +195,7 @@ class Aggregation(Relation):
             rows of the left and of the right table; results are not shown. None: a group gives a row with its
             results.
         ttl_ms: without windows: after so long without rows a group is forgotten; None: never.
+        distinct: without windows: the sets of values of which some of the aggregates follow.
     """
 
     child: Relation
@@ -205,11 +208,20 @@ class Aggregation(Relation):
     present: str | None = None
     copies: Copies | None = None
     ttl_ms: int | None = None
+    distinct: tuple[DistinctValues, ...] = ()
 
     @property
     def key_names(self) -> list[str]:
         """The names of the columns that are keys, in the child."""
         return [self.child.schema.names[place] for place in self.keys]
+
+    def follows(self, each: Aggregate) -> bool:
+        """Return whether an aggregate follows from a set of values."""
+        return any(told.name == each.name for one in self.distinct for told in one.told)
+
+    def parts_of(self, each: Aggregate) -> Parts:
+        """Return the accumulators that are kept for an aggregate, and its result."""
+        return kept_parts(each) if self.follows(each) else each.parts
 
 
 @dataclass(frozen=True, slots=True)

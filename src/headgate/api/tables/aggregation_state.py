@@ -10,12 +10,14 @@ from headgate.api.functions import KeyedProcessFunction
 from headgate.api.site import user_site
 from headgate.common.errors import PlanError
 from headgate.common.hints import Hint
+from headgate.relational.aggregating.lists import kept_list
 from headgate.relational.python_types import hint_of
 from headgate.relational.relations import RUNNING, Aggregation
 
 GROUPS: Final = "groups"
 """Name of the keyed state of an aggregation without windows: a map from 0 to what the last mark's answer was
-made of, and from 1 to what came since.
+made of, and from 1 to what came since. Where different values are counted, the places are (0, number) and
+(1, number), and other records under (0, number) have lists of values, with what was told of each.
 """
 
 
@@ -27,6 +29,9 @@ def state_declaration(plan: Aggregation) -> KeyedProcessFunction[Any, Any, Any]:
     groups windows whose last ms is at most that one were removed. PlanError: two accumulators get one name.
     """
     record = accumulators_record(plan)
+    if plan.window.kind == RUNNING and plan.distinct:
+        numbered = MapState[tuple[int, int], record]  # type: ignore[valid-type]
+        return windows_function("RunningAggregation", numbered, GROUPS)
     if plan.window.kind == RUNNING:
         return windows_function("RunningAggregation", MapState[int, record], GROUPS)  # type: ignore[valid-type]
     windows = MapState[int, record]  # type: ignore[valid-type]
@@ -58,8 +63,11 @@ def _refuse(_self: Any, _record: Any, _ctx: Any) -> None:
 def accumulators_record(plan: Aggregation) -> type:
     fields: list[tuple[str, Hint]] = [("end", int)] if plan.window.kind == "session" else []
     for each in plan.aggregates:
-        for name, kind in each.parts.fields:
+        for name, kind in plan.parts_of(each).fields:
             fields.append((stored_name(each.name, name), hint_of(kind)))
+    for one in plan.distinct:
+        for column, name, kind in (*one.value_fields, *one.told_fields):
+            fields.append((stored_name(column, name), hint_of(kept_list(kind))))
     names = [name for name, _ in fields]
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)

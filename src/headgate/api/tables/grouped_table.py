@@ -12,6 +12,7 @@ from headgate.api.functions import OutputTag
 from headgate.api.site import user_site
 from headgate.api.streams.steps import ProgramContext
 from headgate.api.tables.aggregate_functions import plain_aggregate
+from headgate.api.tables.aggregated_columns import ColumnsOf, arguments_of, with_sets
 from headgate.api.tables.checked_columns import all_columns, checked, projected, resolved
 from headgate.api.tables.column import Column, shown_name
 from headgate.api.tables.firing_rules import (
@@ -22,7 +23,7 @@ from headgate.api.tables.firing_rules import (
     time_to_live,
 )
 from headgate.api.tables.lowering import lowered_aggregation, lowered_anew
-from headgate.api.tables.retracting import PRESENT, adds_up, one, present, rewritten, with_weights
+from headgate.api.tables.retracting import PRESENT, WEIGHT, adds_up, one, present, rewritten, with_weights
 from headgate.api.tables.selecting import selected
 from headgate.api.tables.updating import refuse_updates
 from headgate.api.windows.trigger import Trigger
@@ -50,7 +51,6 @@ from headgate.relational.relations import (
     Relation,
     Scan,
 )
-from headgate.relational.resolved import Column as ResolvedColumn
 from headgate.relational.resolved import Typed
 from headgate.relational.schema import shown
 from headgate.relational.spark_types import WINDOW, is_numeric, text_of
@@ -244,7 +244,8 @@ class GroupedTable(Generic[T]):
             found = [resolve_aggregate(call, name, child.schema) for name, call in calls]
         except PlanError as error:
             raise PlanError(f"{where}: {error}") from None
-        plan = self._plan(where, child, keys, found, uid)
+        columns = with_sets if self._window is NO_WINDOW else arguments_of
+        plan = self._plan(where, child, keys, found, uid, columns)
         number = lowered_aggregation(self._environment, plan)
         return self._table(Scan(plan.schema, number, plan))
 
@@ -260,7 +261,8 @@ class GroupedTable(Generic[T]):
             checked("agg", partial(resolve_aggregate, call, name, child.schema))
             for name, call in sums.items()
         ]
-        plan = replace(self._plan(where, child, keys, aggregates, uid), present=PRESENT)
+        columns = partial(with_sets, weight=resolved(child, "agg", Reference(WEIGHT)))
+        plan = replace(self._plan(where, child, keys, aggregates, uid, columns), present=PRESENT)
         number = lowered_aggregation(self._environment, plan)
         chosen: list[tuple[str | None, Expression]] = [(name, Reference(name)) for name, _ in keys]
         chosen += [(name, each.result) for name, each in found.items()]
@@ -360,17 +362,10 @@ class GroupedTable(Generic[T]):
 
     def _plan(
         self, where: str, child: Relation, keys: list[tuple[str, Typed]], found: list[Aggregate],
-        uid: str | None,
+        uid: str | None, columns: ColumnsOf = arguments_of,
     ) -> Aggregation:  # fmt: skip
         # The child computes only the keys, the aggregates' arguments and, for late rows, all columns.
-        chosen, moved = list(keys), []
-        for each in found:
-            columns: list[Typed] = []
-            for place, argument in enumerate(each.arguments):
-                name = f"{each.name}/argument{place or ''}"
-                columns.append(ResolvedColumn(argument.type, argument.nullable, len(chosen), name))
-                chosen.append((name, argument))
-            moved.append(each._replace(arguments=tuple(columns)))
+        chosen, moved, sets = columns(keys, found)
         if not chosen:
             # A batch needs a column to have rows.
             chosen.append((child.schema.names[0], all_columns(child)[0][1]))
@@ -379,14 +374,14 @@ class GroupedTable(Generic[T]):
         narrow = projected("group_by", child, chosen)
         places = tuple(range(len(keys)))
         if self._window is NO_WINDOW:
-            schema = running_schema(narrow.schema, places, tuple(moved))
+            schema = running_schema(narrow.schema, places, moved)
         else:
-            schema = aggregation_schema(narrow.schema, places, tuple(moved), self._window)
+            schema = aggregation_schema(narrow.schema, places, moved, self._window)
         if len(set(schema.names)) != len(schema.names):
             raise PlanError(f"{where}: two columns of the result have one name; use alias()")
         window, late = windowed(self._window), None if self._firing.late_tag is None else child.schema
         return Aggregation(
-            schema, narrow, places, window, tuple(moved), uid, self._firing, late, ttl_ms=self._ttl_ms
+            schema, narrow, places, window, moved, uid, self._firing, late, ttl_ms=self._ttl_ms, distinct=sets
         )
 
 

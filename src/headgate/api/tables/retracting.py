@@ -11,8 +11,10 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from headgate.api.tables.checked_columns import all_columns, resolved
+from headgate.relational.aggregates import AGGREGATE_ALIASES
 from headgate.relational.changes import CHANGE, Change
 from headgate.relational.expressions import AggregateCall, Call, Case, Cast, Expression, Literal, Reference
+from headgate.relational.passes.distinct_values import COUNTING
 from headgate.relational.relations import Project, Relation
 from headgate.relational.resolved import Constant
 from headgate.relational.schema import Field, Schema
@@ -54,11 +56,16 @@ def adds_up(call: AggregateCall, child: Relation) -> bool:
     all values of a group. Sums of floats do not: NaN cannot be subtracted, and nor can what rounding has
     swallowed.
     """
-    if call.settings or (call.function, len(call.arguments)) not in _ADD_UP:
+    of_values = _plain(call.function) in COUNTING and call.arguments
+    if call.settings or not (of_values or (call.function, len(call.arguments)) in _ADD_UP):
         return False
-    if call.function in ("count", "count_if"):
+    if call.function in ("count", "count_if") or _plain(call.function) == "count_distinct":
         return True
     return not pa.types.is_floating(resolved(child, "agg", call.arguments[0]).type)
+
+
+def _plain(function: str) -> str:
+    return AGGREGATE_ALIASES.get(function, function)
 
 
 def one() -> Constant:
@@ -68,6 +75,8 @@ def one() -> Constant:
 
 def rewritten(name: str, call: AggregateCall) -> Rewritten:
     """Return `call`, the aggregate called `name`, as sums of weighted values; it :func:`adds_up`."""
+    if _plain(call.function) in COUNTING:  # the weights count in its set of values
+        return Rewritten({name: call}, Reference(name))
     match call.function, call.arguments:
         case "count", ():
             return Rewritten({name: present()}, Reference(name))

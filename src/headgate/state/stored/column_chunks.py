@@ -76,6 +76,9 @@ def converts_of(schema: pa.Schema, layout: ColumnLayout) -> list[Convert | None]
 
 @cache
 def _convert(kind: pa.DataType) -> Convert | None:
+    if pa.types.is_list(kind):
+        each = _convert(kind.value_type)
+        return None if each is None else _optional(lambda values: list(map(each, values)))
     if pa.types.is_decimal(kind):
         return _optional(PRIMITIVES[Decimal].to_plain)
     for is_kind, cls in _WITH_TIME:

@@ -53,7 +53,9 @@ def accumulators_of(plan: Aggregation) -> tuple[tuple[str, AnyAccumulator], ...]
     Of session windows, the end of a session is an accumulator, too, and the first.
     """
     columns = [
-        named for each in plan.aggregates for named in columns_of_parts(each.name, each.parts.accumulators)
+        named
+        for each in plan.aggregates
+        for named in columns_of_parts(each.name, plan.parts_of(each).accumulators)
     ]
     return (ENDS, *columns) if plan.window.kind == "session" else tuple(columns)
 

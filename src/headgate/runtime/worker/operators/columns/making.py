@@ -42,6 +42,7 @@ from headgate.runtime.worker.operators.columns.processing_time import (
 from headgate.runtime.worker.operators.columns.timed.making_joins import timed_join_operator
 from headgate.runtime.worker.operators.columns.updating.counted_rows import CountedRowsOperator
 from headgate.runtime.worker.operators.columns.updating.deduplicating import DeduplicateOperator
+from headgate.runtime.worker.operators.columns.updating.different.finding_values import FindingOperator
 from headgate.runtime.worker.operators.columns.updating.join_operator import JoinOperator
 from headgate.runtime.worker.operators.columns.updating.ranked.rank_operator import (
     FirstRowsOperator,
@@ -91,6 +92,8 @@ def table_operator(context: OperatorContext, node: TableNode) -> Operator:
     running = plan.window.kind == RUNNING
     by_clock, patient = plan.window.clock == "processing", plan.firing != AT_END
     if isinstance(node, AccumulateNode):
+        if plan.distinct:
+            return FindingOperator(context, plan)
         if by_clock or running:
             return ProcessingAccumulatingOperator(context, plan)
         return LateAccumulatingOperator(context, plan) if patient else AccumulatingOperator(context, plan)

@@ -37,6 +37,9 @@ class ProcessingAccumulatingOperator(AccumulatingOperator):
         if isinstance(self._times, SessionTimes):
             rows = rows.append_column(END, unknown)
         (found,) = self._grouped(rows).combine_chunks().to_batches()
+        self._give(found, batch)
+
+    def _give(self, found: pa.RecordBatch, batch: Batch) -> None:
         if batch.timestamps is None or batch.watermarks is None:
             self.next.process(ArrowBatch(found))
             return

@@ -46,6 +46,8 @@ which their windows are forgotten.
 
 COLUMNS_FROM: Final = 4_096
 """Entries from which a blob holds columns; of fewer their schemas would take more room than they save."""
+COLUMNS_FROM_BYTES: Final = 1 << 20
+"""Bytes of fewer entries from which it does so, too: their lists are long."""
 
 
 @dataclass(slots=True)
@@ -81,7 +83,8 @@ class PendingWindows:
     def _write(self, writer: StateWriter) -> None:
         section = NewSection(self.name, self.target.schema, self._serializer.encode_plain)
         table, groups = self._by_group()
-        if isinstance(writer, BlobWriter) and len(table) >= COLUMNS_FROM:
+        large = len(table) >= COLUMNS_FROM or table.nbytes >= COLUMNS_FROM_BYTES
+        if isinstance(writer, BlobWriter) and large:
             writer.add_columns(section, self._layout(table), self._chunks(table, groups))
         else:
             writer.add(section, self._entries(table, groups))

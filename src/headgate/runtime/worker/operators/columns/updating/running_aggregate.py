@@ -18,6 +18,9 @@ from headgate.runtime.worker.operators.columns.accumulating import accumulators_
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
 from headgate.runtime.worker.operators.columns.updating.answering_operator import AnsweringOperator
 from headgate.runtime.worker.operators.columns.updating.changed_rows import changes_between
+from headgate.runtime.worker.operators.columns.updating.different.groups_with_sets import GroupsWithSets
+from headgate.runtime.worker.operators.columns.updating.different.sent_values import sent_fields
+from headgate.runtime.worker.operators.columns.updating.different.value_lists import stored_fields
 from headgate.runtime.worker.operators.columns.updating.running_groups import Changed, RunningGroups
 
 
@@ -28,21 +31,29 @@ class RunningAggregateOperator(AnsweringOperator):
 
     _name: ClassVar = GROUPS
     _what: ClassVar = "a group"
+    _groups_kept: RunningGroups
 
     def __init__(
         self, context: OperatorContext, plan: Aggregation, function: KeyedProcessFunction[Any, Any, Any]
     ) -> None:
         keys = [plan.child.schema.fields[place] for place in plan.keys]
-        grouping = Grouping(keys_of(plan), accumulators_of(plan))
-        values = pa.schema([pa.field(name, kind) for name, kind in grouping.fields])
-        super().__init__(context, keys, values, grouping, function)
-        self._came, self._gives = pa.schema([*self._of_keys, *values]), plan.schema.to_arrow()
+        self._merging = Grouping(keys_of(plan), accumulators_of(plan))
+        values = pa.schema([pa.field(name, kind) for name, kind in self._merging.fields])
+        of_sets = stored_fields(plan.distinct)
+        # With sets, several records of a key are stored.
+        super().__init__(
+            context, keys, pa.schema([*values, *of_sets]), None if of_sets else self._merging, function
+        )
+        self._came, self._gives = pa.schema([*self._of_keys, *_sent(plan, values)]), plan.schema.to_arrow()
         self._ttl_ms = plan.ttl_ms
         self._plan, self._shown = plan, [each.name for each in keys if each.name not in HIDDEN]
 
     def _windows_from(self, mark: int) -> RunningGroups:
-        assert self._grouping is not None
-        self._groups_kept = RunningGroups(self._grouping, self._of_keys)
+        sets = self._plan.distinct
+        if sets:
+            self._groups_kept = GroupsWithSets(self._merging, self._of_keys, sets)
+        else:
+            self._groups_kept = RunningGroups(self._merging, self._of_keys)
         return self._groups_kept
 
     def _changes(self) -> pa.RecordBatch | None:
@@ -67,12 +78,19 @@ class RunningAggregateOperator(AnsweringOperator):
     def _answers(self, accumulators: pa.Table) -> list[pa.Array]:
         found = []
         for each in self._plan.aggregates:
-            parts = each.parts
+            parts = self._plan.parts_of(each)
             names = [accumulator_column(each.name, name) for name, _ in parts.fields]
             inputs = [_plain(accumulators.column(name)) for name in names]
             with failing_clearly(self.context, f"column {each.name!r} of a group"):
                 found.append(parts.finish(parts.result, *inputs))
         return found
+
+
+def _sent(plan: Aggregation, accumulators: pa.Schema) -> list[pa.Field]:
+    names = {accumulator_column(each.name, name) for each in plan.aggregates if plan.follows(each)
+             for name, _ in plan.parts_of(each).fields}  # fmt: skip
+    plain = [field for field in accumulators if field.name not in names]
+    return [*plain, *(field for one in plan.distinct for field in sent_fields(one))]
 
 
 def _plain(column: pa.ChunkedArray) -> pa.Array:

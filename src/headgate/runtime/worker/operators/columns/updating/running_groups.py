@@ -1,7 +1,7 @@
 """The groups of an aggregation without windows: what the last mark's answer was made of, and what came since.
 
-Accumulators that come are only gathered. At a mark those of one key become one, are merged with what the key
-had, and old and new results give the changes.
+Accumulators that come are only gathered, under the numbers of their keys. At a mark those of one key become
+one, are merged with what the key had, and old and new results give the changes.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 _WAITING_MAX: Final = 1 << 17
 """Rows that wait before those of one key become one."""
 
+_NUMBER: Final = "__number"
+"""Name of the column with the number of a row's key."""
+
 
 class Changed(NamedTuple):
     """Groups that got rows since the last mark: `before` has the accumulators of those that were there, for
@@ -49,12 +52,13 @@ class RunningGroups(KeptForGood):
 
     def __init__(self, grouping: Grouping, keys: pa.Schema) -> None:
         super().__init__()
-        self._grouping = grouping
+        self._grouping, self._by_number = grouping, Grouping((_NUMBER,), grouping.columns)
         values = pa.schema([pa.field(name, kind) for name, kind in grouping.fields])
         self._settled, self._of_values = KeyedRows(keys, values), values
         self._columns = [*keys.names, *values.names]
-        self._waiting: list[pa.Table] = []
-        self._one_each = True  # whether no key has two rows that wait
+        self._came: list[pa.Table] = []
+        self._rows_came = 0
+        self._waiting: pa.Table | None = None  # what came before, one row for each key
         self._keys = keys.names
         self._log: list[Int64s] = []
 
@@ -67,47 +71,57 @@ class RunningGroups(KeptForGood):
         settled = table.filter(pa.array(panes == SETTLED)).select(self._columns)
         self._settled.put(self._settled.numbers(settled), settled)
         self._drop(table.filter(pa.array(panes == GONE)))
-        self.gather(table.filter(pa.array(panes == SINCE)))
+        came = table.filter(pa.array(panes == SINCE))
+        if came.num_rows:
+            self._wait(_numbered(self._settled.numbers(came), came.select(self._of_values.names)))
 
     def gather(self, rows: pa.Table) -> None:
         if rows.num_rows:
-            self._waiting.append(rows.select(self._columns))
-            self._one_each = False
-        if sum(each.num_rows for each in self._waiting) >= _WAITING_MAX:
+            self._came.append(rows)
+            self._rows_came += rows.num_rows
+        if self._rows_came >= _WAITING_MAX:
             self._since()
 
     def _since(self) -> pa.Table | None:
-        if not self._waiting:
-            return None
-        if not self._one_each:
-            self._waiting, self._one_each = [self._merged(self._waiting)], True
-        return self._waiting[0]
+        # Keys are looked for here only; until the mark their rows have their numbers.
+        if self._came:
+            rows = pa.concat_tables(self._came).combine_chunks()
+            self._came, self._rows_came = [], 0
+            self._wait(self._accumulators(self._settled.numbers(rows), rows))
+        return self._waiting
+
+    def _wait(self, rows: pa.Table) -> None:
+        self._waiting = self._merged([rows] if self._waiting is None else [self._waiting, rows])
+
+    def _accumulators(self, numbers: Int64s, rows: pa.Table) -> pa.Table:
+        # Of rows that came, under the numbers of their keys.
+        return _numbered(numbers, rows.select(self._of_values.names))
 
     def _merged(self, tables: list[pa.Table]) -> pa.Table:
-        whole = self._grouping.merged(pa.concat_tables(tables)).combine_chunks()
-        return whole.select(self._columns)
+        return self._by_number.merged(pa.concat_tables(tables)).combine_chunks()
 
     def at_mark(self) -> Changed | None:
         """Settle what came since the last mark, and return the groups that got rows; None: there are none."""
         since = self._since()
         if since is None:
             return None
-        self._waiting = []
-        after, known = since, self._settled.there(self._settled.numbers(since))
-        if known.any():
-            after = self._merged([self._settled_of(since.filter(pa.array(known))), since])
-        numbers = self._settled.numbers(after)
-        known = self._settled.there(numbers)
-        before = self._settled.rows(numbers[known])
+        self._waiting = None
+        numbers = _numbers_of(since)
+        known = np.sort(numbers[self._settled.there(numbers)])
+        after, before = since, self._settled.rows(known)
+        if len(known):
+            after = self._merged([_numbered(known, before), since])
+        numbers = _numbers_of(after)
+        there = self._settled.there(numbers)
+        before = before.take(pa.array(np.searchsorted(known, numbers[there])))
         self._settled.put(numbers, after)
         if self._logs:
             self._log.append(numbers)
-        return Changed(before, after, known)
+        return Changed(before, self._with_keys(after), there)
 
-    def _settled_of(self, found: pa.Table) -> pa.Table:
-        keys = found.select(self._grouping.keys)
-        rows = self._settled.rows(self._settled.numbers(keys))
-        return pa.table([*keys.columns, *rows.columns], self._columns)
+    def _with_keys(self, rows: pa.Table) -> pa.Table:
+        keys, values = self._settled.keys(_numbers_of(rows)), rows.select(self._of_values.names)
+        return pa.table([*keys.columns, *values.columns], self._columns)
 
     def forget(self, keys: pa.Table) -> None:
         """Drop the accumulators of groups that have no rows any more; their last change was of this mark."""
@@ -123,7 +137,7 @@ class RunningGroups(KeptForGood):
 
     def since(self) -> list[pa.Table]:
         since = self._since()
-        return [] if since is None else [with_pane(since, SINCE)]
+        return [] if since is None else [with_pane(self._with_keys(since), SINCE)]
 
     def take_log(self) -> list[pa.Table]:
         if not self._log:
@@ -139,3 +153,12 @@ class RunningGroups(KeptForGood):
 
     def compacted(self, log: pa.Table) -> pa.Table:
         return newest(log, self._keys)
+
+
+def _numbered(numbers: Int64s, rows: pa.Table) -> pa.Table:
+    return rows.add_column(0, _NUMBER, pa.array(numbers))
+
+
+def _numbers_of(rows: pa.Table) -> Int64s:
+    found: Int64s = rows.column(_NUMBER).to_numpy()
+    return found

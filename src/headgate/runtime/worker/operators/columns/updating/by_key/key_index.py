@@ -45,10 +45,12 @@ class KeyIndex:
             there = numbers != ABSENT
             rows, places, numbers = rows[there], places[there], numbers[there]
             alike = np.flatnonzero(self._hashes[numbers] == hashes[rows])
-            is_it = np.zeros(len(rows), np.bool_)
-            is_it[alike] = same(rows[alike], numbers[alike])
-            found[rows[is_it]] = numbers[is_it]
-            rows, places = rows[~is_it], (places[~is_it] + 1) & self._mask
+            if len(alike):
+                is_it = np.zeros(len(rows), np.bool_)
+                is_it[alike] = same(rows[alike], numbers[alike])
+                found[rows[is_it]] = numbers[is_it]
+                rows, places = rows[~is_it], places[~is_it]
+            places = (places + 1) & self._mask
         return found
 
     def add(self, hashes: Hashes) -> Int64s:

@@ -58,6 +58,10 @@ class KeyedRows:
         """Remove the rows of keys."""
         self._rows.remove(numbers)
 
+    def view_of_keys(self) -> list[Piece]:
+        """Return all keys as they are now, for `taken`; the place of a key is its number."""
+        return self._keys.view()
+
     def view(self) -> KeyedRowsView:
         """Return the rows as they are now, for a snapshot; later changes do not reach the view."""
         return KeyedRowsView(self._of_keys, self._keys.view(), self._rows.view())
