@@ -140,5 +140,6 @@ class RankedRows(KeptForGood):
 
 
 def _taken(rows: pa.Table, indices: Int64s) -> pa.Table:
+    # They are kept and sent, each of which would make one chunk of them.
     everything = len(indices) == rows.num_rows and bool((np.diff(indices, prepend=-1) == 1).all())
-    return rows if everything else rows.take(pa.array(indices))
+    return rows.combine_chunks() if everything else rows.take(pa.array(indices))
