@@ -34,6 +34,8 @@ def kept_by(node: Node) -> Kept | None:
         case RunningAggregateNode():
             counted = node.aggregation.copies is not None
             what = "each different row" if counted else "the results of each group"
+            if node.aggregation.distinct:
+                what += " and its different values"
             return Kept(what, node.aggregation.ttl_ms)
         case JoinNode():
             return Kept("all rows", node.join.ttl_ms)

@@ -86,6 +86,7 @@ class GroupsWithSets(RunningGroups):
                 flat, values = [each.flatten() for each in lists], len(plan.values)
                 groups = self._settled.numbers(rows)[owners(lists[0])]
                 kept.put(Stored(groups, flat[:values], flat[values:]))
+                kept.free()  # a log has values that are gone
         super().restore(table.select([PANE, *self._columns]).filter(pa.array(of_groups)))
 
     def settled(self) -> Callable[[], Iterator[pa.Table]]:
