@@ -55,7 +55,7 @@ class Due:
 
     def count(self, table: str) -> int:
         """Records of one reader."""
-        return int(self.seconds * 1e9 / self.step_ns(table))
+        return round(self.seconds * 1e9 / self.step_ns(table))
 
     def rows(self, table: str, numbers: Any) -> pa.RecordBatch:
         """Rows of a table by their numbers among those of all readers."""

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from typing_extensions import override
 
@@ -44,7 +44,8 @@ class _Writer(ChecksumWriter):
 
     @override
     def prepare_commit(self) -> list[Plain]:
-        [[name, sequence, records, columns]] = super().prepare_commit()  # type: ignore[misc]
+        [ready] = super().prepare_commit()
+        name, sequence, records, columns = cast("list[Any]", ready)
         marks, self._marks = self._marks, 0
         return [[name, sequence, records, {**columns, MARKS: str(marks)}]]
 
