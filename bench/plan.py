@@ -13,6 +13,9 @@ SECTIONS = (
     "latency",
     "window-latency",
     "open-sessions",
+    "marks-latency",
+    "marks-cost",
+    "open-rows",
     "state",
     "state-large",
     "savepoints",
@@ -52,6 +55,11 @@ class Plan:
         delay_warm_up_s: its beginning, which does not count.
         window_rate: records per second of the stream whose windows' latency is measured.
         session_keys: keys that have an open session each.
+        mark_rate: records per second of the stream whose corrections are measured.
+        mark_events: of Nexmark, of the jobs at full speed with more and with fewer marks.
+        mark_rounds: of these.
+        mark_pairs: of jobs at a steady rate with more and with fewer marks.
+        open_rows: of both tables of a join, which wait for partners.
         state_heap_keys: keys over which access to the heap is compared.
         state_rocks_keys: keys over which access to RocksDB is compared.
         state_batches: of 1,000 records in a round of these.
@@ -99,6 +107,11 @@ class Plan:
     delay_warm_up_s: float = 5.0
     window_rate: int = 100_000
     session_keys: int = 1_000_000
+    mark_rate: int = 50_000
+    mark_events: int = 2_000_000
+    mark_rounds: int = 7
+    mark_pairs: int = 3
+    open_rows: int = 10_000_000
     state_heap_keys: tuple[int, ...] = (1_000, 100_000, 1_000_000)
     state_rocks_keys: tuple[int, ...] = (100_000, 1_000_000)
     state_batches: int = 300
@@ -145,6 +158,11 @@ SMOKE = Plan(
     delay_warm_up_s=1.0,
     window_rate=10_000,
     session_keys=20_000,
+    mark_rate=5_000,
+    mark_events=100_000,
+    mark_rounds=1,
+    mark_pairs=1,
+    open_rows=50_000,
     state_heap_keys=(10_000,),
     state_rocks_keys=(20_000,),
     state_batches=20,

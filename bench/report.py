@@ -32,6 +32,9 @@ def show(record: dict[str, Any], console: Console) -> None:
     for name in (
         "window-latency",
         "open-sessions",
+        "marks-latency",
+        "marks-cost",
+        "open-rows",
         "state",
         "state-large",
         "savepoints",
