@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
@@ -20,14 +20,21 @@ from headgate.runtime.worker.operators.columns.updating.kept_join import KeptJoi
 from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT, changes_of, net_rows
 from headgate.runtime.worker.operators.columns.window_join import as_given
 
+_TOGETHER: Final = 1 << 13
+_GATHERED_MS: Final = 20
+"""Rows of a join that only grows are joined when so many have come, at a mark or watermark, or after so long:
+a small batch costs hardly less than a large one.
+"""
+
 
 class JoinOperator(AnsweringOperator):
-    """Joins the rows of two tables for the key groups of its subtask: at once, where rows only come, else at
+    """Joins the rows of two tables for the key groups of its subtask: soon, where rows only come, else at
     marks and at the end.
     """
 
     _name: ClassVar = ROWS
     _what: ClassVar = "a join"
+    _gathered = _until_ms = 0
 
     def __init__(
         self, context: OperatorContext, plan: Join, function: KeyedProcessFunction[Any, Any, Any]
@@ -50,16 +57,35 @@ class JoinOperator(AnsweringOperator):
             super().process(batch)
             return
         assert isinstance(batch, ArrowBatch)  # of our own sender
-        rows = self._received_or_refused(batch.columns)
+        if not self._gathered:
+            self._until_ms = self.context.clock.monotonic_ms() + _GATHERED_MS
         with failing_clearly(self.context, self._what):
-            found = self._net(self._join.grow(rows))
+            rows = self._received_or_refused(batch.columns)
+            self._join.gather(rows)
             self._touch(rows)
-        if found is not None:
-            self._give(found)
+        self._gathered += rows.num_rows
+        if self._gathered >= _TOGETHER or self.context.eager:
+            self.go_on()
+
+    @property
+    def busy(self) -> bool:
+        return self._gathered > 0 and self.context.clock.monotonic_ms() >= self._until_ms
+
+    def next_wakeup(self) -> int | None:
+        return self._until_ms if self._gathered else None
+
+    def go_on(self) -> None:
+        self._send_changes()
         self._forget_old()
 
+    def watermark(self, timestamp: int) -> None:
+        if self._gathered:
+            self.go_on()  # what rows join to is not to be late
+        super().watermark(timestamp)
+
     def _changes(self) -> pa.Table | None:
-        return self._net(self._join.at_mark())
+        self._gathered = 0
+        return self._net(self._join.grown() if self._plan.grows_only else self._join.at_mark())
 
     def _net(self, found: Iterable[Found]) -> pa.Table | None:
         tables = [self._shown(each) for each in found if len(each.numbers)]

@@ -48,10 +48,13 @@ class KeptJoin(KeptForGood):
     def count(self) -> int:
         return self.rows.count
 
-    def grow(self, rows: pa.Table) -> Iterator[Found]:
-        """Add rows of a join that only grows, and return what comes out."""
-        self._note(rows)
-        for side, mine in sides_of(rows):
+    def grown(self) -> Iterator[Found]:
+        """Add what came since the last call to a join that only grows, and return what comes out."""
+        if not self._waiting:
+            return
+        came, self._waiting = pa.concat_tables(self._waiting), []
+        self._note(came)
+        for side, mine in sides_of(came):
             yield self.rows.grow(side, self._side(side, mine))
 
     def _note(self, rows: pa.Table) -> None:
