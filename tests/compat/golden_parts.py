@@ -28,6 +28,7 @@ FORMATS = {
     "values in RocksDB": ("headgate.state.rocksdb.value_layout", "VERSIONED_VALUES"),
     "maps in RocksDB": ("headgate.state.rocksdb.map_layout", "MAP_ENTRIES"),
     "timers in RocksDB": ("headgate.state.rocksdb.timer_queue", "TIMERS"),
+    "logs of columns": ("headgate.state.chunk_log.log_file", "VERSION"),
     "serializers' snapshots": ("headgate.serde.snapshots.snapshot_views", "FORM_VERSION"),
     "tables of state": ("headgate.state.canonical.table_layout", "VERSION"),
 }

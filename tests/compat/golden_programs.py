@@ -18,8 +18,10 @@ from uuid import UUID
 import golden_parts as parts
 import msgspec
 import numpy as np
+import pyarrow as pa
 
 import headgate as hg
+import headgate.functions as F  # noqa: N812  # as PySpark's users write it
 
 UNALIGNED = {
     "execution.checkpointing.unaligned.enabled": True,
@@ -367,6 +369,15 @@ def windowed(env: hg.Environment, out: str, at: int | None) -> None:
     reduced.sink_to(parts.GoldenSink(out + "-reduced"), uid="out-reduced")
 
 
+def joined(env: hg.Environment, out: str, at: int | None) -> None:
+    """A join of tables without windows, whose rows only come."""
+    records = env.from_source(parts.GoldenSource(parts.SPLITS, at, portion=10), uid="read")
+    table = records.to_table(pa.schema({"key": pa.string(), "n": pa.int64(), "at": pa.int64()}))
+    some = table.filter(F.col("n") % 10 == 0).select("key", F.col("n").alias("other"))
+    pairs = table.select("key", "n").join(some, "key", uid="pairs")
+    pairs.to_stream().map(lambda row: dict(row)).sink_to(parts.GoldenSink(out), uid="out")
+
+
 def _states(metadata: Any) -> Iterator[Any]:
     return (state for subtasks in metadata.operators.values() for state in subtasks)
 
@@ -393,6 +404,12 @@ def _has_log(metadata: Any) -> bool:
 def _has_log_on_files(metadata: Any) -> bool:
     keyed = [state.keyed for state in _states(metadata) if state.keyed is not None]
     return _has_log(metadata) and all(each.native is not None for each in keyed)
+
+
+def _has_log_of_columns(metadata: Any) -> bool:
+    """Whether every subtask has several files of changes, and one for what waits."""
+    native = [s.keyed.native for s in _states(metadata) if s.keyed is not None]
+    return all(one is not None and one.backend == "columns" and len(one.files) > 2 for one in native)
 
 
 def _keeps_all(metadata: Any) -> bool:
@@ -425,6 +442,7 @@ KINDS: dict[str, parts.Kind] = {
         shelved, (*parts.ALWAYS, *_ROCKSDB, "maps in RocksDB"), _keeps_maps_apart, tuple(ROCKSDB.items())
     ),
     "job-windows": parts.Kind(windowed, parts.ALWAYS, _keeps_windows),
+    "job-joined": parts.Kind(joined, (*parts.ALWAYS, "logs of columns"), _has_log_of_columns),
     "job-changelog": parts.Kind(logged, parts.ALWAYS, _has_log, tuple(CHANGELOG.items())),
     "job-changelog-rocksdb": parts.Kind(
         logged, (*parts.ALWAYS, "values in RocksDB"), _has_log_on_files, tuple((ROCKSDB | CHANGELOG).items())

@@ -27,6 +27,7 @@ import golden_parts as parts  # noqa: E402 - found only now
 import headgate as hg  # noqa: E402
 from headgate.checkpoint.opening import open_checkpoint, referenced_ranges, verify_files  # noqa: E402
 from headgate.runtime.job import job_settings  # noqa: E402
+from headgate.runtime.worker.operators.columns.updating import logged_state  # noqa: E402
 
 DATA = Path(__file__).with_name("data")
 EXPECTED, FORMATS, STORAGE = "expected.json", "formats.json", "storage"
@@ -158,4 +159,5 @@ if __name__ == "__main__":
         if kinds[chosen].in_files:
             made = job_settings.WorkerSettings
             job_settings.WorkerSettings = lambda made=made, **kw: made(**{**kw, "inline_size_max": IN_FILES})
+            logged_state.ROWS_MIN = 0
         write(chosen, kinds[chosen])

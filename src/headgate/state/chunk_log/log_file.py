@@ -20,7 +20,8 @@ from headgate.state.rocksdb.chunk_bytes import ChunkKey, Piece, chunk_parts
 COLUMN_LOG: Final = "columns"
 """Name of the kind of native files that are such a log."""
 
-MAGIC: Final = b"HGCHUNK1"
+VERSION: Final = 1
+MAGIC: Final = b"HGCHUNK%d" % VERSION
 _HEAD: Final = struct.Struct("<18s6xQ")
 _ALIGNED: Final = 8
 
