@@ -62,7 +62,36 @@ def longer(table: hg.Table) -> hg.Table:
     return each.join(prices, ["window", "price"], uid="joined")
 
 
-DROPPING: dict[str, Query] = {"inner": inner, "swapped": swapped, "semi": semi, "longer": longer}
+def counted(table: hg.Table) -> hg.Table:
+    """How many rows some prices have in windows that overlap, and their price, null for those without one."""
+    windows, some = F.window("at", "2s", "1s"), F.coalesce("price", F.lit(-1)).alias("some")
+    each = table.select("at", "price", some)
+    return each.group_by("some", windows).agg(F.count("*").alias("n"), F.min("price").alias("p"), uid="n")
+
+
+def most_of_windows(table: hg.Table) -> hg.Table:
+    """The prices with most rows of each window, as in Nexmark's q5."""
+    counts = counted(table)
+    most = counts.group_by("window").agg(F.max("n").alias("n"), uid="most")
+    return counts.select("window", "n", "some").join(most, ["window", "n"], uid="joined")
+
+
+def least_of_windows(table: hg.Table) -> hg.Table:
+    """The least price of some groups' windows; the column may have nulls."""
+    counts = counted(table)
+    least = counts.group_by("window").agg(F.min("p").alias("p"), uid="most")
+    some = counts.filter(F.col("some") % 3 != 1).select("window", "p", "n")
+    return least.join(some, ["window", "p"], "left", uid="joined")
+
+
+DROPPING: dict[str, Query] = {
+    "inner": inner,
+    "swapped": swapped,
+    "semi": semi,
+    "longer": longer,
+    "most of windows": most_of_windows,
+    "least of windows": least_of_windows,
+}
 
 
 def outer(table: hg.Table) -> hg.Table:
@@ -82,6 +111,22 @@ def by_key(table: hg.Table) -> hg.Table:
     most = table.group_by("who", F.window("at", "1s")).agg(F.max("price").alias("price"), uid="most")
     each = table.select("price", "who", F.window("at", "1s"))
     return each.join(most, ["window", "price", "who"], uid="joined")
+
+
+def by_key_of_windows(table: hg.Table) -> hg.Table:
+    """The most rows of each price in a window."""
+    counts = counted(table)
+    most = counts.group_by("some", "window").agg(F.max("n").alias("n"), uid="most")
+    return counts.select("window", "n", "some").join(most, ["window", "n", "some"], uid="joined")
+
+
+def in_other_windows(table: hg.Table) -> hg.Table:
+    """The most rows of a window, looked for in another one."""
+    counts = counted(table)
+    most = counts.group_by("window").agg(F.max("n").alias("n"), uid="most")
+    later = most.select("n", F.window(F.window_time("window"), "3s"))
+    each = counts.select("n", "some", F.window(F.window_time("window"), "3s"))
+    return each.join(later, ["window", "n"], uid="joined")
 
 
 def of_another_column(table: hg.Table) -> hg.Table:
@@ -144,7 +189,7 @@ def called(table: hg.Table) -> hg.Table:
 
 ALL_TRAVEL: list[Query] = [
     outer, of_some, by_key, of_another_column, sliding, two_results, overlapping, with_a_default,
-    changed_result, failing, called,
+    changed_result, failing, called, by_key_of_windows, in_other_windows,
 ]  # fmt: skip
 
 

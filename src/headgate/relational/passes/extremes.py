@@ -29,6 +29,9 @@ from headgate.relational.relations import (
 from headgate.relational.resolved import Choice, Column, PythonApply, WindowsOf, columns_in, parts_of
 from headgate.relational.spark_types import WINDOW
 
+SAME: Final = "same"
+"""The kind of windows that are those in the input's column of event time."""
+
 _DROPPING: Final[tuple[frozenset[JoinKind], frozenset[JoinKind]]] = (
     frozenset({"inner", "semi", "right"}),
     frozenset({"inner", "left"}),
@@ -40,8 +43,8 @@ _DROPPING: Final[tuple[frozenset[JoinKind], frozenset[JoinKind]]] = (
 class Extremes:
     """Which rows of a side of a join can have the greatest (or least) value of their window.
 
-    The join asks for rows whose value is the extreme of a tumbling window of the same rows. A row has no
-    partner if one with a greater value was read in the same window.
+    The join asks for rows whose value is the extreme of a tumbling window of the same rows, or of the window
+    that is a column of theirs. A row has no partner if one with a greater value was read in the same window.
 
     Attributes:
         value: name of the column that is joined by; it holds integers and no null.
@@ -59,7 +62,13 @@ class Extremes:
 
     def __str__(self) -> str:
         which = "greatest" if self.greatest else "least"
-        return f"rows that cannot have the {which} {self.value} of {self.window.size_ms} ms"
+        windows = "their window" if self.of_column else f"{self.window.size_ms} ms"
+        return f"rows that cannot have the {which} {self.value} of {windows}"
+
+    @property
+    def of_column(self) -> bool:
+        """Whether the windows are a column of the rows, by which they are joined as well."""
+        return self.window.kind == SAME
 
 
 class _Origin(NamedTuple):
@@ -74,10 +83,11 @@ def extremes_of(join: WindowJoin, side: int) -> Extremes | None:
     """Return which rows of side 0 (left) or 1 (right) of a join can have a partner; None: all, or unknown.
     The other rows are dropped before the exchange.
 
-    The other side has to be an aggregation of all rows of the same stream in tumbling windows, without keys,
-    and one of the columns that are equal its greatest or least value of the same column, an integer. In each
-    window of the join there may be the result of one window of the aggregation only. What is computed of the
-    result must never fail, as it is computed of values that become no results, too.
+    The other side has to be an aggregation of all rows of the same stream in tumbling windows, or those of
+    its column of event time, without keys, and one of the columns that are equal its greatest or least value
+    of the same column, an integer. In each window of the join there may be the result of one window of the
+    aggregation only. What is computed of the result must never fail, as it is computed of values that become
+    no results, too.
     """
     rows, found = (join.right, join.left) if side else (join.left, join.right)
     below, steps = steps_of(found)
@@ -94,7 +104,7 @@ def extremes_of(join: WindowJoin, side: int) -> Extremes | None:
             continue
         asked = extreme.arguments[0]
         of_all = _origin(plan.child, asked.index, filtered=False) if isinstance(asked, Column) else None
-        if of_all is not None and of_all == _key_origin(rows, name):
+        if of_all is not None and of_all == _key_origin(rows, name) and _in_its_windows(rows, plan):
             greatest = extreme.function == "max"
             return Extremes(name, greatest, plan.window, extreme.name, steps)
     return None
@@ -103,7 +113,24 @@ def extremes_of(join: WindowJoin, side: int) -> Extremes | None:
 def _is_of_all_rows(plan: Aggregation) -> bool:
     window = plan.window
     tumbling = window.kind == "sliding" and window.size_ms == window.slide_ms
-    return tumbling and window.clock == "event" and not plan.keys and plan.firing == AT_END
+    keys = [plan.child.schema.fields[place].name for place in plan.keys]
+    whole = keys == [WINDOW_START] if window.kind == SAME else tumbling and not keys
+    return whole and window.clock == "event" and plan.firing == AT_END
+
+
+def _in_its_windows(rows: Relation, plan: Aggregation) -> bool:
+    """Return whether rows that have their windows in a column are joined in the windows of that column."""
+    if plan.window.kind != SAME:
+        return True
+    below = plan.child
+    while isinstance(below, Project | Filter):
+        below = below.child
+    if not isinstance(rows, Project) or not isinstance(below, Scan) or below.schema.event_time is None:
+        return False
+    starts = rows.columns[rows.schema.place(WINDOW_START)]
+    places = [part.index for part in parts_of(starts) if isinstance(part, Column)]
+    windows = _Origin(below.stream, below.schema.event_time, WINDOW)
+    return len(places) == 1 and _origin(rows.child, places[0], filtered=True) == windows
 
 
 def _may_fail(step: AnyStep) -> bool:
@@ -134,8 +161,8 @@ def _one_result_each(found: Relation, plan: Aggregation) -> bool:
                 return False
             place = column.index
         below = below.child
-    if isinstance(below, Scan):
-        return below.of is plan
+    if isinstance(below, Scan) or plan.window.kind == SAME:
+        return isinstance(below, Scan) and below.of is plan
     windows = below.values if isinstance(below, Explode) and place == len(below.child.schema) else None
     if not isinstance(windows, WindowsOf) or windows.grow or not isinstance(below, Explode):
         return False

@@ -41,7 +41,8 @@ class ExtremeColumnsOperator(ColumnsOperator):
 
     def __init__(self, context: OperatorContext, steps: tuple[AnyStep, ...], wanted: Extremes) -> None:
         super().__init__(context, steps)
-        self._wanted, self._times = wanted, WindowTimes.of(wanted.window)
+        self._wanted = wanted
+        self._times = None if wanted.of_column else WindowTimes.of(wanted.window)
         self._extremes: dict[int, int] = {}  # start of a window of the aggregation -> greatest value
         self._bounds: dict[Window, int] = {}  # window of the join -> the least value that may have a partner
         self._found = ColumnsOperator(context, wanted.found)
@@ -49,7 +50,7 @@ class ExtremeColumnsOperator(ColumnsOperator):
 
     def watermark(self, timestamp: int) -> None:
         # Windows that have ended are forgotten.
-        size = self._times.size
+        size = 0 if self._times is None else self._times.size
         self._extremes = {at: most for at, most in self._extremes.items() if at + size - 1 > timestamp}
         self._bounds = {window: least for window, least in self._bounds.items() if window.last > timestamp}
         super().watermark(timestamp)
@@ -57,8 +58,11 @@ class ExtremeColumnsOperator(ColumnsOperator):
     def _done(self, batch: ArrowBatch) -> None:
         columns = batch.columns
         values = self._ranked(columns.column(self._wanted.value).to_numpy())
-        self._learn(batch, values)
         starts, lasts = (columns.column(name).to_numpy() for name in (WINDOW_START, WINDOW_LAST))
+        if self._times is None:
+            self._learn_windows(batch, values, starts, lasts)
+        else:
+            self._learn(batch, values, self._times)
         bounds = np.full(len(values), np.iinfo(np.int64).min)
         for begin, end in _runs(starts, lasts):
             window = Window(int(starts[begin]), int(lasts[begin]))
@@ -75,12 +79,22 @@ class ExtremeColumnsOperator(ColumnsOperator):
         integers = values.astype(np.int64)
         return integers if self._wanted.greatest else np.invert(integers)  # as -x - 1, which cannot overflow
 
-    def _learn(self, batch: ArrowBatch, values: Int64s) -> None:
+    def _learn_windows(self, batch: ArrowBatch, values: Int64s, starts: Int64s, lasts: Int64s) -> None:
+        # `values` are ranked. The window of the aggregation is that of the join; it has no late rows.
+        if batch.watermarks is None:
+            return
+        for begin, end in _runs(starts, lasts):
+            in_time = values[begin:end][batch.watermarks[begin:end] < lasts[begin]]
+            if len(in_time):
+                window, most = Window(int(starts[begin]), int(lasts[begin])), int(in_time.max())
+                self._bounds[window] = max(most, self._bounds.get(window, most))
+
+    def _learn(self, batch: ArrowBatch, values: Int64s, times: WindowTimes) -> None:
         # `values` are ranked. Rows that are late for a window of the aggregation are not in it.
         if batch.timestamps is None or batch.watermarks is None:
             return
-        panes = self._times.panes_of(batch.timestamps)
-        in_time = panes + self._times.size - 1 > batch.watermarks
+        panes = times.panes_of(batch.timestamps)
+        in_time = panes + times.size - 1 > batch.watermarks
         if not in_time.all():
             panes, values = panes[in_time], values[in_time]
         greater = {}
@@ -90,11 +104,11 @@ class ExtremeColumnsOperator(ColumnsOperator):
             if most > self._extremes.get(pane, most - 1):
                 greater[pane] = self._extremes[pane] = most
         if greater:
-            self._raise_bounds(greater)
+            self._raise_bounds(greater, times.size)
 
-    def _raise_bounds(self, greater: dict[int, int]) -> None:
+    def _raise_bounds(self, greater: dict[int, int], size: int) -> None:
         starts = np.array([*greater], np.int64)
-        window = window_column(starts, starts + self._times.size)
+        window = window_column(starts, starts + size)
         extremes = self._ranked(np.array([*greater.values()], np.int64))
         reads = self._wanted.found[0].reads.to_arrow()
         arrays = [window if field.type == WINDOW else pa.array(extremes).cast(field.type) for field in reads]
