@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Iterator
+from mmap import mmap
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from headgate.common.errors import StorageError
 from headgate.state.backend import Part
@@ -68,28 +69,29 @@ def log_bytes(pieces: Iterable[Piece], number: int, kind: int) -> Iterator[Part]
         number += 1
 
 
-def chunks_of_file(path: Path) -> Iterator[tuple[bytes, bytes]]:
-    """Yield key and bytes of each chunk in a local file.
+class Place(NamedTuple):
+    """Where a chunk lies in a file."""
+
+    key: bytes
+    start: int
+    stop: int
+
+
+def places_in(data: bytes | mmap, path: Path) -> Iterator[Place]:
+    """Yield the key and the place of each chunk in the bytes of a file; `path` is for errors.
 
     Raises:
         StorageError: it is not such a file, or ends in the middle of a chunk.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise StorageError(f"{path} cannot be read ({error})") from None
     if data[: len(MAGIC)] != MAGIC:
         raise StorageError(f"{path} begins with {data[: len(MAGIC)]!r}; expected {MAGIC!r}: it is damaged")
     at = len(MAGIC)
     while at < len(data):
-        if at + _HEAD.size > len(data):
-            raise _cut_off(path, len(data))
-        key, length = _HEAD.unpack_from(data, at)
-        start, at = at + _HEAD.size, at + _HEAD.size + length + (-length % _ALIGNED)
+        key, length = _HEAD.unpack_from(data, at) if at + _HEAD.size <= len(data) else (b"", len(data))
+        start = at + _HEAD.size
         if start + length > len(data):
-            raise _cut_off(path, len(data))
-        yield key, data[start : start + length]
-
-
-def _cut_off(path: Path, size: int) -> StorageError:
-    return StorageError(f"{path} has {size} bytes and ends in the middle of a chunk; it is damaged")
+            raise StorageError(
+                f"{path} has {len(data)} bytes and ends in the middle of a chunk; it is damaged"
+            )
+        yield Place(key, start, start + length)
+        at = start + length + (-length % _ALIGNED)

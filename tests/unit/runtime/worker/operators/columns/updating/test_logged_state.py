@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from unittest import mock
 
 import pyarrow as pa
 import pytest
 
+from headgate.common.errors import StorageError
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
 from headgate.runtime.worker.operators.columns.spilled.chunk_columns import ChunkColumns
 from headgate.runtime.worker.operators.columns.updating import logged_state
 from headgate.runtime.worker.operators.columns.updating.kept_for_good import SETTLED, KeptForGood, newest
 from headgate.runtime.worker.operators.columns.updating.logged_state import LoggedState
 from headgate.serde.resolve import serializer_for
-from headgate.state.chunk_log.log_file import WAITING, chunks_of_file
+from headgate.state.chunk_log.log_file import WAITING, places_in
+from headgate.state.chunk_log.opened_log import OpenedLog
 from headgate.state.chunk_log.pending_log import PendingLog
 from headgate.state.rocksdb.chunk_bytes import ChunkKey, read_chunk
 from headgate.state.snapshots import FileRange, StateHandle
@@ -175,9 +178,7 @@ class Run:
 
 
 def entries_of(data: bytes) -> list[tuple[bytes, bytes]]:
-    path = mock.Mock()
-    path.read_bytes.return_value = data
-    return list(chunks_of_file(path))
+    return [(place.key, data[place.start : place.stop]) for place in places_in(data, Path("file"))]
 
 
 def search(length: int, files_max: int = 1_000) -> int:
@@ -240,3 +241,19 @@ def test_few_changes_are_few_bytes() -> None:
     sizes = {name.split("/")[0]: len(data) for name, data in run.storage.files.items() if len(data) > 8}
     assert sizes["1"] > 100_000
     assert sizes["3"] < 2_000
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "cannot be read"),
+        (b"SQLite format 3", r"begins with b'SQLite f'; expected b'HGCHUNK1'"),
+        (b"HGCHUNK1" + b"\0" * 20, "28 bytes and ends in the middle of a chunk"),
+        (b"HGCHUNK1" + b"\0" * 24 + b"\x09" + b"\0" * 9, "42 bytes and ends in the middle of a chunk"),
+    ],
+)
+def test_damaged_files_are_refused(data: bytes, message: str, tmp_path: Path) -> None:
+    """With the file's name and what is wrong with it."""
+    (tmp_path / "00000000000000000001.chunks").write_bytes(data)
+    with pytest.raises(StorageError, match=message):
+        OpenedLog(tmp_path, "rows")
