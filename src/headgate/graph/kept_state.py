@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from headgate.common.time import format_ms
 from headgate.graph.logical import Node
+from headgate.graph.stream_joins import StreamJoinNode
 from headgate.graph.table_nodes import (
     DeduplicateNode,
     JoinNode,
@@ -53,6 +54,8 @@ def kept_lines(node: Node) -> Iterator[str]:
     """Yield the line in which `explain()` tells what is kept and for how long; none for operators with
     windows.
     """
+    if isinstance(node, StreamJoinNode):
+        yield from node.lines()
     kept = kept_by(node)
     if kept is None:
         return

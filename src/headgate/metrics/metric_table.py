@@ -140,7 +140,7 @@ LATE_RECORDS: Final = Metric(
     "headgate_late_records_dropped_total",
     Kind.COUNTER,
     "records",
-    "Records that windows have left out, because all windows that they belong to had ended.",
+    "Records that windows and joins by time have left out, because they came too late.",
     flink=("numLateRecordsDropped",),
 )
 BUSY: Final = _spent("busy", "Time in which the subtask has worked.", "busyTimeMsPerSecond")

@@ -96,8 +96,9 @@ def check_columns(verb: str, columns: tuple[object, ...]) -> None:
     """Raise PlanError unless `columns`, given to the call `verb`, are one or more different field names."""
     for column in columns or (None,):
         if not (isinstance(column, str) and column) or columns.count(column) > 1:
-            also = ", or one function of the record" if verb == "key_by" else ""
-            raise _refusal(verb, f"{column!r}; expected one or more different field names{also}")
+            also = ", or one function of the record" if verb in ("key_by", "where") else ""
+            names = "a field name" if verb == "where" else "one or more different field names"
+            raise _refusal(verb, f"{column!r}; expected {names}{also}")
 
 
 def path_uid(verb: str, path: object) -> str:

@@ -23,7 +23,7 @@ class Connected(ShownAsLine):
         self, environment: ProgramContext, number: int, broadcast: Outputs[B], key: KeySelector = ""
     ) -> None:
         given: object = broadcast
-        if not (isinstance(given, Outputs) and _goes_to_all(given._node)):
+        if not (isinstance(given, Outputs) and goes_to_all(given._node)):
             raise PlanError(
                 f"connect() ({user_site()}) got {type(broadcast).__name__}; expected a stream whose last "
                 "step is broadcast(), as in stream.connect(rules.broadcast()); two streams of equal rights "
@@ -44,7 +44,8 @@ class Connected(ShownAsLine):
         return add_function(self._environment, node, uid, *self._inputs)
 
 
-def _goes_to_all(node: logical.Node) -> bool:
+def goes_to_all(node: logical.Node) -> bool:
+    """Return whether the step sends each record to all subtasks."""
     return isinstance(node, logical.PartitionNode) and isinstance(node.partitioner, Broadcast)
 
 

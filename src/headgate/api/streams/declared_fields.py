@@ -51,24 +51,24 @@ def refuse_unknown_fields(verb: str, names: Sequence[object], program: Program, 
             raise PlanError(f"{what}; {hint}")
 
 
-def refuse_impossible_key(function: Callable[..., object]) -> None:
+def refuse_impossible_key(verb: str, function: Callable[..., object]) -> None:
     """Raise PlanError for a key function annotated to return a type that cannot be a key; others pass."""
     hint = map_output(function)
     if hint is not None and not can_be_key(hint):
         raise PlanError(
-            f"key_by() ({user_site()}) got a function annotated to give a key of type {_named(hint)}; "
+            f"{verb}() ({user_site()}) got a function annotated to give a key of type {_named(hint)}; "
             f"expected {ALLOWED_KEYS}: give it the fields that tell records apart, or the value of an Enum"
         )
 
 
-def refuse_impossible_fields(names: Iterable[str], record_type: Hint | None) -> None:
+def refuse_impossible_fields(verb: str, names: Iterable[str], record_type: Hint | None) -> None:
     """Raise PlanError for a field of `names` whose type in class `record_type` is known and can be no key."""
     of = getattr(record_type, "__qualname__", "the records")
     for name in names:
         hint = field_hint(record_type, name)
         if not can_be_key(hint):
             raise PlanError(
-                f"key_by() ({user_site()}) got field {name!r} of {of}, which is of type"
+                f"{verb}() ({user_site()}) got field {name!r} of {of}, which is of type"
                 f" {_named(hint)} and cannot be a key; expected {ALLOWED_KEYS}: give it a function that makes"
                 " one of it, such as the value of an Enum"
             )

@@ -12,6 +12,7 @@ from headgate.api.site import user_site
 _STREAM_CALLS: Final = {
     "collect": "executeAndCollect execute_and_collect",
     "flat_map": "flatMap",
+    "join": "intervalJoin interval_join",
     "key_by": "groupBy keyBy",
     "map": "withColumn",
     "preview": "display show",

@@ -69,17 +69,19 @@ def add_function(
 
 
 def checked_key(
-    environment: ProgramContext, number: int, key: KeySelector, more: tuple[str, ...]
+    environment: ProgramContext, number: int, key: KeySelector, more: tuple[str, ...], verb: str = "key_by"
 ) -> KeySelector:
-    """Return the key selector of ``key_by(key, *more)`` on stream `number`; PlanError if it gives no keys."""
+    """Return the key selector of ``key_by(key, *more)``, or of another call `verb`, on stream `number`;
+    PlanError if it gives no keys.
+    """
     if callable(key) and not more:
-        refuse_arity(f"key_by() ({user_site()})", key, "one record")
-        refuse_unawaited("key_by", key)
-        refuse_blocking("key_by", key)
-        refuse_impossible_key(key)
+        refuse_arity(f"{verb}() ({user_site()})", key, "one record")
+        refuse_unawaited(verb, key)
+        refuse_blocking(verb, key)
+        refuse_impossible_key(verb, key)
         return key
     names = (key, *more)
-    check_columns("key_by", names)
-    refuse_unknown_fields("key_by", names, environment.program, number)
-    refuse_impossible_fields(map(str, names), environment.program.node(number).record_type)
+    check_columns(verb, names)
+    refuse_unknown_fields(verb, names, environment.program, number)
+    refuse_impossible_fields(verb, map(str, names), environment.program.node(number).record_type)
     return tuple(map(str, names)) if more else str(key)

@@ -24,9 +24,10 @@ from headgate.api.streams.async_calls import AsyncFunction, CallSettings, Retry,
 from headgate.api.streams.connected import Connected, demand
 from headgate.api.streams.declared_fields import refuse_unknown_fields
 from headgate.api.streams.event_time import WatermarkStrategy, refuse_negative_times
+from headgate.api.streams.joining.joins_of_streams import JoinsOfStreams
 from headgate.api.streams.other_names import no_such_member
 from headgate.api.streams.steps import ProgramContext, add_function, checked_key
-from headgate.api.streams.stream_outputs import Looks, Outputs
+from headgate.api.streams.stream_outputs import Looks
 from headgate.common.errors import PlanError
 from headgate.graph import logical
 from headgate.graph.logical import NEW
@@ -47,7 +48,7 @@ K = TypeVar("K")
 B = TypeVar("B")
 
 
-class DataStream(Outputs[T]):
+class DataStream(JoinsOfStreams[T, "DataStream[Any]"]):
     """A stream of records of type `T`, to which the program adds steps.
 
     Example:

@@ -26,6 +26,7 @@ from headgate.graph.logical import (
     WindowNode,
 )
 from headgate.graph.physical import Vertex
+from headgate.graph.stream_joins import StreamJoinNode
 from headgate.graph.table_nodes import TableNode
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
@@ -45,6 +46,7 @@ from headgate.runtime.worker.operators.source_alignment import AlignedTimestamps
 from headgate.runtime.worker.operators.stateless import ProcessOperator, SelectOperator, SinkOperator
 from headgate.runtime.worker.operators.timestamps import TimestampsOperator
 from headgate.runtime.worker.operators.windows_of_rows.groups_of_rows_ahead import RescaledRowWindows
+from headgate.runtime.worker.operators.windows_of_rows.timed_results import TimedResultsOperator
 
 Refuse = Callable[[Iterable[R]], None]
 
@@ -147,6 +149,8 @@ def _make(node: Node, context_of: Callable[[Node], OperatorContext]) -> Operator
             return KeyedBroadcastProcessOperator(context, copy.copy(node.function), node.key, node.keys)
         case WindowNode():
             return RescaledRowWindows(context, copy.copy(node.function), node.key, node.keys)
+        case StreamJoinNode():
+            return TimedResultsOperator(context, copy.copy(node.function), node.key, node.keys)
         case KeyedProcessNode():
             return KeyedProcessOperator(context, copy.copy(node.function), node.key, node.keys)
         case AsyncNode():

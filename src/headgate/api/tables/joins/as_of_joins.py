@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, get_args
 
+from headgate.api.tables.joins.kinds_and_bounds import kind_of
 from headgate.api.tables.joins.sides import Sides
-from headgate.api.tables.joins.window_joins import kind_of
 from headgate.common.errors import PlanError
 from headgate.common.time import duration_ms
 from headgate.relational.joins.timed_joins import AsOfJoin, Direction

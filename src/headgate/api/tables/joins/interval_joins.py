@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import pyarrow as pa
 
 from headgate.api.site import user_site
 from headgate.api.tables.checked_columns import resolved
 from headgate.api.tables.column import Column
+from headgate.api.tables.joins.kinds_and_bounds import Within, bounds_of, kind_of
 from headgate.api.tables.joins.sides import Sides
-from headgate.api.tables.joins.window_joins import kind_of
 from headgate.common.errors import PlanError
-from headgate.common.time import duration_ms
 from headgate.relational.joins.timed_joins import IntervalJoin
 from headgate.relational.relations import Filter, JoinKind, Relation
 from headgate.relational.resolved import PythonApply, Typed, parts_of
 from headgate.relational.schema import Schema
 from headgate.relational.spark_types import text_of
-
-Within: TypeAlias = "str | int | tuple[str | int, str | int]"
-"""An interval of event time: its bounds, or only the upper one, with 0 as the lower."""
 
 
 def interval_join(
@@ -46,33 +41,6 @@ def interval_join(
     residual = None if condition is None else _residual(sides.where, pairs, condition)
     inputs = sides.inputs(kind)
     return IntervalJoin(sides.schema(kind), *inputs, sides.keys, kind, uid, lower, upper, pairs, residual)
-
-
-def bounds_of(where: str, within: Within) -> tuple[int, int]:
-    """Return the bounds of an interval in ms; PlanError, after `where`, if it is none.
-
-    Example:
-        >>> bounds_of("join()", ("-5s", "1min")), bounds_of("join()", "5s")
-        ((-5000, 60000), (0, 5000))
-    """
-    both = within if isinstance(within, tuple) else (0, within)
-    if len(both) != 2:
-        raise PlanError(f"{where} got within={within!r}; expected an upper bound, or (lower, upper)")
-    try:
-        lower, upper = (_signed_ms(each) for each in both)
-    except (TypeError, ValueError) as error:
-        raise PlanError(f"{where}: {error}") from None
-    if lower > upper:
-        raise PlanError(f"{where} got within={within!r}, an interval without times; expected (lower, upper)")
-    return lower, upper
-
-
-def _signed_ms(bound: str | int) -> int:
-    if isinstance(bound, str) and bound.lstrip().startswith("-"):
-        return -duration_ms(bound.lstrip()[1:], "a bound of within")
-    if isinstance(bound, int) and bound < 0:
-        return bound
-    return duration_ms(bound, "a bound of within")
 
 
 def _residual(where: str, pairs: Schema, condition: Column) -> Typed:

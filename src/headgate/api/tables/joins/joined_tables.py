@@ -10,7 +10,8 @@ from headgate.api.site import user_site
 from headgate.api.streams.steps import ProgramContext
 from headgate.api.tables.column import Column
 from headgate.api.tables.joins.as_of_joins import as_of_join
-from headgate.api.tables.joins.interval_joins import Within, check_residual, filtered, interval_join
+from headgate.api.tables.joins.interval_joins import check_residual, filtered, interval_join
+from headgate.api.tables.joins.kinds_and_bounds import Within
 from headgate.api.tables.joins.lookups import loading_of, lookup, refuse_loading
 from headgate.api.tables.joins.regular_joins import regular_join
 from headgate.api.tables.joins.window_joins import joins_windows, window_join

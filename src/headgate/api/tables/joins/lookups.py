@@ -9,7 +9,7 @@ import pyarrow as pa
 from headgate.api.checking.arguments import refuse_arity, refuse_unawaited
 from headgate.api.site import user_site
 from headgate.api.tables.checked_columns import checked, place_of
-from headgate.api.tables.joins.window_joins import kind_of
+from headgate.api.tables.joins.kinds_and_bounds import kind_of
 from headgate.api.tables.program_functions import Columns, declared
 from headgate.common.errors import PlanError
 from headgate.common.time import duration_ms

@@ -9,10 +9,10 @@ import pyarrow as pa
 from headgate.api.site import user_site
 from headgate.api.tables.checked_columns import all_columns
 from headgate.api.tables.firing_rules import refuse_repeated, time_to_live
+from headgate.api.tables.joins.kinds_and_bounds import kind_of
 from headgate.api.tables.joins.window_joins import (
     equal_columns,
     keys_of,
-    kind_of,
     nullable,
     others_of,
     side_column,

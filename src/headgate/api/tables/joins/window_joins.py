@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Final
 
 import pyarrow as pa
 
 from headgate.api.site import user_site
 from headgate.api.tables.checked_columns import all_columns, resolved
 from headgate.api.tables.firing_rules import refuse_repeated, refuse_wall_clock
+from headgate.api.tables.joins.kinds_and_bounds import kind_of
 from headgate.common.errors import PlanError
 from headgate.relational.expressions import Call, Literal, Reference
 from headgate.relational.joins.odd_keys import as_key, bit_where, is_float
@@ -30,16 +30,6 @@ from headgate.relational.resolved import Constant, Typed
 from headgate.relational.resolving import called, common_of, convert
 from headgate.relational.schema import Field, Schema, shown
 from headgate.relational.spark_types import WINDOW, text_of
-
-KINDS: Final[dict[str, JoinKind]] = {
-    "inner": "inner",
-    "left": "left", "leftouter": "left",
-    "right": "right", "rightouter": "right",
-    "full": "full", "outer": "full", "fullouter": "full",
-    "semi": "semi", "leftsemi": "semi",
-    "anti": "anti", "leftanti": "anti",
-}  # fmt: skip
-"""PySpark's names of joins, without underscores -> the kind of join."""
 
 
 def joins_windows(left: Relation, right: Relation, on: Sequence[str]) -> bool:
@@ -79,14 +69,6 @@ def window_join(left: Relation, right: Relation, on: Sequence[str], how: str, ui
     schema = _schema(where, window, kind, both)
     equal = (*names, ODD_KEYS, WINDOW_START) if names else (WINDOW_START,)
     return WindowJoin(schema, inputs[0], inputs[1], equal, kind, window, uid)
-
-
-def kind_of(where: str, how: str) -> JoinKind:
-    """Return the kind of join that PySpark's word `how` means; PlanError, after `where`, if it is none."""
-    kind = KINDS.get(str(how).lower().replace("_", ""))
-    if kind is None:
-        raise PlanError(f"{where}: how is {how!r}; expected one of {', '.join(sorted(set(KINDS.values())))}")
-    return kind
 
 
 def with_keys(side: Relation, keys: list[Field]) -> Relation:

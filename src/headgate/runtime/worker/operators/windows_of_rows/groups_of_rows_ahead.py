@@ -19,14 +19,14 @@ from headgate.runtime.worker.operators.operator_contract import PendingState
 from headgate.runtime.worker.operators.windows_of_rows.ends_together import ends_together
 from headgate.runtime.worker.operators.windows_of_rows.recent_records import RecentRecords
 from headgate.runtime.worker.operators.windows_of_rows.records_together import RunOfWindows, adds_together
-from headgate.runtime.worker.operators.windows_of_rows.row_windows import RowWindowsOperator
+from headgate.runtime.worker.operators.windows_of_rows.timed_results import TimedResultsOperator
 from headgate.state.backend import StoredValue
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
 
 
-class RescaledRowWindows(RowWindowsOperator):
+class RescaledRowWindows(TimedResultsOperator):
     """Runs a `WindowFunction`, and knows which key groups are ahead of the subtask's watermark."""
 
     _ahead: Mapping[int, int]  # key group -> its watermark (ms)

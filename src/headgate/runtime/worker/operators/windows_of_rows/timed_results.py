@@ -1,21 +1,24 @@
-"""The operator of windows over single records: a keyed operator whose results have their window's time."""
+"""A keyed operator whose function gives results their event time, and counts the late records it drops."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from headgate.api.streams.joining.join_function import JoinFunction
 from headgate.api.windows.window_function import WindowFunction
 from headgate.metrics.metric_table import LATE_RECORDS
 from headgate.runtime.worker.operators.keyed_context import KeyedOutput
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
 
 
-class RowWindowsOperator(KeyedProcessOperator):
-    """Runs a `WindowFunction`, which emits pairs of event time (ms; None: that of the input) and result."""
+class TimedResultsOperator(KeyedProcessOperator):
+    """Runs a function of windows or of a join, which emits pairs of event time (ms; None: that of the input)
+    and result.
+    """
 
     def measured(self) -> Mapping[str, int]:
         function = self._function
-        assert isinstance(function, WindowFunction)
+        assert isinstance(function, WindowFunction | JoinFunction)
         return {**super().measured(), LATE_RECORDS.at(): function.dropped}
 
     def _emit(self, out: KeyedOutput) -> None:
