@@ -44,3 +44,14 @@ def test_floats_that_were_taken_back_leave_nothing_in_a_sum(gone: float) -> None
     both = newest.select("k", "v").union(other.select("k", "v"))
     found = both.group_by("k").agg(F.sum("v").alias("s"), F.avg("v").alias("mean"), uid="sums").collect()
     assert found == [{"k": 1, "s": 3.0, "mean": 1.5}]
+
+
+def test_elements_of_corrected_rows_are_corrected() -> None:
+    """A row that is taken back takes its elements along."""
+    env = hg.Environment(parallelism=2, executor=MiniCluster())
+    env.config("execution.mark-interval", "1ms")
+    sums = table(env, *[1.0] * 4_000).group_by("k").agg(F.count("*").alias("n"), uid="n")
+    halves = sums.select("k", F.explode(F.array(F.col("n"), F.col("n") / 2)).alias("n"))
+    assert halves._relation.schema.updating
+    assert halves.group_by("k").agg(F.sum("n").alias("s"), uid="s").collect() == [{"k": 1, "s": 6_000.0}]
+    assert len(sums.with_column("m", F.array("n", "k")).explode("m").collect()) == 2

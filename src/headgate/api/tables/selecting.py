@@ -10,6 +10,7 @@ import pyarrow as pa
 from headgate.api.site import user_site
 from headgate.api.tables.checked_columns import checked, projected, resolved
 from headgate.common.errors import PlanError
+from headgate.relational.changes import CHANGE
 from headgate.relational.exploding import fields_made
 from headgate.relational.expressions import (
     Alias,
@@ -56,6 +57,9 @@ def selected(verb: str, child: Relation, chosen: Chosen) -> Project:
             columns += zip(_names(verb, name, each, made), made, strict=True)
         else:
             columns.append((name or name_of(each), resolved(child, verb, each)))
+    if child.schema.updating:  # elements come and go with their row
+        change = child.schema.fields[-1]
+        columns.append((CHANGE, Column(change.type, False, len(child.schema) - 1, CHANGE)))
     return projected(verb, plan, columns)
 
 
