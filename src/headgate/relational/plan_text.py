@@ -27,6 +27,7 @@ from headgate.relational.relations import (
     TableFunction,
     Union,
     Windowed,
+    by_keys,
 )
 from headgate.relational.resolved import columns_in
 from headgate.relational.schema import Schema
@@ -82,7 +83,7 @@ def _head(relation: Relation, of_scan: str) -> str:
             return f"aggregate {aggregates_text(relation)}"
         case Join():
             way = "as rows come" if relation.grows_only else "corrected at marks"
-            return f"{relation.how} join by {', '.join(relation.shown_keys)}, {way}"
+            return f"{relation.how} join by {by_keys(relation.shown_keys, relation.parts)}, {way}"
         case Rank():
             return f"first {relation.n} by {', '.join(relation.key_names)}, corrected at marks"
         case Over():

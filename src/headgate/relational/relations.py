@@ -7,7 +7,7 @@ their place in decision 0208.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -34,6 +34,9 @@ WINDOW_LAST: Final = "__window_last"
 
 SIDE: Final = "__side"
 """Name of the column of a join's inputs that says of which one a row is: 0 left, 1 right."""
+
+PART: Final = "__part"
+"""Name of the key column of a join's inputs with the number of a part of the key, where keys are split."""
 
 ODD_KEYS: Final = "__odd_keys"
 """Name of the key column of a join's inputs that says which keys are NaN or null; these hold 0 instead.
@@ -251,6 +254,26 @@ class WindowJoin(Relation):
         return tuple(name for name in self.keys if name not in (ODD_KEYS, WINDOW_START))
 
 
+def by_keys(names: Sequence[str], parts: int) -> str:
+    """Return in words by which equal columns rows are joined, and into how many parts each key is split.
+
+    Example:
+        >>> by_keys(["user", PART], 8)
+        'user in 8 parts'
+    """
+    return ", ".join(name for name in names if name != PART) + in_parts(parts)
+
+
+def in_parts(parts: int, sign: str = " ") -> str:
+    """Return in words that each key of a join is split into parts; nothing if there is one part only.
+
+    Example:
+        >>> in_parts(8), in_parts(8, "_"), in_parts(1)
+        (' in 8 parts', '_in_8_parts', '')
+    """
+    return f"{sign}in{sign}{parts}{sign}parts" if parts > 1 else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Join(Relation):
     """Rows of two inputs with equal keys, whenever they come; the result is a changelog where rows may leave.
@@ -262,6 +285,7 @@ class Join(Relation):
         how: which rows come out: "inner", "left", "right", "full", "semi" or "anti", as in SQL.
         uid: by which a later program finds the state; None: none was given.
         ttl_ms: after so long without rows a key is forgotten, with its rows; None: never.
+        parts: how many parts each key is split into; then `PART` is one of `keys`.
     """
 
     left: Relation
@@ -270,11 +294,17 @@ class Join(Relation):
     how: JoinKind
     uid: str | None = None
     ttl_ms: int | None = None
+    parts: int = 1
 
     @property
     def shown_keys(self) -> tuple[str, ...]:
-        """The names of the equal columns that the program gave."""
+        """The names of the equal columns of the result, `PART` among them."""
         return tuple(name for name in self.keys if name != ODD_KEYS)
+
+    @property
+    def stored_name(self) -> str:
+        """Name of the stored rows' type: of another number of parts, rows would be in other parts."""
+        return f"Rows_of_{self.how}_join{in_parts(self.parts, '_')}"
 
     @property
     def grows_only(self) -> bool:

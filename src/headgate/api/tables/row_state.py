@@ -131,7 +131,7 @@ def rows_record(plan: WindowJoin | Join, where: str) -> type:
             continue
         fields.append((field.name, int if field.name == SIDE else hint_of(field.type)))
     # A join of another kind keeps the same rows, and has sent others.
-    return named_record(f"Rows_of_{plan.how}_join" if isinstance(plan, Join) else "JoinedRows", fields, where)
+    return named_record(plan.stored_name if isinstance(plan, Join) else "JoinedRows", fields, where)
 
 
 def named_record(name: str, columns: Sequence[tuple[str, Hint]], where: str) -> type:

@@ -249,14 +249,15 @@ def _kernel(by: _Hash) -> Kernel:
 
 def _judge(result: pa.DataType) -> Callable[[Types], Signature | None]:
     def judge(given: Types) -> Signature | None:
-        return Signature(given, result, nullable=False) if given and not any(map(_has_map, given)) else None
+        return Signature(given, result, nullable=False) if given and not any(map(has_map, given)) else None
 
     return judge
 
 
-def _has_map(kind: pa.DataType) -> bool:
+def has_map(kind: pa.DataType) -> bool:
+    """Return whether a type is a map, or has one in it."""
     inner = [kind.field(place).type for place in range(kind.num_fields)]
-    return bool(pa.types.is_map(kind)) or any(map(_has_map, inner))
+    return bool(pa.types.is_map(kind)) or any(map(has_map, inner))
 
 
 _MURMUR: Final = _Hash(np.uint32, _murmur_of_ints, _murmur_of_longs, _murmur_of_bytes)

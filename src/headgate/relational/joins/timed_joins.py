@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN, format_ms
-from headgate.relational.relations import ODD_KEYS, JoinKind, Relation
+from headgate.relational.relations import ODD_KEYS, JoinKind, Relation, by_keys, in_parts
 from headgate.relational.resolved import Typed
 from headgate.relational.schema import Schema
 
@@ -74,12 +74,14 @@ class IntervalJoin(TimedJoin):
         upper_ms: the greatest one; both bounds are within the interval.
         pairs: the columns of a pair, to which `where` refers.
         where: what else has to be true of a pair; None: nothing.
+        parts: how many parts each key is split into; then `PART` is one of `keys`.
     """
 
     lower_ms: int
     upper_ms: int
     pairs: Schema
     where: Typed | None = None
+    parts: int = 1
 
     @property
     def kept_ms(self) -> tuple[int, int]:
@@ -99,14 +101,14 @@ class IntervalJoin(TimedJoin):
     @property
     def stored_name(self) -> str:
         bounds = (f"{'minus_' if each < 0 else ''}{abs(each)}ms" for each in (self.lower_ms, self.upper_ms))
-        return f"Interval_from_{'_to_'.join(bounds)}"
+        return f"Interval_from_{'_to_'.join(bounds)}{in_parts(self.parts, '_')}"
 
     def lines(self) -> Iterator[str]:
         bounds = [
             f"{'-' if each < 0 else '+'}{format_ms(abs(each))}" for each in (self.lower_ms, self.upper_ms)
         ]
         also = "" if self.where is None else f" where {self.where}"
-        keys = ", ".join(self.shown_keys)
+        keys = by_keys(self.shown_keys, self.parts)
         yield f"interval join, {self.how}, by {keys}: right's time within left's {' .. '.join(bounds)}{also}"
         left, right = (format_ms(max(0, each)) for each in self.kept_ms)
         yield f"keeps rows until the watermark has passed them: left by {left}, right by {right}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from headgate.api.site import user_site
@@ -14,12 +15,13 @@ from headgate.api.tables.joins.interval_joins import check_residual, filtered, i
 from headgate.api.tables.joins.kinds_and_bounds import Within
 from headgate.api.tables.joins.lookups import loading_of, lookup, refuse_loading
 from headgate.api.tables.joins.regular_joins import regular_join
+from headgate.api.tables.joins.split_keys import check_split, dealt_out, in_all_parts, without_part
 from headgate.api.tables.joins.window_joins import joins_windows, window_join
 from headgate.api.tables.lowering import lowered_join
 from headgate.api.tables.program_functions import Columns
 from headgate.common.errors import PlanError
-from headgate.relational.joins.timed_joins import Direction, TimedJoin
-from headgate.relational.relations import Join, Relation, Scan, WindowJoin
+from headgate.relational.joins.timed_joins import Direction, IntervalJoin, TimedJoin
+from headgate.relational.relations import PART, Join, Relation, Scan, WindowJoin
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,6 +47,7 @@ class JoinedTables:
         within: Within | None = None,
         where: Column | None = None,
         ttl: str | int | None = None,
+        split: int | None = None,
     ) -> Self:
         """Return the rows of this and the other table that have equal columns, in one of three ways.
 
@@ -71,12 +74,15 @@ class JoinedTables:
                 With `within`, of all kinds; else of inner joins only.
             ttl: without a window and an interval: after so long without rows, of either table, a key is
                 forgotten with its rows, as "1h" or in ms. None: never.
+            split: into how many parts each key is split, for keys that have very many rows in this table:
+                its rows are dealt out over the parts by a hash of all their columns, and each row of the
+                other table goes to every part. None: a key is in one subtask.
 
         Raises:
             PlanError: a column of `on` is not in both or cannot be a key, more than one is a window, `how` is
                 unknown, windows may emit more than once, both tables have another column of one name, a table
-                has no event time for `within`, `within` or `where` is wrong, or `ttl` is given
-                with a window or an interval.
+                has no event time for `within`, `within` or `where` is wrong, `ttl` is given with a window or
+                an interval, or `split` with a window, `ttl`, "right" or "full".
 
         Example:
             >>> import pyarrow as pa
@@ -100,6 +106,10 @@ class JoinedTables:
             raise PlanError(
                 f"join() ({user_site()}) got ttl, and event time bounds what is kept; leave it away"
             )
+        if split is not None:
+            check_split(split, how, windows=windows and within is None, ttl=ttl is not None)
+            sides = dealt_out(sides[0], split), in_all_parts(sides[1], split)
+            names.append(PART)
         plan: WindowJoin | Join | TimedJoin
         if within is not None:
             plan, where = interval_join(*sides, names, how, within, where, uid), None
@@ -107,10 +117,13 @@ class JoinedTables:
             plan = window_join(*sides, names, how, uid)
         else:
             plan = regular_join(*sides, names, how, uid, ttl)
+        if split is not None and isinstance(plan, Join | IntervalJoin):
+            plan = replace(plan, parts=split)
         check_residual(plan.how, where)
         number = lowered_join(self._environment, plan, f"join() ({user_site()})")
-        joined = Scan(plan.schema, number)
-        return self._of(joined if where is None else filtered(joined, where))
+        joined: Relation = Scan(plan.schema, number)
+        joined = joined if where is None else filtered(joined, where)
+        return self._of(joined if split is None else without_part(joined))
 
     def join_asof(
         self,
