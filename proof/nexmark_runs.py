@@ -123,8 +123,8 @@ class _Progress(Listener):
 def replaced_workers(events: Iterable[Event]) -> set[int]:
     """Processes that had to end because a worker beside them was lost.
 
-    Those that a rescale has dismissed may wait for other work of Spark, which ends them by itself when they have
-    waited for a minute.
+    Those that a rescale has dismissed may wait for other work of Spark, which ends them by itself when they
+    have waited for a minute.
     """
     replaced: set[int] = set()
     gang: set[int] = set()

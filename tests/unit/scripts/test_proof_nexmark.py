@@ -17,8 +17,9 @@ pytest.importorskip("duckdb", reason="the answers are DuckDB's")
 
 from headgate.nexmark import Dataset, NexmarkSettings, generate_files
 from headgate.nexmark.queries import QUERIES
-from proof import nexmark, nexmark_plans, pairwise
+from proof import nexmark, nexmark_plans, nexmark_runs, pairwise
 from proof.nexmark_answers import Answers, differences
+from proof.watcher import Listener, Watcher
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +123,21 @@ def test_a_rescaled_run_begins_at_one_width_and_goes_on_at_the_other() -> None:
     assert replace(plan, rescale="down").widths == [6, 4]
     assert plan.config["execution.checkpointing.incremental"] is True
     assert "parallelism 6 -> 4 at " in replace(plan, rescale="down").text
+
+
+def test_workers_that_a_rescale_dismisses_need_not_end() -> None:
+    """Those beside a lost one must, also if it was lost during a rescale."""
+    watcher = Watcher()
+    listener = Listener(watcher.note, lambda checkpoint: None)
+    for gang, pids, then in [(1, [10, 11], "rescaled"), (2, [11, 12], "failed"), (3, [13], "rescaled")]:
+        listener.gang_submitted(gang, len(pids))
+        for slot, pid in enumerate(pids):
+            listener.worker_registered(slot, pid, "here")
+        watcher.note(then)
+    watcher.note("failed")
+    watcher.note("rescaled")
+    listener.gang_submitted(4, 1)
+    assert nexmark_runs.replaced_workers(watcher.events) == {11, 12, 13}
 
 
 def test_a_design_of_one_factor_has_no_pairs() -> None:
