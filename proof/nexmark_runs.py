@@ -238,12 +238,17 @@ class NexmarkRun:
             self.result.faults.append(told)
             if not self._comes_to(each, last_s):
                 break
-            workers = self._watcher.workers()
+            workers = self._watcher.wait(self._workers, TIME_LIMIT_S)
             if not workers:
                 break
             last_s = kill(self._chance.choice(sorted(workers.values())))
             self._watcher.note("fault", name=str(each))
             told.struck, told.struck_s = True, round(last_s - self._watcher.events[0].at_s, 3)
+
+    def _workers(self) -> dict[int, int]:
+        """Slot -> process of the workers that are needed: none while a rescale dismisses them."""
+        last = [event.name for event in self._watcher.events if event.name in ("gang", "rescaled")][-1:]
+        return {} if last == ["rescaled"] else self._watcher.workers()
 
     def _comes_to(self, moment: Kill, last_s: float) -> bool:
         """Wait for the moment of a kill; False when the job ends first."""
