@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from headgate.checkpoint.layout import checkpoint_of, log_folder
-from headgate.checkpoint.opening import load_metadata, verify_files
+from headgate.checkpoint.opening import load_metadata, referenced_files, verify_files
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.common.errors import HeadgateError
@@ -79,13 +79,18 @@ def check_storage(storage: Path, last: int | None, killed_drivers: int = 0) -> I
         yield from check_order(entry.checkpoint for entry in logged)
         if last is not None and (not logged or logged[-1].checkpoint != last):
             yield f"the log ends with {logged[-1:]} but checkpoint {last} was the last to complete"
+        needed = set()
         for entry in logged:
-            verify_files(disk, load_metadata(disk, entry.metadata, entry.sha256))
+            metadata = load_metadata(disk, entry.metadata, entry.sha256)
+            verify_files(disk, metadata)
+            needed |= referenced_files(metadata)
     except HeadgateError as error:
         yield f"the checkpoints cannot be read back: {error}"
         return
     known = {entry.checkpoint for entry in logged}
-    orphans = [name for name in disk.list(job) if checkpoint_of(name, job) not in {*known, None}]
+    # A checkpoint may refer to files that earlier ones have written.
+    left = (name for name in disk.list(job) if checkpoint_of(name, job) not in {*known, None})
+    orphans = [name for name in left if name not in needed]
     if orphans:
         yield f"{len(orphans)} files of checkpoints that do not count are left, such as {orphans[0]}"
     if unfinished := list(disk.temporaries(job if killed_drivers else "")):

@@ -101,7 +101,7 @@ SECTIONS: Final[Mapping[str, Section]] = {
         ("-m", "proof", "--only", "abcdefghi", "--results", RESULTS),
     ),
     "nexmark": Section(
-        "Nexmark's queries with killed workers: exactly the rows of DuckDB",
+        "Nexmark's queries with killed workers and rescales: exactly the rows of DuckDB",
         ("-m", "proof", "nexmark", "--results", RESULTS),
     ),
     "fuzz": Section(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import doctest
 import itertools
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,8 +17,9 @@ pytest.importorskip("duckdb", reason="the answers are DuckDB's")
 
 from headgate.nexmark import Dataset, NexmarkSettings, generate_files
 from headgate.nexmark.queries import QUERIES
-from proof import nexmark, nexmark_runs, pairwise
+from proof import nexmark, nexmark_plans, nexmark_runs, pairwise
 from proof.nexmark_answers import Answers, differences
+from proof.watcher import Listener, Watcher
 
 
 @pytest.fixture(scope="module")
@@ -86,23 +89,55 @@ def test_no_output_at_all_is_told(answer: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", [0, 7])
 def test_every_two_values_meet(seed: int) -> None:
-    """In three runs for each query, each with a kill at some share of the input."""
+    """In about three runs for each query, each with a kill at some share of the input."""
     runs = nexmark.plans(seed)
-    values = [
-        {"query": run.query, "parallelism": run.parallelism, "backend": run.backend, "mode": run.mode}
-        for run in runs
-    ]
-    factors = (list(QUERIES), [1, 2, 4], ["hashmap", "rocksdb"], ["aligned", "unaligned"])
-    wanted = sum(len(one) * len(other) for one, other in itertools.combinations(factors, 2))
+    factors: dict[str, Sequence[object]] = {
+        "query": list(QUERIES),
+        "parallelism": [1, 2, 4],
+        "backend": ["hashmap", "rocksdb", "rocksdb, incremental"],
+        "mode": ["aligned", "unaligned"],
+        "rescale": ["none", "up", "down"],
+    }
+    values = [{name: getattr(run, name) for name in factors} for run in runs]
+    sizes = map(len, factors.values())
+    wanted = sum(one * other for one, other in itertools.combinations(sizes, 2))
     assert len(set().union(*map(pairwise.pairs_of, values))) == wanted
-    assert len(runs) <= 3 * len(QUERIES) + 3
+    assert len(runs) <= 3 * len(QUERIES) + 6
     assert all(run.kills[0].share is not None for run in runs)
     assert nexmark.plans(seed) == runs
 
 
-def test_the_smoke_form_has_runs_of_the_whole() -> None:
-    """So that a name and a seed mean the same run in both."""
-    assert set(nexmark.plans(5, smoke=True)) <= set(nexmark.plans(5))
+@pytest.mark.parametrize("seed", range(5))
+def test_the_smoke_form_has_runs_of_the_whole(seed: int) -> None:
+    """So that a name and a seed mean the same run in both; one writes a changelog while it is rescaled."""
+    smoke = nexmark.plans(seed, smoke=True)
+    assert set(smoke) <= set(nexmark.plans(seed))
+    assert {"q9": "up"}.items() <= {run.query: run.rescale for run in smoke}.items()
+
+
+def test_a_rescaled_run_begins_at_one_width_and_goes_on_at_the_other() -> None:
+    """Its parallelism is the smaller of the two; its settings are those of its kind of checkpoint."""
+    plan = nexmark_plans.NexmarkPlan("run 1", 5, "q9", 4, "rocksdb, incremental", "unaligned", ())
+    assert plan.widths == [4]
+    assert replace(plan, rescale="up").widths == [4, 6]
+    assert replace(plan, rescale="down").widths == [6, 4]
+    assert plan.config["execution.checkpointing.incremental"] is True
+    assert "parallelism 6 -> 4 at " in replace(plan, rescale="down").text
+
+
+def test_workers_that_a_rescale_dismisses_need_not_end() -> None:
+    """Those beside a lost one must, also if it was lost during a rescale."""
+    watcher = Watcher()
+    listener = Listener(watcher.note, lambda checkpoint: None)
+    for gang, pids, then in [(1, [10, 11], "rescaled"), (2, [11, 12], "failed"), (3, [13], "rescaled")]:
+        listener.gang_submitted(gang, len(pids))
+        for slot, pid in enumerate(pids):
+            listener.worker_registered(slot, pid, "here")
+        watcher.note(then)
+    watcher.note("failed")
+    watcher.note("rescaled")
+    listener.gang_submitted(4, 1)
+    assert nexmark_runs.replaced_workers(watcher.events) == {11, 12, 13}
 
 
 def test_a_design_of_one_factor_has_no_pairs() -> None:
@@ -111,7 +146,7 @@ def test_a_design_of_one_factor_has_no_pairs() -> None:
     assert len(pairwise.covering({"a": [1, 2], "b": [3, 4, 5]}, random.Random(0))) == 6
 
 
-@pytest.mark.parametrize("module", [pairwise, nexmark, nexmark_runs])
+@pytest.mark.parametrize("module", [pairwise, nexmark, nexmark_plans])
 def test_examples_are_true(module: object) -> None:
     """Those of the docstrings."""
     assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
