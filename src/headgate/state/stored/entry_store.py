@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator, Mapping
 from typing import Protocol
+
+from headgate.common.errors import UsageError
+from headgate.common.registry import OPTIONAL_PACKAGES
 
 
 class EntryStore(Protocol):
@@ -31,3 +35,12 @@ class OpenedFiles(Protocol):
 
     def close(self) -> None:
         """Close the files."""
+
+
+def check_readable() -> None:
+    """Raise a UsageError if the package that reads RocksDB's own files, and logs of chunks, is missing."""
+    if importlib.util.find_spec("rocksdict") is None:
+        raise UsageError(
+            "the checkpoint holds state in RocksDB's own files or in a log of chunks, and package rocksdict, "
+            f"which reads them, is not installed; install {OPTIONAL_PACKAGES['rocksdict']} on all workers"
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 import tempfile
@@ -13,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.common.errors import UsageError
-from headgate.common.registry import OPTIONAL_PACKAGES
 from headgate.state.backend import Entries, NativeState
 from headgate.state.stored.blob import StoredBlob
 from headgate.state.stored.contract import TIMER_CODEC, OpenSection, SectionCodec, ValueCodec, described
-from headgate.state.stored.entry_store import EntryStore, OpenedFiles
+from headgate.state.stored.entry_store import EntryStore, OpenedFiles, check_readable
 from headgate.state.stored.opened_files import opened_files
 from headgate.state.targets import Target, timers_target
 
@@ -37,11 +35,7 @@ class Families:
     def __init__(
         self, state: NativeState, max_parallelism: int | None, stack: ExitStack, size: int = 0
     ) -> None:
-        if importlib.util.find_spec("rocksdict") is None:
-            raise UsageError(
-                "the checkpoint holds state in RocksDB's own files, and package rocksdict, which reads them, "
-                f"is not installed; install {OPTIONAL_PACKAGES['rocksdict']} on all workers"
-            )
+        check_readable()
         self._state, self._max_parallelism, self._stack, self._size = state, max_parallelism, stack, size
         self._blob = StoredBlob(state)
         self.header = self._blob.header

@@ -15,6 +15,7 @@ from headgate.runtime.worker.operators.columns.updating.forgetting import KeyAge
 from headgate.runtime.worker.operators.columns.updating.kept_for_good import KeptForGood
 from headgate.runtime.worker.operators.columns.windows_operator import WindowsOperator
 from headgate.state.chunk_stores import keeps_log
+from headgate.state.stored.entry_store import check_readable
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
@@ -62,6 +63,7 @@ class LastingOperator(WindowsOperator):
         return ChunkColumns(*columns, most, placed=True, numbered=numbered, may_lack=True)
 
     def _fill_natively(self, native: list[NamedStates], each_into: Sequence[Mapping[int, Restoring]]) -> None:
+        check_readable()
         from headgate.runtime.worker.operators.columns.updating.logged_state import logged_tables
 
         columns = self._chunk_columns()

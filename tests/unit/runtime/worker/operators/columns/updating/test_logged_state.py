@@ -6,6 +6,7 @@ that it refers to must be there, and what they say must be the state as it was a
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,7 @@ from unittest import mock
 import pyarrow as pa
 import pytest
 
-from headgate.common.errors import StorageError
+from headgate.common.errors import StorageError, UsageError
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
 from headgate.runtime.worker.operators.columns.spilled.chunk_columns import ChunkColumns
 from headgate.runtime.worker.operators.columns.updating import logged_state
@@ -24,8 +25,10 @@ from headgate.serde.resolve import serializer_for
 from headgate.state.chunk_log.log_file import WAITING, places_in
 from headgate.state.chunk_log.opened_log import OpenedLog
 from headgate.state.chunk_log.pending_log import PendingLog
+from headgate.state.chunk_stores import keeps_log
 from headgate.state.rocksdb.chunk_bytes import ChunkKey, read_chunk
 from headgate.state.snapshots import FileRange, StateHandle
+from headgate.state.stored.entry_store import check_readable
 from headgate.state.targets import Target
 
 GROUPS, LENGTH, PENDING_MAX, SEQUENCES = (0, 7), 9, 2, 1_000
@@ -257,3 +260,12 @@ def test_damaged_files_are_refused(data: bytes, message: str, tmp_path: Path) ->
     (tmp_path / "00000000000000000001.chunks").write_bytes(data)
     with pytest.raises(StorageError, match=message):
         OpenedLog(tmp_path, "rows")
+
+
+def test_without_its_package_a_heap_has_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkpoints are whole there, and one with a log is refused with what to install."""
+    assert keeps_log(None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert not keeps_log(None)
+    with pytest.raises(UsageError, match=r"package rocksdict, which reads them, is not installed; install"):
+        check_readable()
