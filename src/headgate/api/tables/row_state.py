@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from headgate.api.declared.keyed_states import MapState
+from headgate.api.declared.operator_state import OperatorListState
 from headgate.api.functions import KeyedProcessFunction
 from headgate.api.tables.aggregation_state import plain_name, windows_function
 from headgate.common.errors import PlanError
@@ -57,7 +58,15 @@ def first_declaration(plan: Rank, where: str) -> KeyedProcessFunction[Any, Any, 
     fields = plan.child.schema.fields[plan.keys :]
     record = named_record("RankedRows", [(each.name, hint_of(each.type)) for each in fields], where)
     record = with_defaults(record, _shown(fields))
-    return windows_function("Rank", MapState[tuple[int, int], record], FIRST)  # type: ignore[valid-type]
+    kept = {rows_kept(plan.n): OperatorListState[int]}
+    return windows_function("Rank", MapState[tuple[int, int], record], FIRST, **kept)  # type: ignore[valid-type]
+
+
+def rows_kept(n: int) -> str:
+    """Return the name of the operator state that says of how many rows of a key a rank is: a program that
+    asks for others does not declare it, and a restore refuses the rows, of which some would be missing.
+    """
+    return f"rows_{n}"
 
 
 ALL: Final = "all"

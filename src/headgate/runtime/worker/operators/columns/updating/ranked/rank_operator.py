@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.api.functions import KeyedProcessFunction
-from headgate.api.tables.row_state import FIRST
+from headgate.api.tables.row_state import FIRST, rows_kept
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.relational.changes import CHANGE, Change
@@ -23,7 +23,7 @@ from headgate.runtime.worker.operators.columns.updating.ranked.ranked_rows impor
 from headgate.runtime.worker.operators.columns.updating.ranked.repeated_columns import Once
 from headgate.runtime.worker.operators.columns.updating.ranked.row_order import RowOrder
 from headgate.runtime.worker.operators.columns.updating.weights import netted
-from headgate.runtime.worker.operators.operator_contract import Operator
+from headgate.runtime.worker.operators.operator_contract import Operator, PendingState
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
@@ -73,6 +73,10 @@ class RankOperator(AnsweringOperator):
         values = pa.schema(list(self._once.whole)[plan.keys :])
         super().__init__(context, fields[: plan.keys], values, None, function)
         self._plan, self._gives, self._ttl_ms = plan, plan.schema.to_arrow(), plan.ttl_ms
+
+    def snapshot(self, checkpoint: int) -> PendingState | None:
+        self._own.handles[rows_kept(self._plan.n)].update([self._plan.n])
+        return super().snapshot(checkpoint)
 
     def _windows_from(self, mark: int) -> RankedRows:
         self._ranked = RankedRows(self._plan, self._once)
