@@ -205,7 +205,6 @@ PLAN_BUGS: Final[dict[str, Bug]] = {
         ((MarkedGateTask, "_end_if_through", _ends_as_without_marks),), first=50
     ),
     "counts of rows are not restored": Bug(((CountingSource, "snapshot", _count_nothing_ended),), first=20),
-    "a dropped mark is not told": Bug(((MarkGate, "untold", _tell_nothing),), first=165),
 }
 """What -> how. Two of them were found by the first random plans."""
 
