@@ -34,7 +34,7 @@ class JoinOperator(AnsweringOperator):
 
     _name: ClassVar = ROWS
     _what: ClassVar = "a join"
-    _gathered = _until_ms = 0
+    _until_ms = 0
 
     def __init__(
         self, context: OperatorContext, plan: Join, function: KeyedProcessFunction[Any, Any, Any]
@@ -52,39 +52,55 @@ class JoinOperator(AnsweringOperator):
         self._join = KeptJoin(rows, self._of_keys, self._came, self._sides)
         return self._join
 
+    def open(self) -> None:
+        super().open()
+        self._wait_for_more()  # for rows of a snapshot too: they were gathered
+
+    def _wait_for_more(self) -> None:
+        self._until_ms = self.context.clock.monotonic_ms() + _GATHERED_MS
+
+    @property
+    def _has_gathered(self) -> bool:
+        return self._plan.grows_only and self._join.waiting > 0
+
     def process(self, batch: Batch) -> None:
         if not self._plan.grows_only:
             super().process(batch)
             return
         assert isinstance(batch, ArrowBatch)  # of our own sender
-        if not self._gathered:
-            self._until_ms = self.context.clock.monotonic_ms() + _GATHERED_MS
+        if not self._has_gathered:
+            self._wait_for_more()
         with failing_clearly(self.context, self._what):
             rows = self._received_or_refused(batch.columns)
             self._join.gather(rows)
             self._touch(rows)
-        self._gathered += rows.num_rows
-        if self._gathered >= _TOGETHER or self.context.eager:
+        if self._join.waiting >= _TOGETHER or self.context.eager:
             self.go_on()
 
     @property
     def busy(self) -> bool:
-        return self._gathered > 0 and self.context.clock.monotonic_ms() >= self._until_ms
+        return self._has_gathered and self.context.clock.monotonic_ms() >= self._until_ms
 
     def next_wakeup(self) -> int | None:
-        return self._until_ms if self._gathered else None
+        return self._until_ms if self._has_gathered else None
 
     def go_on(self) -> None:
         self._send_changes()
         self._forget_old()
 
     def watermark(self, timestamp: int) -> None:
-        if self._gathered:
-            self.go_on()  # what rows join to is not to be late
+        self._join_gathered()  # what rows join to is not to be late
         super().watermark(timestamp)
 
+    def idle(self) -> None:
+        self._join_gathered()
+        super().idle()
+
+    def _join_gathered(self) -> None:
+        if self._has_gathered:
+            self.go_on()
+
     def _changes(self) -> pa.Table | None:
-        self._gathered = 0
         return self._net(self._join.grown() if self._plan.grows_only else self._join.at_mark())
 
     def _net(self, found: Iterable[Found]) -> pa.Table | None:

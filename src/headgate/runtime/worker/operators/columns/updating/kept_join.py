@@ -48,6 +48,11 @@ class KeptJoin(KeptForGood):
     def count(self) -> int:
         return self.rows.count
 
+    @property
+    def waiting(self) -> int:
+        """How many rows have been gathered and not joined yet."""
+        return sum(each.num_rows for each in self._waiting)
+
     def grown(self) -> Iterator[Found]:
         """Add what came since the last call to a join that only grows, and return what comes out."""
         if not self._waiting:

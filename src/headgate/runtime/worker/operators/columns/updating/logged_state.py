@@ -8,6 +8,7 @@ anew and remove it. At a snapshot:
 | --- | --- | --- |
 | the last one is the newest complete one, and its changes are in a file | its files | what changed since |
 | it is not, or they are in the metadata | stays | what it was, and what changed since |
+| it is, and all was replaced since | none | none |
 | everything is written | none | none |
 
 So what changed is kept in memory until it is sealed, and nothing has to be taken back after an abort.
@@ -80,6 +81,7 @@ class LoggedState:
         """Keep `kept` from now on, of which the log has nothing."""
         self.kept = kept
         self._begin_anew()
+        self._last = 0  # the files of earlier checkpoints say what was kept before
         kept.begin_log()
 
     def _begin_anew(self) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from operator_samples import context, opened
+from operator_samples import Recorder, context, opened
 from subtask_samples import Checkpoints, Subtasks, on_disk
 
 import headgate as hg
@@ -130,3 +130,47 @@ def test_what_changed_since_the_last_checkpoint_is_enough(how: str, steps: list[
     """With RocksDB, over several checkpoints, to RocksDB or the heap and back."""
     with TemporaryDirectory() as folder:
         check(Job(how, Checkpoints(Path(folder))), how, steps)
+
+
+EVENTS = {
+    "mark": lambda operator: operator.mark(Mark(1)),
+    "watermark": lambda operator: operator.watermark(1_000),
+    "idle": lambda operator: operator.idle(),
+    "end": lambda operator: operator.end_of_data(),
+}
+
+
+def gathered(*, restored: bool) -> tuple[Any, Recorder]:
+    """A join that has got a pair of rows and not joined them, before or after a restore."""
+    job = Job("inner")
+    job.rows(0, [(1.0, 1)])
+    job.rows(1, [(1.0, 2)])
+    if restored:
+        job.restore(1)
+    (operator,), (out,) = job.operators, job.out
+    assert not out.log
+    return operator, out
+
+
+@pytest.mark.parametrize("restored", [False, True])
+@pytest.mark.parametrize("event", EVENTS)
+def test_pairs_are_not_behind_what_came_after_their_rows(event: str, restored: bool) -> None:
+    operator, out = gathered(restored=restored)
+    EVENTS[event](operator)
+    pair, after = out.log
+    assert dict(pair[0]) == {"k": 1.0, "a": 1, "b": 2}
+    assert not isinstance(after, tuple) or after[0] == "watermark"
+
+
+@pytest.mark.parametrize("restored", [False, True])
+def test_rows_wait_for_some_milliseconds(restored: bool) -> None:
+    operator, out = gathered(restored=restored)
+    due = operator.next_wakeup()
+    assert due == operator.context.clock.now + 20
+    assert not operator.busy
+    operator.context.clock.now = due
+    assert operator.busy
+    operator.go_on()
+    assert list(map(dict, out.records)) == [{"k": 1.0, "a": 1, "b": 2}]
+    assert not operator.busy
+    assert operator.next_wakeup() is None

@@ -31,7 +31,7 @@ from headgate.state.snapshots import FileRange, StateHandle
 from headgate.state.stored.entry_store import check_readable
 from headgate.state.targets import Target
 
-GROUPS, LENGTH, PENDING_MAX, SEQUENCES = (0, 7), 9, 2, 1_000
+GROUPS, LENGTH, PENDING_MAX, SEQUENCES = (0, 7), 8, 2, 1_000
 KEYS, VALUES = pa.schema([("key", pa.int64())]), pa.schema([("value", pa.int64())])
 COLUMNS = ChunkColumns(KEYS, VALUES, 8, placed=True, numbered=False)
 LONGS = serializer_for(int)
@@ -124,6 +124,7 @@ class Run:
         self.log = LoggedState(self.kept, "rows", TARGET, GROUPS, COLUMNS, mock.Mock())
         self.snapshots: list[Snapshot] = []
         self.taken = self.completed = 0
+        self._forgot = False
 
     def events(self) -> list[str]:
         """What may happen next."""
@@ -133,14 +134,23 @@ class Run:
             if each.files is None and all(one.files is not None for one in self.snapshots[:place]):
                 found.append(f"store {place}")
             found += [f"abort {place}"] if each.files is None else [f"complete {place}", f"abort {place}"]
+        if self.kept.rows and not self._forgot:
+            found.append("forget")
         return found
 
     def do(self, event: str) -> None:
         what, _, place = event.partition(" ")
         getattr(self, f"_{what}")(*([int(place)] if place else []))
 
+    def _forget(self) -> None:
+        # As after a time to live: what is kept is made anew, without the rows of a key.
+        kept = Rows()
+        kept.rows = {key: value for key, value in self.kept.rows.items() if key != self.taken % 3}
+        self.kept, self._forgot = kept, True
+        self.log.replace(kept)
+
     def _take(self) -> None:
-        self.taken += 1
+        self.taken, self._forgot = self.taken + 1, False
         self.kept.change(self.taken % 3, self.taken)
         pending = self.log.snapshot(self.taken, self.completed)
         assert isinstance(pending, PendingLog)
@@ -225,9 +235,16 @@ def _forgetting(self: LoggedState, completed: int) -> None:
     self._unsealed = []
 
 
-@pytest.mark.parametrize("wrong", [_what_may_fail, _behind_a_later_one, _forgetting])
+def _of_before(self: LoggedState, completed: int) -> None:
+    self._last = max(self._reported, default=0)
+    _seal(self, completed)
+
+
+@pytest.mark.parametrize("wrong", [_of_before, _what_may_fail, _behind_a_later_one, _forgetting])
 def test_mistakes_are_found(wrong: Callable[[LoggedState, int], None]) -> None:
-    """Files of checkpoints that may fail, files that a later one has anew, and changes that are lost."""
+    """Files from before everything was replaced, files of checkpoints that may fail, files that a later one
+    has anew, and changes that are lost.
+    """
     with mock.patch.object(LoggedState, "_seal", wrong), pytest.raises(AssertionError):
         search(LENGTH)
 
