@@ -155,6 +155,7 @@ def gathered(*, restored: bool) -> tuple[Any, Recorder]:
 @pytest.mark.parametrize("restored", [False, True])
 @pytest.mark.parametrize("event", EVENTS)
 def test_pairs_are_not_behind_what_came_after_their_rows(event: str, restored: bool) -> None:
+    """Nor late: they go out before a watermark passes."""
     operator, out = gathered(restored=restored)
     EVENTS[event](operator)
     pair, after = out.log
@@ -164,6 +165,7 @@ def test_pairs_are_not_behind_what_came_after_their_rows(event: str, restored: b
 
 @pytest.mark.parametrize("restored", [False, True])
 def test_rows_wait_for_some_milliseconds(restored: bool) -> None:
+    """Those of a snapshot too, as no batch may come any more."""
     operator, out = gathered(restored=restored)
     due = operator.next_wakeup()
     assert due == operator.context.clock.now + 20
