@@ -55,16 +55,17 @@ _COUNTED: Final[Functions] = {
 
 def draw_plan(seed: int, most: int = NODES_MAX) -> Plan:
     """The plan of a seed, of at most so many nodes."""
-    return _Drawing(random.Random(f"{seed} plan"), random.Random(f"{seed} values")).plan(most)
+    parts = (random.Random(f"{seed} {part}") for part in ("plan", "values", "conditions"))
+    return _Drawing(*parts).plan(most)
 
 
 class _Drawing:
     """A plan while it is drawn."""
 
-    def __init__(self, rng: random.Random, of_values: random.Random) -> None:
+    def __init__(self, rng: random.Random, of_values: random.Random, of_partners: random.Random) -> None:
         self._rng, self._names = rng, 0
-        # What is drawn of it leaves the rest of a seed's plan as it is.
-        self._of_values = of_values
+        # What is drawn of these leaves the rest of a seed's plan as it is.
+        self._of_values, self._of_partners = of_values, of_partners
         self._columns: dict[str, tuple[Column, ...]] = {}
         self._rows: dict[str, float] = {}
         self._corrected: set[str] = set()
@@ -293,9 +294,17 @@ class _Drawing:
             self._rows[left] if how in ("semi", "anti") else expected + self._rows[left] + self._rows[right]
         )
         uid = self._uid("joined", rows)
-        return Joined(
-            uid, (left, right), _shown(shown), how, (tuple(keys[0]), tuple(keys[1])), (others[0], others[1])
-        )
+        by, along = (tuple(keys[0]), tuple(keys[1])), (others[0], others[1])
+        return Joined(uid, (left, right), _shown(shown), how, by, along, self._partners(*along))
+
+    def _partners(self, left: Sequence[Computed], right: Sequence[Computed]) -> tuple[str, str, str] | None:
+        """Now and then a condition that partners have to meet."""
+        rng = self._of_partners
+        pairs = [(a.name, b.name) for a in left for b in right if a.kind == b.kind]
+        if rng.random() < 0.7 or not pairs:
+            return None
+        mine, other = rng.choice(pairs)
+        return mine, rng.choice(("<", "<>")), other
 
     def _first(self) -> Node:
         rng, of = self._rng, self._some()

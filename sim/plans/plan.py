@@ -114,11 +114,14 @@ class Grouped(Node):
 
 @dataclass(frozen=True)
 class Joined(Node):
-    """Rows with equal keys: `keys` of each side, called alike, and the columns that go along."""
+    """Rows with equal keys: `keys` of each side, called alike, and the columns that go along; `where`: a
+    column of the left, "<" or "<>", and one of the right.
+    """
 
     how: str = "inner"
     keys: tuple[tuple[Computed, ...], tuple[Computed, ...]] = ((), ())
     others: tuple[tuple[Computed, ...], tuple[Computed, ...]] = ((), ())
+    where: tuple[str, str, str] | None = None
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,8 @@ def table_of(node: p.Node, tables: Tables) -> Table[Any]:
                 t.select(*map(computed, (*keys, *others)))
                 for t, keys, others in zip(of, node.keys, node.others, strict=True)
             )
-            return left.join(right, [key.name for key in node.keys[0]], node.how, uid=node.uid)
+            keys = [key.name for key in node.keys[0]]
+            return left.join(right, keys, node.how, uid=node.uid, where=partners(node.where))
         case p.First():
             table = of[0].select(*map(computed, (*node.keys, *node.others)))
             names = [key.name for key in node.keys]
@@ -115,6 +116,14 @@ def table_of(node: p.Node, tables: Tables) -> Table[Any]:
                 *aggregates, by=by, order_by=order(node.order), preceding=node.preceding, uid=node.uid
             )
     raise AssertionError(node)
+
+
+def partners(where: tuple[str, str, str] | None) -> Expression | None:
+    """The condition that partners of a join have to meet."""
+    if where is None:
+        return None
+    left, sign, right = where
+    return F.col(left) < F.col(right) if sign == "<" else F.col(left) != F.col(right)
 
 
 def order(names: Sequence[tuple[str, bool]]) -> list[Ordered]:

@@ -116,7 +116,17 @@ def _node(node: p.Node) -> str:
                 for table, keys, others in zip(node.inputs, node.keys, node.others, strict=True)
             )
             using = ", ".join(key.name for key in node.keys[0])
-            return f"SELECT * FROM {left} AS l {node.how} JOIN {right} AS r USING ({using})"
+            if node.where is None:
+                return f"SELECT * FROM {left} AS l {node.how} JOIN {right} AS r USING ({using})"
+            alone = node.how in ("semi", "anti")
+            names = [key.name for key in node.keys[0]]
+            keys = [f"l.{name}" if alone else f"coalesce(l.{name}, r.{name}) AS {name}" for name in names]
+            others = [each.name for side in node.others[: 1 if alone else 2] for each in side]
+            equal = " AND ".join(f"l.{name} = r.{name}" for name in names)
+            on = f"{equal} AND {' '.join(node.where)}"
+            return (
+                f"SELECT {', '.join([*keys, *others])} FROM {left} AS l {node.how} JOIN {right} AS r ON {on}"
+            )
         case p.First():
             inner = f"SELECT {_listed((*node.keys, *node.others))} FROM {of}"
             order = [(name, down != (node.keep == "last")) for name, down in node.order]

@@ -40,11 +40,15 @@ def row(key: dict[str, Any], *values: Any) -> tuple[str, ...]:
     return tuple(map(str, (key["name"], x if x is None else x + 0.0, *values)))
 
 
-def answer(how: str) -> list[tuple[str, ...]]:
-    """The rows of the join, all of which lie in one window."""
+def answer(how: str, least: int = 0) -> list[tuple[str, ...]]:
+    """The rows of the join, all of which lie in one window; partners' numbers add up to `least` or more."""
+
+    def fit(left: dict[str, Any], right: dict[str, Any]) -> bool:
+        return equal(left, right) and left["n"] + right["n"] >= least
+
     found = []
     for left in LEFT:
-        partners = [right["n"] for right in RIGHT if equal(left, right)]
+        partners = [right["n"] for right in RIGHT if fit(left, right)]
         if how in ("semi", "anti"):
             found += [row(left, left["n"])] if bool(partners) == (how == "semi") else []
             continue
@@ -52,12 +56,18 @@ def answer(how: str) -> list[tuple[str, ...]]:
         if not partners and how in ("left", "full"):
             found.append(row(left, left["n"], None))
     if how in ("right", "full"):
-        alone = [right for right in RIGHT if not any(equal(left, right) for left in LEFT)]
+        alone = [right for right in RIGHT if not any(fit(left, right) for left in LEFT)]
         found += [row(right, None, right["n"]) for right in alone]
     return sorted(found)
 
 
-def joined(env: hg.Environment, how: str, left: hg.Source[Any], right: hg.Source[Any]) -> Any:
+def joined(
+    env: hg.Environment,
+    how: str,
+    left: hg.Source[Any],
+    right: hg.Source[Any],
+    where: hg.Column | None = None,
+) -> Any:
     """The join of two inputs by name and x."""
     tables = [
         env.from_source(source, uid=uid)
@@ -66,7 +76,7 @@ def joined(env: hg.Environment, how: str, left: hg.Source[Any], right: hg.Source
         .select("name", "x", F.col("n").alias(uid), F.window("at", 1_000))
         for source, uid in ((left, "left"), (right, "right"))
     ]
-    return tables[0].join(tables[1], ["name", "window", "x"], how, uid="join")
+    return tables[0].join(tables[1], ["name", "window", "x"], how, uid="join", where=where)
 
 
 def shown(rows: Sequence[Any]) -> list[tuple[str, ...]]:
@@ -81,6 +91,16 @@ def test_null_has_no_partner_and_nan_is_equal_to_itself(how: str, parallelism: i
     valves = [Valve(next(NUMBERS), float("inf"), rows[::2], rows[1::2]) for rows in (LEFT, RIGHT)]
     found = joined(environment(parallelism, TINY), how, *valves).to_stream()
     assert shown(found.map(lambda row: row.as_dict()).collect()) == answer(how)
+
+
+@pytest.mark.parametrize("least", [50, 1_000])
+@pytest.mark.parametrize("how", KINDS)
+def test_a_condition_may_rule_out_partners(how: str, least: int) -> None:
+    """A row whose partners all fail it is one without partner."""
+    valves = [Valve(next(NUMBERS), float("inf"), rows[::2], rows[1::2]) for rows in (LEFT, RIGHT)]
+    enough = F.col("left") + F.col("right") >= least
+    found = joined(environment(2, TINY), how, *valves, enough).to_stream()
+    assert shown(found.map(lambda row: row.as_dict()).collect()) == answer(how, least)
 
 
 @pytest.mark.parametrize(("form", "parallelism"), [("canonical", 3), ("native", 1)])

@@ -1,4 +1,4 @@
-"""At every mark the result of a corrected query is DuckDB's answer on exactly the rows that the mark counts."""
+"""At every mark a corrected query's result is DuckDB's answer on exactly the rows that the mark counts."""
 
 from __future__ import annotations
 

@@ -83,7 +83,8 @@ def _head(relation: Relation, of_scan: str) -> str:
             return f"aggregate {aggregates_text(relation)}"
         case Join():
             way = "as rows come" if relation.grows_only else "corrected at marks"
-            return f"{relation.how} join by {by_keys(relation.shown_keys, relation.parts)}, {way}"
+            also = "" if relation.where is None else f" where {relation.where}"
+            return f"{relation.how} join by {by_keys(relation.shown_keys, relation.parts)}{also}, {way}"
         case Rank():
             return f"first {relation.n} by {', '.join(relation.key_names)}, corrected at marks"
         case Over():

@@ -14,6 +14,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
+from headgate.common.files.durable import crc32
 from headgate.relational.aggregates import Aggregate
 from headgate.relational.aggregating.accumulators import Parts
 from headgate.relational.expressions import Clock, WindowKind
@@ -239,6 +240,8 @@ class WindowJoin(Relation):
         how: which rows come out: "inner", "left", "right", "full", "semi" or "anti", as in SQL.
         window: name of the result's column of the window.
         uid: by which a later program finds the state; None: none was given.
+        pairs: the columns of a pair, to which `where` refers.
+        where: what else has to be true of partners, unless it is an inner join; None: nothing.
     """
 
     left: Relation
@@ -247,6 +250,8 @@ class WindowJoin(Relation):
     how: JoinKind
     window: str
     uid: str | None = None
+    pairs: Schema | None = None
+    where: Typed | None = None
 
     @property
     def shown_keys(self) -> tuple[str, ...]:
@@ -286,6 +291,8 @@ class Join(Relation):
         uid: by which a later program finds the state; None: none was given.
         ttl_ms: after so long without rows a key is forgotten, with its rows; None: never.
         parts: how many parts each key is split into; then `PART` is one of `keys`.
+        pairs: the columns of a pair, to which `where` refers.
+        where: what else has to be true of partners, unless it is an inner join; None: nothing.
     """
 
     left: Relation
@@ -295,6 +302,8 @@ class Join(Relation):
     uid: str | None = None
     ttl_ms: int | None = None
     parts: int = 1
+    pairs: Schema | None = None
+    where: Typed | None = None
 
     @property
     def shown_keys(self) -> tuple[str, ...]:
@@ -303,8 +312,11 @@ class Join(Relation):
 
     @property
     def stored_name(self) -> str:
-        """Name of the stored rows' type: of another number of parts, rows would be in other parts."""
-        return f"Rows_of_{self.how}_join{in_parts(self.parts, '_')}"
+        """Name of the stored rows' type: of another number of parts, rows would be in other parts, and with
+        another condition, other rows were sent.
+        """
+        where = "" if self.where is None else f"_where_{crc32(str(self.where).encode()):08x}"
+        return f"Rows_of_{self.how}_join{where}{in_parts(self.parts, '_')}"
 
     @property
     def grows_only(self) -> bool:

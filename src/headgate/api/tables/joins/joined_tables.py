@@ -11,8 +11,9 @@ from headgate.api.site import user_site
 from headgate.api.streams.steps import ProgramContext
 from headgate.api.tables.column import Column
 from headgate.api.tables.joins.as_of_joins import as_of_join
-from headgate.api.tables.joins.interval_joins import check_residual, filtered, interval_join
-from headgate.api.tables.joins.kinds_and_bounds import Within
+from headgate.api.tables.joins.conditions import filtered
+from headgate.api.tables.joins.interval_joins import interval_join
+from headgate.api.tables.joins.kinds_and_bounds import Within, kind_of
 from headgate.api.tables.joins.lookups import loading_of, lookup, refuse_loading
 from headgate.api.tables.joins.regular_joins import regular_join
 from headgate.api.tables.joins.split_keys import check_split, dealt_out, in_all_parts, without_part
@@ -71,7 +72,6 @@ class JoinedTables:
                 durations such as ("-5s", "1min") or ms; one duration is the upper bound, with 0 as the
                 lower.
             where: a condition on the columns of both rows that partners have to meet, too; null is false.
-                With `within`, of all kinds; else of inner joins only.
             ttl: without a window and an interval: after so long without rows, of either table, a key is
                 forgotten with its rows, as "1h" or in ms. None: never.
             split: into how many parts each key is split, for keys that have very many rows in this table:
@@ -111,18 +111,19 @@ class JoinedTables:
             sides = dealt_out(sides[0], split), in_all_parts(sides[1], split)
             names.append(PART)
         plan: WindowJoin | Join | TimedJoin
+        only_pairs = kind_of(f"join() ({user_site()})", how) == "inner"
+        of_partners = None if only_pairs else where
         if within is not None:
             plan, where = interval_join(*sides, names, how, within, where, uid), None
         elif windows:
-            plan = window_join(*sides, names, how, uid)
+            plan = window_join(*sides, names, how, uid, of_partners)
         else:
-            plan = regular_join(*sides, names, how, uid, ttl)
+            plan = regular_join(*sides, names, how, uid, ttl, of_partners)
         if split is not None and isinstance(plan, Join | IntervalJoin):
             plan = replace(plan, parts=split)
-        check_residual(plan.how, where)
         number = lowered_join(self._environment, plan, f"join() ({user_site()})")
         joined: Relation = Scan(plan.schema, number)
-        joined = joined if where is None else filtered(joined, where)
+        joined = filtered(joined, where) if where is not None and only_pairs else joined
         return self._of(joined if split is None else without_part(joined))
 
     def join_asof(

@@ -8,7 +8,9 @@ import pyarrow as pa
 
 from headgate.api.site import user_site
 from headgate.api.tables.checked_columns import all_columns
+from headgate.api.tables.column import Column
 from headgate.api.tables.firing_rules import refuse_repeated, time_to_live
+from headgate.api.tables.joins.conditions import residual_of
 from headgate.api.tables.joins.kinds_and_bounds import kind_of
 from headgate.api.tables.joins.window_joins import (
     equal_columns,
@@ -21,18 +23,26 @@ from headgate.api.tables.joins.window_joins import (
 from headgate.common.errors import PlanError
 from headgate.relational.changes import CHANGE, Change
 from headgate.relational.relations import ODD_KEYS, SIDE, Join, JoinKind, Project, Relation
-from headgate.relational.resolved import Column, Constant, Typed
+from headgate.relational.resolved import Column as ColumnOf
+from headgate.relational.resolved import Constant, Typed
 from headgate.relational.schema import Field, Schema
 
 _CHANGES = (CHANGE, SIDE, ODD_KEYS)
 
 
 def regular_join(
-    left: Relation, right: Relation, on: Sequence[str], how: str, uid: str | None, ttl: str | int | None
+    left: Relation,
+    right: Relation,
+    on: Sequence[str],
+    how: str,
+    uid: str | None,
+    ttl: str | int | None,
+    condition: Column | None = None,
 ) -> Join:
     """Return the plan of a join of tables by the equal columns `on`, for :meth:`Table.join`. `how` is any of
-    PySpark's names; `uid` names the operator (None: not given). PlanError: `on` or `how` is wrong, a key is
-    of no possible type, windows emit more than once, or two other columns share a name.
+    PySpark's names; `uid` names the operator (None: not given); `condition` is of the columns of both, and
+    None for an inner join. PlanError: `on`, `how` or `condition` is wrong, a key is of no possible type,
+    windows emit more than once, or two other columns share a name.
     """
     where = f"join() ({user_site()})"
     kind, ttl_ms = kind_of(where, how), time_to_live("join", ttl)
@@ -51,6 +61,8 @@ def regular_join(
         for side, each in enumerate((left, right))
     )
     updating = taken_back or kind not in ("inner", "semi")
+    # A semi join may share names with the other table, unless a condition has to tell them apart.
+    pairs = None if condition is None else joined_schema(where, "inner", both, False)
     return Join(
         joined_schema(where, kind, both, updating or kind == "semi"),
         one,
@@ -59,6 +71,8 @@ def regular_join(
         kind,
         uid,
         ttl_ms,
+        pairs=pairs,
+        where=None if pairs is None or condition is None else residual_of(where, pairs, condition),
     )
 
 
@@ -85,7 +99,7 @@ def input_of(side: Relation, number: int, both: list[list[Field]], taken_back: b
 def _change(side: Relation) -> Typed:
     if not side.schema.updating:
         return Constant(pa.int8(), False, pa.scalar(Change.INSERT.value, pa.int8()))
-    return Column(pa.int8(), False, len(side.schema) - 1, CHANGE)
+    return ColumnOf(pa.int8(), False, len(side.schema) - 1, CHANGE)
 
 
 def joined_schema(where: str, kind: JoinKind, both: list[list[Field]], updating: bool) -> Schema:

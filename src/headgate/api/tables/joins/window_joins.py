@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 
 import pyarrow as pa
 
 from headgate.api.site import user_site
 from headgate.api.tables.checked_columns import all_columns, resolved
+from headgate.api.tables.column import Column
 from headgate.api.tables.firing_rules import refuse_repeated, refuse_wall_clock
+from headgate.api.tables.joins.conditions import residual_of
 from headgate.api.tables.joins.kinds_and_bounds import kind_of
 from headgate.common.errors import PlanError
 from headgate.relational.expressions import Call, Literal, Reference
@@ -43,12 +46,19 @@ def _is_window(side: Relation, name: str) -> bool:
     return place is not None and side.schema.fields[place].type == WINDOW
 
 
-def window_join(left: Relation, right: Relation, on: Sequence[str], how: str, uid: str | None) -> WindowJoin:
+def window_join(
+    left: Relation,
+    right: Relation,
+    on: Sequence[str],
+    how: str,
+    uid: str | None,
+    condition: Column | None = None,
+) -> WindowJoin:
     """Return the plan of a join of tables by equal columns in the same window, for :meth:`Table.join`. `on`
     names columns that both have, exactly one of them a window that is never null; `how` is any of PySpark's
-    names; `uid` names the operator (None: not given). PlanError: `on` or `how` is wrong, a key is of no
-    possible type, the windows are of the wall clock or emit more than once, or two other columns share a
-    name.
+    names; `uid` names the operator (None: not given); `condition` is of the columns of both, and None for an
+    inner join. PlanError: `on`, `how` or `condition` is wrong, a key is of no possible type, the windows are
+    of the wall clock or emit more than once, or two other columns share a name.
     """
     where = f"join() ({user_site()})"
     kind = kind_of(where, how)
@@ -68,7 +78,12 @@ def window_join(left: Relation, right: Relation, on: Sequence[str], how: str, ui
     ]
     schema = _schema(where, window, kind, both)
     equal = (*names, ODD_KEYS, WINDOW_START) if names else (WINDOW_START,)
-    return WindowJoin(schema, inputs[0], inputs[1], equal, kind, window, uid)
+    join = WindowJoin(schema, inputs[0], inputs[1], equal, kind, window, uid)
+    if condition is None:
+        return join
+    # A semi join may share names with the other table, unless a condition has to tell them apart.
+    pairs = _schema(where, window, "inner", both)
+    return replace(join, pairs=pairs, where=residual_of(where, pairs, condition))
 
 
 def with_keys(side: Relation, keys: list[Field]) -> Relation:

@@ -14,6 +14,7 @@ from headgate.relational.relations import ODD_KEYS, SIDE, WINDOW_LAST, WINDOW_ST
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.kept_rows import KeptRows
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, Ended, KeptWindows
+from headgate.runtime.worker.operators.columns.residual import Residual
 from headgate.runtime.worker.operators.columns.windows_operator import WindowsOperator, window_column
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ _ARROW_NAMES: Final = {
     "anti": "left anti",
 }
 
+_NUMBERS: Final = ["__left", "__right"]
+"""Names of the columns that number the rows of the sides, where partners have to meet a condition."""
+
 
 class WindowJoinOperator(WindowsOperator):
     """Joins two tables in windows for the key groups of its subtask; its input has the rows of both.
@@ -45,6 +49,9 @@ class WindowJoinOperator(WindowsOperator):
         values = pa.schema([pa.field(each.name, each.type) for each in others])
         super().__init__(context, keys, values, None, function)
         self._plan, self._values = plan, values.names
+        self._residual = None
+        if plan.where is not None and plan.pairs is not None:
+            self._residual = Residual(context, plan.pairs.to_arrow(), plan.where)
         # Rows that come have columns without nulls, restored ones do not say so; both lie in one table.
         of_keys = [pa.field(each.name, each.type) for each in keys]
         self._rows = pa.schema([pa.field(PANE, pa.int64()), *of_keys, *values])
@@ -74,23 +81,49 @@ class WindowJoinOperator(WindowsOperator):
             table.select([PANE, *self._keys, *(name for name in self._values if name.startswith(prefix))])
             for table, prefix in zip(_sides(ended.table), ("left/", "right/"), strict=True)
         )
-        keys = [PANE, *self._keys]
-        found = left.join(right, keys, join_type=_ARROW_NAMES[self._plan.how], use_threads=False)
+        found = self._joined(left, right)
         last = found.column(PANE).to_numpy()
         order = np.argsort(last, kind="stable")
         return self._shown(found.take(pa.array(order)).combine_chunks()), last[order]
 
+    def _joined(self, left: pa.Table, right: pa.Table) -> pa.Table:
+        how, keys = self._plan.how, [PANE, *self._keys]
+        if self._residual is None:
+            return left.join(right, keys, join_type=_ARROW_NAMES[how], use_threads=False)
+        left, right = (
+            rows.append_column(number, pa.array(np.arange(rows.num_rows)))
+            for rows, number in zip((left, right), _NUMBERS, strict=True)
+        )
+        pairs = left.join(right, keys, join_type="inner", use_threads=False).combine_chunks()
+        pairs = pairs.filter(pa.array(self._residual.true_of(self._columns(pairs), pairs[PANE].to_numpy())))
+        found = [pairs] if how in ("left", "right", "full") else []
+        if how == "semi":
+            found.append(_with_partner(left, pairs, _NUMBERS[0], wanted=True))
+        if how in ("left", "full", "anti"):
+            found.append(_with_partner(left, pairs, _NUMBERS[0], wanted=False))
+        if how in ("right", "full"):
+            found.append(_with_partner(right, pairs, _NUMBERS[1], wanted=False))
+        whole = pa.concat_tables(found, promote_options="default")
+        return whole.drop_columns([name for name in _NUMBERS if name in whole.column_names])
+
     def _shown(self, found: pa.Table) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(self._columns(found), schema=self._plan.schema.to_arrow())
+
+    def _columns(self, found: pa.Table) -> list[pa.Array]:
         starts, last = found.column(WINDOW_START).to_numpy(), found.column(PANE).to_numpy()
-        names = self._plan.shown_keys
         others = [name for name in self._values if name in found.column_names]
-        schema = self._plan.schema.to_arrow()
-        arrays = [
-            *as_given(found, names),
+        return [
+            *as_given(found, self._plan.shown_keys),
             window_column(starts, last + 1),
             *(found.column(name).combine_chunks() for name in others),
         ]
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _with_partner(rows: pa.Table, pairs: pa.Table, number: str, *, wanted: bool) -> pa.Table:
+    """Return the rows that have a partner among `pairs`, if that is `wanted`, else those that have none."""
+    keep = np.full(rows.num_rows, not wanted)
+    keep[pairs.column(number).to_numpy()] = wanted
+    return rows.filter(pa.array(keep))
 
 
 def _sides(rows: pa.Table) -> tuple[pa.Table, pa.Table]:

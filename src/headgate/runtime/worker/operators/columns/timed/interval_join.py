@@ -6,23 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headgate.api.functions import KeyedProcessFunction
-from headgate.records.arrow_batch import ArrowBatch
-from headgate.relational.evaluation import evaluate, first_failing
 from headgate.relational.joins.timed_joins import IntervalJoin
-from headgate.relational.rules import RowsFailed
 from headgate.runtime.job.operator_context import OperatorContext
-from headgate.runtime.worker.operators.columns.column_steps import row_error
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
+from headgate.runtime.worker.operators.columns.residual import Residual
 from headgate.runtime.worker.operators.columns.timed.timed_operator import Joined, TimedJoinOperator
 from headgate.runtime.worker.operators.columns.timed.timed_rows import Pairs, passed, unflagged
 from headgate.runtime.worker.operators.columns.updating.joined_rows import ALONE, LEFT, PAIRS, RIGHT
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
-    from headgate.runtime.worker.operators.columns.timed.layers import Bools
 
 
 class IntervalJoinOperator(TimedJoinOperator):
@@ -33,6 +28,8 @@ class IntervalJoinOperator(TimedJoinOperator):
     ) -> None:
         super().__init__(context, plan, function)
         self._plan, self._pair_columns = plan, plan.pairs.to_arrow()
+        where = plan.where
+        self._residual = None if where is None else Residual(context, self._pair_columns, where)
 
     def _came_of(self, side: int, rows: pa.Table) -> None:
         plan, times = self._plan, rows.column(PANE).to_numpy()
@@ -57,25 +54,14 @@ class IntervalJoinOperator(TimedJoinOperator):
         left, right = (mine, others) if side == LEFT else (others, mine)
         times = (right if plan.time_of == RIGHT else left).column(PANE).to_numpy()
         columns = self._columns_of(Joined(left, left, right, times), self._pair_columns)
-        if plan.where is not None:
-            keep = self._true_of(columns, times)
+        if self._residual is not None:
+            keep = self._residual.true_of(columns.columns, times)
             columns, times = columns.filter(pa.array(keep)), times[keep]
             found = Pairs(found.asked[keep], found.places[keep])
         if plan.how in PAIRS:
             columns = pa.RecordBatch.from_arrays(columns.columns, schema=self._gives)
             self._give(columns, times, self._mark)
         return found
-
-    def _true_of(self, columns: pa.RecordBatch, times: Int64s) -> Bools:
-        condition = self._plan.where
-        assert condition is not None
-        try:
-            found = pc.fill_null(evaluate(condition, columns), False)
-        except RowsFailed as failed:
-            row = first_failing(condition, columns)
-            raise row_error(self.context, condition, failed, ArrowBatch(columns, times), row) from None
-        keep: Bools = found.to_numpy(zero_copy_only=False)
-        return keep
 
     def _passed(self, mark: int) -> None:
         alone: list[tuple[pa.RecordBatch, Int64s]] = []

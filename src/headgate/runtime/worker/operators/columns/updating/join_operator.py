@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, ClassVar, Final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
 
@@ -14,11 +14,17 @@ from headgate.records.batch import Batch
 from headgate.relational.relations import Join
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
+from headgate.runtime.worker.operators.columns.residual import Residual
 from headgate.runtime.worker.operators.columns.updating.answering_operator import AnsweringOperator
+from headgate.runtime.worker.operators.columns.updating.conditional_rows import ConditionalRows
 from headgate.runtime.worker.operators.columns.updating.joined_rows import Found, JoinedRows
 from headgate.runtime.worker.operators.columns.updating.kept_join import KeptJoin, columns_of_sides
 from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT, changes_of, net_rows
 from headgate.runtime.worker.operators.columns.window_join import as_given
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _TOGETHER: Final = 1 << 13
 _GATHERED_MS: Final = 20
@@ -48,7 +54,10 @@ class JoinOperator(AnsweringOperator):
         self._came, self._gives = pa.schema([*self._of_keys, *values]), plan.schema.to_arrow()
 
     def _windows_from(self, mark: int) -> KeptJoin:
-        rows = JoinedRows(self._plan.how, self._of_keys, self._sides)
+        if self._plan.where is None:
+            rows = JoinedRows(self._plan.how, self._of_keys, self._sides)
+        else:
+            rows = ConditionalRows(self._plan.how, self._of_keys, self._sides, self._true_of)
         self._join = KeptJoin(rows, self._of_keys, self._came, self._sides)
         return self._join
 
@@ -111,20 +120,27 @@ class JoinOperator(AnsweringOperator):
         return changes_of(net_rows(whole)) if self._plan.schema.updating else whole
 
     def _shown(self, found: Found) -> pa.Table:
-        keys = self._join.rows.keys.keys(found.numbers)
-        names = list(self._plan.shown_keys)
-        arrays = as_given(keys, names)
-        left, right = found.sides
-        count = len(found.numbers)
-        for side, rows in enumerate((left, right)):
-            if side and self._plan.how in ("semi", "anti"):
-                break
-            for field in self._sides[side]:
+        columns = self._columns(found, self._sides[: 1 if self._plan.how in ("semi", "anti") else 2])
+        if self._plan.schema.updating:
+            columns[WEIGHT] = pa.array(found.weights)
+        return pa.table(columns)
+
+    def _columns(self, found: Found, sides: Sequence[pa.Schema]) -> dict[str, pa.Array]:
+        names = self._plan.shown_keys
+        columns = dict(zip(names, as_given(self._join.rows.keys.keys(found.numbers), names), strict=True))
+        for fields, rows in zip(sides, found.sides, strict=False):
+            for field in fields:
                 if field.name == WEIGHT:
                     continue
-                names.append(field.name)
-                arrays.append(pa.nulls(count, field.type) if rows is None else rows.column(field.name))
-        if self._plan.schema.updating:
-            names.append(WEIGHT)
-            arrays.append(pa.array(found.weights))
-        return pa.table(arrays, names)
+                if rows is None:
+                    columns[field.name] = pa.nulls(len(found.numbers), field.type)
+                else:
+                    columns[field.name] = rows.column(field.name)
+        return columns
+
+    def _true_of(self, pairs: Found) -> NDArray[np.bool_]:
+        assert self._plan.pairs is not None
+        assert self._plan.where is not None
+        residual = Residual(self.context, self._plan.pairs.to_arrow(), self._plan.where)
+        columns = pa.table(self._columns(pairs, self._sides)).columns
+        return residual.true_of([each.combine_chunks() for each in columns])

@@ -139,18 +139,19 @@ class JoinedRows:
 
     def _of_keys(self, side: int, keys: Int64s, sign: int) -> Found:
         rows, places = self._bags[side].find(keys)
-        return _alone(side, keys[rows], self._bags[side].take(places), sign)
+        return alone(side, keys[rows], self._bags[side].take(places), sign)
 
     def _unpaired(self, side: int, came: Side, keys: Int64s) -> Found:
         wanted = np.isin(came.numbers, keys)
-        return _alone(side, came.numbers[wanted], came.rows.filter(pa.array(wanted)), 1)
+        return alone(side, came.numbers[wanted], came.rows.filter(pa.array(wanted)), 1)
 
     def view(self) -> list[tuple[int, Part]]:
         """Return the rows as they are now, in parts, each with its side."""
         return [(side, part) for side, bag in enumerate(self._bags) for part in bag.view()]
 
 
-def _alone(side: int, numbers: Int64s, rows: pa.Table, sign: int) -> Found:
+def alone(side: int, numbers: Int64s, rows: pa.Table, sign: int) -> Found:
+    """Return rows of one side as rows that come out without a partner, or go, where `sign` is -1."""
     weights = rows.column(WEIGHT).to_numpy() * sign
     return Found(numbers, (rows, None) if side == LEFT else (None, rows), weights)
 
