@@ -45,12 +45,13 @@ from headgate.runtime.driver.endpoint.endpoint_settings import endpoint_settings
 from headgate.runtime.driver.endpoint.served import ServedJob
 from headgate.runtime.driver.endpoint.serving import Endpoint
 from headgate.runtime.driver.job_control import JobControl
+from headgate.runtime.driver.metrics.job_metrics import JobMetrics
 from headgate.runtime.driver.restored_elsewhere import Keeping
 from headgate.runtime.driver.start_checks import checks, with_stored_groups
 from headgate.runtime.driver.statistics import JobStatistics
 from headgate.runtime.driver.swallowed_signals import Interrupts
 from headgate.runtime.job.job_settings import JobSettings, job_settings
-from headgate.runtime.job.listener import JobListener
+from headgate.runtime.job.listener import JobListener, Listeners
 from headgate.runtime.job.live_state import LiveState
 from headgate.runtime.job.master_ports import MasterPorts
 from headgate.runtime.job.replanning import replanner
@@ -112,7 +113,8 @@ class _Driver:
         self._keeping: Keeping | None = None
         self._clock, self._mailbox, self._interrupts = SystemClock(), Mailbox(), Interrupts()
         self._process = OwnProcess()
-        self._statistics = JobStatistics(job.plan, listener, job.told)
+        self._metrics = JobMetrics(job.plan, self._clock)
+        self._statistics = JobStatistics(job.plan, Listeners(self._metrics, listener), job.told)
         self._links: dict[WorkerKey, Link] = {}
         self._secret = secrets.token_bytes(SECRET_BYTES)
         self._marker: str | None = secrets.token_hex(8)
@@ -220,6 +222,7 @@ class _Driver:
             live=live,
             plan=lambda: master.plan,
             records=lambda: master.checkpoints.history.records,
+            metrics=lambda: self._metrics.families(master),
             post=self._mailbox.post,
             storage=None if storage is None else self._disks(storage).describe(),
         )

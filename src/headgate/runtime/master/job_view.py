@@ -87,6 +87,11 @@ class JobView:
     def restored_totals(self) -> Mapping[str, tuple[int, int]]:
         return self._attempts.restored_totals
 
+    def heartbeats(self) -> dict[int, m.Heartbeat]:
+        """Return the last heartbeat of each worker that has sent one, by slot."""
+        beats = [(member.register.slot, member.beat) for member in self._members.members()]
+        return {slot: beat for slot, beat in beats if beat is not None}
+
     def counters(self) -> list[m.Counters]:
         return self._members.counters()
 

@@ -247,6 +247,8 @@ class Heartbeat(_OfAttempt, frozen=True, tag="heartbeat"):
     rss_bytes: int = 0  # resident memory of the process; 0: not known
     # group of sources -> the least event time of its subtasks here that still read; None: they do not run
     event_times: dict[str, int] | None = None
+    cpu_ms: int = 0  # processor time of the process, all its threads
+    gc_us: int = 0  # time in which the garbage collector has held it up
 
 
 class Totals(_OfAttempt, frozen=True, tag="totals"):

@@ -14,6 +14,7 @@ import platform
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from headgate.checkpoint.storage.uris import disks_with
 from headgate.common.ids import JobId
 from headgate.common.ports import Link, NoProbe, Probe, UserCode
 from headgate.common.process.children import descriptors_closed
+from headgate.common.process.collections_time import CollectionsTime
 from headgate.common.process.logs import set_up_logging
 from headgate.common.process.processes import resident_bytes
 from headgate.common.process.same_interpreter import SAME_INTERPRETER
@@ -149,11 +151,13 @@ class _Process:
         self._loop_thread = threading.get_ident()
         self._box: BlackBox | None = None
         self._giving_up = threading.Lock()
+        self._collections = CollectionsTime()
 
     def run(self) -> None:
         # Closed in reverse order, also when the job master cannot be reached.
         with ExitStack() as opened:
             spec, slot, call = self._spec, self._slot, self._code.call
+            opened.enter_context(self._collections.watching())
             background = BackgroundThread(f"headgate-snapshots-{slot}", call)
             opened.callback(background.close)
             wake, frame_max = self._mailbox.wake, spec.frame_size_max
@@ -239,7 +243,9 @@ class _Process:
         worker, now = self._worker, self._clock.monotonic_ms()
         counters, standstills = worker.counters(), worker.standstills(self._loop_thread)
         totals = worker.attempt, now, worker.progress, counters
-        self._link.send(m.Heartbeat(*totals, standstills, resident_bytes(), worker.event_times()))
+        spent = round(time.process_time() * 1000), self._collections.us
+        beat = m.Heartbeat(*totals, standstills, resident_bytes(), worker.event_times(), *spent)
+        self._link.send(beat)
 
     @contextmanager
     def _threads_watched(self) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,8 @@ from operator_samples import context
 
 from headgate.common.process.same_interpreter import SAME_INTERPRETER
 from headgate.connectors.collection import collection_source
-from headgate.metrics.metric_table import RESIDENT_BYTES, TABLE, Place
+from headgate.metrics.job_metrics import CPU, GARBAGE, RESIDENT_BYTES
+from headgate.metrics.metric_table import TABLE, Place
 from headgate.runtime.worker.operators.reading_source import SourceOperator
 from headgate.runtime.worker.worker_process import WorkerSpec, _Process
 
@@ -45,15 +47,19 @@ def test_a_source_has_totals_before_it_has_a_reader() -> None:
 
 
 def test_a_heartbeat_has_what_is_measured_of_the_worker() -> None:
-    """Of the metrics that are not of subtasks there is only the memory of the process."""
-    assert [metric for metric in TABLE if metric.place is not Place.SUBTASK] == [RESIDENT_BYTES]
+    """Its memory, the time of processors, and that of the garbage collector."""
+    assert [metric for metric in TABLE if metric.place is Place.WORKER] == [RESIDENT_BYTES, CPU, GARBAGE]
     spec = WorkerSpec("unix:@none#none", b"", "job", 1, 1, 1000, "127.0.0.1", 1 << 20)
     process = _Process(spec, 1, 0, lambda reason: None, SAME_INTERPRETER, threading.enumerate)
     process._worker = Idle()  # type: ignore[assignment]
     said: list[Any] = []
     process._link = SimpleNamespace(send=said.append)  # type: ignore[assignment]
+    with process._collections.watching():
+        gc.collect()
     process._send_heartbeat()
     assert said[0].rss_bytes > 1 << 20
+    assert said[0].cpu_ms > 0
+    assert said[0].gc_us > 0
     assert said[0].event_times == {"sources": 5}
 
 

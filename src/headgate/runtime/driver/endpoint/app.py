@@ -21,6 +21,7 @@ from headgate.common.plain_data import Json
 from headgate.runtime.driver.endpoint import request_bodies as asked
 from headgate.runtime.driver.endpoint.operations import Operation, Operations, awaited
 from headgate.runtime.driver.endpoint.served import ServedJob, error_facts, shown_value
+from headgate.runtime.driver.metrics.prometheus_text import OPEN_METRICS, PROMETHEUS, wants_open_metrics
 
 WAIT_MS_MAX: Final = 30_000
 STATE_WAIT_MS: Final = 10_000
@@ -35,6 +36,7 @@ def application(job: ServedJob, operations: Operations) -> Starlette:
         ("GET", "/v1/job", routes.job),
         ("GET", "/v1/checkpoints", routes.checkpoints),
         ("GET", "/v1/plan", routes.plan),
+        ("GET", "/metrics", routes.metrics),
         ("GET", "/v1/operations/{id}", routes.operation),
         ("GET", "/v1/state/{rest:path}", routes.state),
         ("POST", "/v1/checkpoint", routes.checkpoint),
@@ -63,6 +65,12 @@ class _Routes:
 
     async def plan(self, request: Request) -> Response:
         return _json(self._job.shown_plan())
+
+    async def metrics(self, request: Request) -> Response:
+        opened = wants_open_metrics(request.headers.get("accept", ""))
+        text = await run_in_threadpool(lambda: self._job.metrics_text(open_metrics=opened))
+        kind = OPEN_METRICS if opened else PROMETHEUS
+        return Response(text, headers={"cache-control": "no-store", "content-type": kind})
 
     async def state(self, request: Request) -> Response:
         # A slash in a uid comes as %2F, which only in the raw path differs from one between two names.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -17,10 +17,14 @@ from headgate.common.plain_data import Json
 from headgate.core.checkpoint.history import CheckpointRecord
 from headgate.graph.logical import KeyedProcessNode, Node
 from headgate.graph.physical import PhysicalPlan
+from headgate.runtime.driver.metrics.job_metrics import Family
+from headgate.runtime.driver.metrics.prometheus_text import text_of
 from headgate.runtime.job.live_state import LiveState
 
 LOOP_WAIT_S: Final = 10.0
 TEXT_MAX: Final = 10_000  # characters of a value that is shown as text
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,7 @@ class ServedJob:
     live: LiveState
     plan: Callable[[], PhysicalPlan]  # returns the running plan; from any thread
     records: Callable[[], Sequence[CheckpointRecord]]  # returns its checkpoints; in the job master's loop
+    metrics: Callable[[], Sequence[Family]]  # returns its metrics; in the job master's loop
     post: Callable[[Callable[[], None]], None]  # has the job master's loop call a callback
     storage: str | None = None  # URI of the checkpoint storage; None when checkpoints are off
 
@@ -41,16 +46,26 @@ class ServedJob:
         """Return the job's checkpoint history as JSON, with the fields of `headgate checkpoints --json`.
         Waits for the job master's loop; raises OperatingError if it does not answer within 10 seconds.
         """
-        answer: Future[Sequence[CheckpointRecord]] = Future()
-        self.post(lambda: answer.set_result(self.records()))
+        found = self._in_loop(self.records)
+        return {"job": self.job_id, "job_name": self.name, "checkpoints": [plain(each) for each in found]}
+
+    def metrics_text(self, *, open_metrics: bool) -> str:
+        """Return all metrics of the job as text for Prometheus, or as OpenMetrics. Waits for the job master's
+        loop; raises OperatingError if it does not answer within 10 seconds.
+        """
+        labels = {"job_name": self.name, "job_id": self.job_id}
+        return text_of(self._in_loop(self.metrics), labels, open_metrics=open_metrics)
+
+    def _in_loop(self, ask: Callable[[], T]) -> T:
+        answer: Future[T] = Future()
+        self.post(lambda: answer.set_result(ask()))
         try:
-            found = answer.result(LOOP_WAIT_S)
+            return answer.result(LOOP_WAIT_S)
         except TimeoutError:
             raise OperatingError(
                 f"the loop of job {self.name!r} did not answer within {LOOP_WAIT_S:.0f} s; the job is "
                 "over, or its driver overloaded"
             ) from None
-        return {"job": self.job_id, "job_name": self.name, "checkpoints": [plain(each) for each in found]}
 
     def shown_plan(self) -> dict[str, Json]:
         plan = self.plan()

@@ -1,0 +1,95 @@
+"""A running job is scraped as Prometheus does it: no metric is missing, and no counter goes back."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mini_jobs import TINY
+from prometheus_client.parser import text_string_to_metric_families
+from running_jobs import Valve, wait_until
+
+import headgate as hg
+from headgate.common.files.job_files import known_jobs
+from headgate.metrics.metric_table import TABLE
+from headgate.testing import MiniCluster
+
+RECORDS, MIDDLE = 400, 300
+Scraped = dict[str, float]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of jobs of the test's own."""
+    monkeypatch.setenv("HEADGATE_HOME", str(tmp_path / "home"))
+
+
+class Stumbling(hg.KeyedProcessFunction[int, Any, int]):
+    """Has timers of both kinds, and fails once, at the record in the middle."""
+
+    def __init__(self, failed: Path) -> None:
+        self._failed = failed
+
+    def process(self, record: Any, ctx: hg.KeyedContext[int]) -> Iterator[int]:
+        ctx.timers.register_event_time(record["n"] + 2)
+        ctx.timers.register_processing_time(ctx.timers.now_ms() + 1)
+        if record["n"] == MIDDLE and not self._failed.exists():
+            self._failed.touch()
+            raise ValueError("once")
+        yield record["n"]
+
+    def on_timer(self, timestamp: int, ctx: Any) -> None:
+        """Nothing."""
+
+
+def scraped() -> tuple[set[str], Scraped]:
+    """The names of all metrics, and the values of all series that are counters."""
+    (known,) = known_jobs()
+    request = urllib.request.Request(
+        f"{known.file.address}/metrics", headers={"authorization": f"Bearer {known.file.secret}"}
+    )
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    series = {
+        f"{sample.name}{json.dumps(sample.labels, sort_keys=True)}": sample.value
+        for family in families
+        if family.type in ("counter", "histogram")
+        for sample in family.samples
+    }
+    return {family.name for family in families}, series
+
+
+def read(series: Scraped) -> float:
+    """Records that the source has read."""
+    return sum(value for name, value in series.items() if "records_in" in name and '"operator": "in"' in name)
+
+
+def test_a_job_that_fails_once_is_scraped(tmp_path: Path) -> None:
+    """In both attempts."""
+    valve = Valve(9_970, MIDDLE, [{"n": n} for n in range(RECORDS)])
+    config = {**TINY, "heartbeat.interval": "10ms", "rest.enabled": True}
+    env = hg.Environment(parallelism=1, executor=MiniCluster(), config=config)
+    env.checkpoints(every="10ms", storage=str(tmp_path / "checkpoints"))
+    timed = env.from_source(valve, uid="in").with_event_time("n", out_of_orderness="0ms")
+    numbers = timed.key_by(lambda record: record["n"] % 5).process(Stumbling(tmp_path / "failed"), uid="five")
+    numbers.rebalance().write_json(str(tmp_path / "out"), uid="out")
+    expected = {metric.name.removesuffix("_total") for metric in TABLE}
+    with env.execute_async("scraped") as handle:
+        wait_until(known_jobs, "the job can be found")
+        wait_until(lambda: scraped()[0] == expected, "there is everything that the table names")
+        _, first = scraped()
+        valve.open_to(MIDDLE + 1)
+        wait_until(lambda: handle.status().restarts == 1, "it fails")
+        valve.open_to(RECORDS - 1)
+        wait_until(lambda: read(scraped()[1]) >= RECORDS - 1, "it reads on")
+        _, second = scraped()
+        valve.open_to()
+        handle.result()
+    assert {name: value for name, value in first.items() if second[name] < value} == {}
+    (restarts,) = (value for name, value in second.items() if name.startswith("headgate_restarts_total"))
+    (recoveries,) = (value for name, value in second.items() if "headgate_recovery_seconds_count" in name)
+    assert (restarts, recoveries) == (1, 1)
