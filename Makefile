@@ -74,10 +74,11 @@ proof: java setup ## The full counts, section by section; SECTION=faults for one
 types-matrix: java setup ## Every kind of type a program defines, everywhere, in every use; writes docs/types.md
 	@$(PY) -m proof.types $(ARGS)
 
-docs: setup ## Write the generated pages anew (docs/config.md, tables of docs/machines/job.md and docs/metrics.md)
+docs: setup ## Write the generated pages anew (docs/config.md, tables of docs/machines/job.md and docs/metrics.md, examples/monitoring)
 	@$(PY) scripts/generate_config_docs.py
 	@$(PY) scripts/generate_job_docs.py
 	@$(PY) scripts/generate_metrics_docs.py
+	@$(PY) scripts/generate_dashboard.py
 	@$(PY) scripts/generate_functions_docs.py
 
 pins: ## Move the pinned packages to the newest allowed versions

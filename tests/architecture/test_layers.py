@@ -99,11 +99,16 @@ OURS = {
         "runtime.worker.operators.columns", "runtime.worker.snapshot", "runtime.worker.task",
 ],
     "display": ["common", "graph", "api.jobs", "runtime.job", "runtime.protocol"],
-    "runtime.driver.endpoint": ["common", "graph", "core", "api", "checkpoint", "runtime.job"],
+    "runtime.driver.metrics": [
+        "common", "metrics", "graph", "core", "runtime.job", "runtime.master", "runtime.protocol",
+    ],
+    "runtime.driver.endpoint": [
+        "common", "graph", "core", "api", "checkpoint", "runtime.job", "runtime.driver.metrics",
+    ],
     "runtime.driver": [
         "common", "graph", "core", "api", "state", "checkpoint", "restore", "ha", "display", "runtime.job",
         "runtime.protocol", "runtime.transport", "runtime.master", "runtime.worker",
-        "runtime.driver.endpoint",
+        "runtime.driver.endpoint", "runtime.driver.metrics",
     ],
     "runtime": ["common.process.logs"],
     "connectors": [

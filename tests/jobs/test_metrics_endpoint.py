@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
+import socket
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,3 +96,57 @@ def test_a_job_that_fails_once_is_scraped(tmp_path: Path) -> None:
     (restarts,) = (value for name, value in second.items() if name.startswith("headgate_restarts_total"))
     (recoveries,) = (value for name, value in second.items() if "headgate_recovery_seconds_count" in name)
     assert (restarts, recoveries) == (1, 1)
+
+
+def test_a_port_of_its_own_needs_no_secret(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It tells metrics, and nothing else; a page of another site gets nothing."""
+    valve = Valve(9_971, 1, ["a", "b"])
+    env = hg.Environment(parallelism=1, executor=MiniCluster(), config={**TINY, "metrics.prometheus.port": 0})
+    env.from_source(valve, uid="in").write_json(str(tmp_path / "out"), uid="out")
+    caplog.set_level(logging.INFO, "headgate.endpoint")
+    with env.execute_async("open") as handle:
+        wait_until(lambda: "metrics are at" in caplog.text, "the port is told")
+        address = caplog.text.split("metrics are at ")[1].split()[0]
+        assert address.startswith("http://127.0.0.1:")
+        assert answered(address)[0] == 200
+        assert b'headgate_job_state{job_name="open"' in answered(address)[1]
+        kind = answered(address, accept="application/openmetrics-text")[2]
+        assert kind.startswith("application/openmetrics-text")
+        assert answered(address.replace("/metrics", "/v1/job"))[0] == 404
+        assert answered(address, origin="http://elsewhere.example")[0] == 403
+        assert answered(address, host="rebound.example")[0] == 421
+        valve.open_to()
+        handle.result()
+
+
+def answered(address: str, **headers: str) -> tuple[int, bytes, str]:
+    """Status, body and type of content of a request without the secret."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=20) as answer:
+            return answer.status, answer.read(), answer.headers["content-type"]
+    except urllib.error.HTTPError as error:
+        return error.code, error.read(), error.headers["content-type"]
+
+
+def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
+    """Before the job begins, by the names of the options."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        config = {**TINY, "metrics.prometheus.port": taken.getsockname()[1]}
+        env = hg.Environment(parallelism=1, executor=MiniCluster(), config=config)
+        env.from_collection(["a"]).write_json(str(tmp_path / "out"), uid="out")
+        with pytest.raises(hg.ConfigError, match=r"as metrics\.prometheus\.bind-address and metrics\.prom"):
+            env.execute("refused")
+
+
+def test_the_endpoint_tells_metrics_to_who_knows_the_secret(tmp_path: Path) -> None:
+    """To nobody else."""
+    valve = Valve(9_972, 1, ["a", "b"])
+    env = hg.Environment(parallelism=1, executor=MiniCluster(), config={**TINY, "rest.enabled": True})
+    env.from_source(valve, uid="in").write_json(str(tmp_path / "out"), uid="out")
+    with env.execute_async("closed") as handle:
+        wait_until(known_jobs, "the job can be found")
+        (known,) = known_jobs()
+        assert answered(f"{known.file.address}/metrics")[0] == 401
+        assert "headgate_job_state" in scraped()[0]
+        valve.open_to()
+        handle.result()

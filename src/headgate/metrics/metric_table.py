@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from headgate.common.time import WATERMARK_MIN
-from headgate.metrics.job_metrics import OF_CHECKPOINTS, OF_JOBS, OF_WORKERS
 from headgate.metrics.metric import PREFIX, Kind, Label, Merge, Metric, Place
+from headgate.metrics.of_jobs import OF_CHECKPOINTS, OF_JOBS, OF_WORKERS
 
 _SIDE: Final = Label("side", ("input", "output"))
 _DOMAIN: Final = Label("domain", ("event", "processing"))

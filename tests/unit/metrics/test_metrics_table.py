@@ -9,8 +9,8 @@ import pytest
 from headgate.common.errors import InternalError
 from headgate.common.time import WATERMARK_MIN
 from headgate.core.execution import JobState
-from headgate.metrics import job_metrics
 from headgate.metrics import metric_table as table
+from headgate.metrics import of_jobs
 from headgate.metrics.metric_table import HISTOGRAMS, NUMBERS, PREFIX, TABLE, Kind, Merge, Metric, Place
 
 BASE_UNITS = ("seconds", "bytes")
@@ -41,13 +41,13 @@ def test_each_metric_is_explained_in_a_sentence(metric: Metric) -> None:
 def test_each_name_is_there_once() -> None:
     """Also among the constants: what is defined is in the table."""
     assert len({metric.name for metric in TABLE}) == len(TABLE)
-    defined = {**vars(table), **vars(job_metrics)}.values()
+    defined = {**vars(table), **vars(of_jobs)}.values()
     assert {value.name for value in defined if isinstance(value, Metric)} == {each.name for each in TABLE}
 
 
 def test_all_states_of_a_job_are_told() -> None:
     """By the words that `headgate status` has for them."""
-    assert tuple(state.value for state in JobState) == job_metrics.STATES
+    assert tuple(state.value for state in JobState) == of_jobs.STATES
 
 
 def test_a_heartbeat_has_all_series_of_subtasks() -> None:

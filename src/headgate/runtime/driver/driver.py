@@ -42,6 +42,7 @@ from headgate.restore.assignment import check_compatible
 from headgate.restore.point import RestorePoint
 from headgate.runtime.driver.claiming import check_claim, keeps, refuse_in_use, taken_over
 from headgate.runtime.driver.endpoint.endpoint_settings import endpoint_settings
+from headgate.runtime.driver.endpoint.metrics_port import MetricsPort, opened_port
 from headgate.runtime.driver.endpoint.served import ServedJob
 from headgate.runtime.driver.endpoint.serving import Endpoint
 from headgate.runtime.driver.job_control import JobControl
@@ -51,7 +52,8 @@ from headgate.runtime.driver.start_checks import checks, with_stored_groups
 from headgate.runtime.driver.statistics import JobStatistics
 from headgate.runtime.driver.swallowed_signals import Interrupts
 from headgate.runtime.job.job_settings import JobSettings, job_settings
-from headgate.runtime.job.listener import JobListener, Listeners
+from headgate.runtime.job.listener import JobListener
+from headgate.runtime.job.listeners import Listeners
 from headgate.runtime.job.live_state import LiveState
 from headgate.runtime.job.master_ports import MasterPorts
 from headgate.runtime.job.replanning import replanner
@@ -107,6 +109,7 @@ class _Driver:
         self._disks = disks_with(self._storage_settings)
         self._answers = endpoint_settings(job.config, answers_commands)
         self._endpoint: Endpoint | None = None
+        self._metrics_port: MetricsPort | None = None
         self._id = JobId(f"{readable(job.name)}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}")
         self._leading: HighAvailability | None = None
         self._submitted: JobMaster | None = None
@@ -142,6 +145,7 @@ class _Driver:
             if self._answers is not None:
                 self._endpoint = Endpoint(self._answers)
                 opened.callback(self._endpoint.close)
+            self._metrics_port = opened_port(self._job.config, opened)
             code = self._job.user_code or SAME_INTERPRETER
             background = BackgroundThread("headgate-checkpoints", code.call)
             opened.callback(self._mailbox.drain)  # results of the last work in the background
@@ -181,6 +185,8 @@ class _Driver:
         self._statistics.controllable(control)
         if self._endpoint is not None:
             self._endpoint.begin(self._served(control, live))
+        if self._metrics_port is not None:
+            self._metrics_port.begin(self._served(control, live))
         if self._job.begins is not None:
             self._job.begins(control)
         if self._leading is not None:
@@ -254,7 +260,7 @@ class _Driver:
             checkpoints=seen.checkpoints,
             records_in=seen.records_in(master.restored_totals),
             records_out=seen.records_out(master.restored_totals),
-            skipped=seen.skipped(),
+            skipped=self._metrics.skipped(),
             duration_ms=self._clock.monotonic_ms() - began,
             savepoint=master.savepoint,
         )

@@ -35,7 +35,6 @@ class JobStatistics(JobListener):
             setattr(self, report, getattr(listener, report))
         self._printed = printed_lines()
         self.checkpoints = 0  # how many completed
-        self._skipped_before: dict[str, int] = {}
         self.counters: dict[tuple[int, int], Counters] = {}  # last totals of the present attempt's subtasks
 
     def records_in(self, base: Totals) -> dict[str, int]:
@@ -58,21 +57,9 @@ class JobStatistics(JobListener):
             for vertex in self._plan.vertices
         }
 
-    def skipped(self) -> dict[str, int]:
-        """Return how many bad records each source skipped, in all attempts, by uid of the source. A record
-        that is read again after a failure counts again; sources that skipped none are left out.
-        """
-        found = dict(self._skipped_before)
-        for (vertex, _), counters in self.counters.items():
-            if counters.skipped:
-                uid = _uid(self._plan.vertices[vertex].chain[0])
-                found[uid] = found.get(uid, 0) + counters.skipped
-        return found
-
     # -- JobListener -----------------------------------------------------------------------------
 
     def deploying(self, attempt: int, checkpoint: int | None) -> None:
-        self._skipped_before = self.skipped()
         self.counters.clear()
         self._next.deploying(attempt, checkpoint)
 
@@ -86,7 +73,6 @@ class JobStatistics(JobListener):
         self._next.checkpoint_completed(checkpoint, took_ms)
 
     def rescaled(self, plan: PhysicalPlan) -> None:
-        self._skipped_before = self.skipped()
         self._plan = plan
         self.counters.clear()
         self._next.rescaled(plan)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from headgate.api.jobs.executor_contract import JobControl, RepeatingFailure
 from headgate.common.errors import HeadgateError
@@ -65,20 +64,3 @@ class JobListener:
 
     def ended(self, state: str) -> None:
         """Report that the job has ended: `state` is "finished", "failed" or "cancelled"."""
-
-
-class Listeners(JobListener):
-    """Passes every report on to several listeners, in their order."""
-
-    def __init__(self, *listeners: JobListener) -> None:
-        for report in vars(JobListener):
-            if not report.startswith("_"):
-                setattr(self, report, _to_each([getattr(each, report) for each in listeners]))
-
-
-def _to_each(reports: Sequence[Callable[..., None]]) -> Callable[..., None]:
-    def report(*facts: Any) -> None:
-        for each in reports:
-            each(*facts)
-
-    return report

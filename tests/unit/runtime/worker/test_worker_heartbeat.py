@@ -11,8 +11,8 @@ from operator_samples import context
 
 from headgate.common.process.same_interpreter import SAME_INTERPRETER
 from headgate.connectors.collection import collection_source
-from headgate.metrics.job_metrics import CPU, GARBAGE, RESIDENT_BYTES
 from headgate.metrics.metric_table import TABLE, Place
+from headgate.metrics.of_jobs import CPU, GARBAGE, RESIDENT_BYTES
 from headgate.runtime.worker.operators.reading_source import SourceOperator
 from headgate.runtime.worker.worker_process import WorkerSpec, _Process
 

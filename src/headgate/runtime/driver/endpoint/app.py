@@ -19,9 +19,9 @@ from headgate.common.errors import HeadgateError, NoEntryError, OperatingError, 
 from headgate.common.keys.key_text import key_of_text
 from headgate.common.plain_data import Json
 from headgate.runtime.driver.endpoint import request_bodies as asked
+from headgate.runtime.driver.endpoint.metrics_answer import told
 from headgate.runtime.driver.endpoint.operations import Operation, Operations, awaited
 from headgate.runtime.driver.endpoint.served import ServedJob, error_facts, shown_value
-from headgate.runtime.driver.metrics.prometheus_text import OPEN_METRICS, PROMETHEUS, wants_open_metrics
 
 WAIT_MS_MAX: Final = 30_000
 STATE_WAIT_MS: Final = 10_000
@@ -67,10 +67,7 @@ class _Routes:
         return _json(self._job.shown_plan())
 
     async def metrics(self, request: Request) -> Response:
-        opened = wants_open_metrics(request.headers.get("accept", ""))
-        text = await run_in_threadpool(lambda: self._job.metrics_text(open_metrics=opened))
-        kind = OPEN_METRICS if opened else PROMETHEUS
-        return Response(text, headers={"cache-control": "no-store", "content-type": kind})
+        return await told(self._job, request)
 
     async def state(self, request: Request) -> Response:
         # A slash in a uid comes as %2F, which only in the raw path differs from one between two names.

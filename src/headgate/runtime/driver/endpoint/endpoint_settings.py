@@ -13,6 +13,7 @@ from headgate.common.process.children import hide
 from headgate.common.process.loopback import is_loopback
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
+from headgate.common.settings.config_option import ConfigOption
 from headgate.runtime.driver.endpoint.listening_sockets import ListeningSocket
 
 
@@ -68,8 +69,14 @@ def endpoint_settings(config: Config, by_default: bool) -> EndpointSettings | No
     return EndpointSettings(bind, config.get(o.REST_PORT), certfile, keyfile, enabled is True)
 
 
-def listening(settings: EndpointSettings) -> ListeningSocket:
-    """Return a socket that listens at the configured address; ConfigError if the system refuses that."""
+def listening(
+    settings: EndpointSettings,
+    address: ConfigOption[str] = o.REST_BIND_ADDRESS,
+    port: ConfigOption[int] | ConfigOption[int | None] = o.REST_PORT,
+) -> ListeningSocket:
+    """Return a socket that listens at the configured address; ConfigError if the system refuses that, which
+    names the options `address` and `port`.
+    """
     family = socket.AF_INET6 if ":" in settings.bind else socket.AF_INET
     made = hide(ListeningSocket(family, socket.SOCK_STREAM))
     try:
@@ -80,7 +87,7 @@ def listening(settings: EndpointSettings) -> ListeningSocket:
         made.close()
         raise ConfigError(
             f"nothing can listen on {settings.bind}:{settings.port} ({error.strerror or error}), as "
-            f"{o.REST_BIND_ADDRESS.key} and {o.REST_PORT.key} demand; choose another port, or 0"
+            f"{address.key} and {port.key} demand; choose another port, or 0"
         ) from None
     return made
 

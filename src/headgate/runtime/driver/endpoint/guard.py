@@ -31,12 +31,15 @@ class RefusedError(Exception):
 
 
 class Guard:
-    """The endpoint's ASGI middleware: refuses bad requests and those without `secret`, else calls `inner`."""
+    """The endpoint's ASGI middleware: refuses bad requests and those without `secret`, else calls `inner`.
+    Without a secret (None) what `inner` answers is for everybody who can connect.
+    """
 
     body_wait_s: float = BODY_WAIT_S  # how long a body may take to arrive
 
-    def __init__(self, inner: ASGIApp, secret: str, scheme: str) -> None:
-        self._inner, self._secret, self._scheme = inner, secret.encode(), scheme
+    def __init__(self, inner: ASGIApp, secret: str | None, scheme: str) -> None:
+        self._inner, self._scheme = inner, scheme
+        self._secret = None if secret is None else secret.encode()
         self._names = frozenset({LOCALHOST, socket.gethostname().lower()})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,6 +70,8 @@ class Guard:
             raise RefusedError(403, "the request comes from another site, and such may ask nothing here")
 
     def _check_secret(self, headers: dict[bytes, bytes]) -> None:
+        if self._secret is None:
+            return
         scheme, _, shown = headers.get(b"authorization", b"").partition(b" ")
         right = hmac.compare_digest(shown.strip(), self._secret)
         if scheme.lower() != b"bearer" or not right:

@@ -86,8 +86,13 @@ def server_of(
     serves `job`, and requires `secret` as Bearer token of each request. `listening` is the socket to run it
     on; its limit of connections (`listening.clients`) is set here.
     """
-    clients = listening.clients = Connections(CONNECTIONS_MAX, HEAD_WAIT_S)
     app = Guard(application(job, operations), secret, settings.scheme)
+    return server_for(app, settings, listening)
+
+
+def server_for(app: Guard, settings: EndpointSettings, listening: ListeningSocket) -> uvicorn.Server:
+    """Return an HTTP server of `app`, not started, to be run on the socket `listening`."""
+    clients = listening.clients = Connections(CONNECTIONS_MAX, HEAD_WAIT_S)
     config = uvicorn.Config(
         app,
         http=type("ConnectionProtocol", (PatientProtocol,), {"clients": clients}),

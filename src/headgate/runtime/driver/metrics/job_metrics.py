@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headgate.common.errors import HeadgateError
 from headgate.common.ports import Clock
 from headgate.core.checkpoint.history import CheckpointRecord, CheckpointStatus
 from headgate.core.checkpoint.modes import CoordinatorStatistics
 from headgate.graph.physical import PhysicalPlan
-from headgate.metrics import job_metrics as of
 from headgate.metrics import metric_table as table
+from headgate.metrics import of_jobs as of
 from headgate.metrics.histograms import Histogram
 from headgate.metrics.metric import Metric, Place
 from headgate.runtime.driver.metrics.over_attempts import OverAttempts
 from headgate.runtime.job.listener import JobListener
 from headgate.runtime.master.job_master import JobMaster
 from headgate.runtime.protocol.messages import Counters, Heartbeat
+
+_SKIPPED: Final = table.BAD_RECORDS.at()
 
 
 class Sample(NamedTuple):
@@ -64,6 +67,15 @@ class JobMetrics(JobListener):
         if self._failed_ms is not None:
             self._recovery.add(max(0, self._clock.monotonic_ms() - self._failed_ms))
             self._failed_ms = None
+
+    def skipped(self) -> dict[str, int]:
+        """Return how many bad records each source skipped, in all attempts, by uid of the source. A record
+        that is read again after a failure counts again; sources that skipped none are left out.
+        """
+        found = Counter[str]()
+        for each in self._subtasks.measured():
+            found[each.task.operator] += each.numbers[_SKIPPED]
+        return dict(+found)
 
     def families(self, master: JobMaster) -> list[Family]:
         """Return all metrics of `master`'s job as they are now."""

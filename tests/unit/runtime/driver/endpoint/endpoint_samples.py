@@ -15,7 +15,7 @@ from headgate.api.jobs.executor_contract import JobStatus, Then, VertexStatus
 from headgate.api.jobs.remote_job import RemoteJob, connect
 from headgate.common.files.job_files import JobFile, known_jobs
 from headgate.common.settings.config import Config
-from headgate.metrics.job_metrics import RESTARTS
+from headgate.metrics.of_jobs import RESTARTS
 from headgate.runtime.driver.endpoint.endpoint_settings import endpoint_settings
 from headgate.runtime.driver.endpoint.served import ServedJob
 from headgate.runtime.driver.endpoint.serving import Endpoint

@@ -12,9 +12,9 @@ from prometheus_client import parser
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_families
 
 from headgate.metrics.histograms import Histogram
-from headgate.metrics.job_metrics import LAST_SYNC, RECOVERY, RESTARTS
 from headgate.metrics.metric import Kind
 from headgate.metrics.metric_table import RECORDS_IN, STEPS, TABLE
+from headgate.metrics.of_jobs import LAST_SYNC, RECOVERY, RESTARTS
 from headgate.runtime.driver.metrics.job_metrics import Family, Sample
 from headgate.runtime.driver.metrics.prometheus_text import LABEL_MAX, text_of
 
