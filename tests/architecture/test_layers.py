@@ -29,7 +29,7 @@ OURS = {
     "graph": ["common", "serde", "records", "relational"],
     "relational": ["common"],
     "api": [
-        "common", "serde", "records", "graph", "relational", "usercode.isolation",
+        "common", "metrics", "serde", "records", "graph", "relational", "usercode.isolation",
         "usercode.program_code", "usercode.code_release",
 ],
     "state": ["common", "serde", "api.declared", "core.timers"],
@@ -47,7 +47,7 @@ OURS = {
     ],
     "runtime.transport": ["common", "runtime.protocol"],
     "runtime.job": [
-        "common", "serde", "records", "graph", "core", "api", "state", "checkpoint.storage",
+        "common", "metrics", "serde", "records", "graph", "core", "api", "state", "checkpoint.storage",
         "runtime.protocol",
     ],
     "runtime.master": [

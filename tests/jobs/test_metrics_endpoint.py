@@ -37,9 +37,14 @@ class Stumbling(hg.KeyedProcessFunction[int, Any, int]):
     def __init__(self, failed: Path) -> None:
         self._failed = failed
 
+    def open(self, context: hg.RuntimeContext) -> None:
+        self._even = context.metrics.counter("even")
+
     def process(self, record: Any, ctx: hg.KeyedContext[int]) -> Iterator[int]:
         ctx.timers.register_event_time(record["n"] + 2)
         ctx.timers.register_processing_time(ctx.timers.now_ms() + 1)
+        if record["n"] % 2 == 0:
+            self._even.inc()
         if record["n"] == MIDDLE and not self._failed.exists():
             self._failed.touch()
             raise ValueError("once")
@@ -80,7 +85,7 @@ def test_a_job_that_fails_once_is_scraped(tmp_path: Path) -> None:
     timed = env.from_source(valve, uid="in").with_event_time("n", out_of_orderness="0ms")
     numbers = timed.key_by(lambda record: record["n"] % 5).process(Stumbling(tmp_path / "failed"), uid="five")
     numbers.rebalance().write_json(str(tmp_path / "out"), uid="out")
-    expected = {metric.name.removesuffix("_total") for metric in TABLE}
+    expected = {metric.name.removesuffix("_total") for metric in TABLE} | {"headgate_user_even"}
     with env.execute_async("scraped") as handle:
         wait_until(known_jobs, "the job can be found")
         wait_until(lambda: scraped()[0] == expected, "there is everything that the table names")
@@ -96,6 +101,8 @@ def test_a_job_that_fails_once_is_scraped(tmp_path: Path) -> None:
     (restarts,) = (value for name, value in second.items() if name.startswith("headgate_restarts_total"))
     (recoveries,) = (value for name, value in second.items() if "headgate_recovery_seconds_count" in name)
     assert (restarts, recoveries) == (1, 1)
+    (even,) = (value for name, value in second.items() if name.startswith("headgate_user_even_total"))
+    assert even >= RECORDS // 2 - 1
 
 
 def test_a_port_of_its_own_needs_no_secret(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

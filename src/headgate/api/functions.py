@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, cast
 from typing_extensions import TypeVar
 
 from headgate.common.errors import PlanError
+from headgate.metrics.of_programs import ProgramMetrics
 
 K = TypeVar("K", default=Any)
 # A function of any object also takes text, and one that gives text gives objects.
@@ -50,12 +51,14 @@ class RuntimeContext(Protocol):
         subtask: number of this parallel copy of the operator, from 0.
         parallelism: how many copies the operator has.
         attempt: number of the deployment by this driver, from 1; each restart or rescale is a new one.
+        metrics: counters, gauges and histograms of the function's own, told with the job's.
     """
 
     uid: str
     subtask: int
     parallelism: int
     attempt: int
+    metrics: ProgramMetrics
 
 
 class TimerService(Protocol):

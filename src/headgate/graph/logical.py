@@ -42,6 +42,11 @@ class Node:
     site: str = ""  # "file.py:12" of the user's line that made this node
     blocking: bool = False
 
+    @property
+    def known_as(self) -> str:
+        """The uid, or else a name by the node's position."""
+        return self.uid or f"node-{self.id}"
+
 
 @dataclass(frozen=True, eq=False)
 class SourceNode(Node):

@@ -96,7 +96,7 @@ def unclaimed_state(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> list[
     it". [] if all of it is claimed. Only state that the metadata names is found; workers check keyed states
     that are named only in a blob's header.
     """
-    nodes = {node.uid or f"node-{node.id}": node for vertex in plan.vertices for node in vertex.chain}
+    nodes = {node.known_as: node for vertex in plan.vertices for node in vertex.chain}
     stateful = [uid for uid, states in checkpoint.operators.items() if any(map(_has_state, states))]
     orphans = [uid for uid in stateful if uid not in nodes]
     lost = []

@@ -144,18 +144,29 @@ def launched(options: Sequence[str] = (), restore: str | None = None) -> Iterato
     """Set the variables of :func:`launch_variables` in this process for the time of the block, and the values
     from before after it. `restore` None: within the block there is no snapshot to begin from.
     """
-    variables = launch_variables(options, restore)
-    before = {name: os.environ.get(name) for name in (OPTIONS_VARIABLE, RESTORE_VARIABLE)}
-    os.environ.pop(RESTORE_VARIABLE, None)
-    os.environ.update(variables)
+    with variables_set({RESTORE_VARIABLE: None, **launch_variables(options, restore)}):
+        yield
+
+
+@contextmanager
+def variables_set(variables: Mapping[str, str | None]) -> Iterator[None]:
+    """Set variables of this process for the time of the block, and the values from before after it; None: the
+    variable is not there.
+    """
+    before = {name: os.environ.get(name) for name in variables}
     try:
+        _put(variables)
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        _put(before)
+
+
+def _put(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 class CaptureComplete(PastAllHandlers):

@@ -14,12 +14,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from headgate.api.jobs.launch_settings import variables_set
 from headgate.common.errors import OperatingError, UsageError
 from headgate.common.process.children import at_exit
 from headgate.common.settings import options as o
@@ -224,7 +225,7 @@ def _open(name: str, config: Config, slots: int) -> SparkContext:
         settings = session_settings(name, master, submitted, str(log_file))
         if config.get(JVM_RESOLVE_ORDER) is ResolveOrder.CHILD_FIRST:
             settings = dict.fromkeys(CHILD_FIRST, "true") | settings
-        with _environment(launch_environment(os.environ, is_local(master))), _explained(master):
+        with variables_set(launch_environment(os.environ, is_local(master))), _explained(master):
             conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
             if SparkContext._gateway is None:
                 _start_jvm(conf)
@@ -288,20 +289,6 @@ def _forward(reading: int) -> None:
             with contextlib.suppress(Exception):
                 sys.stderr.write(line)
                 sys.stderr.flush()
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 def _end() -> None:

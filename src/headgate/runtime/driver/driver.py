@@ -183,10 +183,9 @@ class _Driver:
         live = LiveState(master.query, self._mailbox.post)
         self._statistics.begins(live)
         self._statistics.controllable(control)
-        if self._endpoint is not None:
-            self._endpoint.begin(self._served(control, live))
-        if self._metrics_port is not None:
-            self._metrics_port.begin(self._served(control, live))
+        for told in (self._endpoint, self._metrics_port):
+            if told is not None:
+                told.begin(self._served(control, live))
         if self._job.begins is not None:
             self._job.begins(control)
         if self._leading is not None:

@@ -62,7 +62,7 @@ def _check_in_flight(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> None
 
 
 def _check_source(node: SourceNode, checkpoint: CheckpointMetadata) -> None:
-    uid = node.uid or f"node-{node.id}"
+    uid = node.known_as
     entries = [
         entry for state in checkpoint.operators.get(uid, ()) for entry in state.list_state.get(SPLITS, ())
     ]

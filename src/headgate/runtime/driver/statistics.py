@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from headgate.display.printed import printed_lines
-from headgate.graph.logical import Node
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.job.listener import JobListener
 from headgate.runtime.master.checkpoints.checkpoint_contents import add_totals, chain_name
@@ -44,7 +43,8 @@ class JobStatistics(JobListener):
         """
         totals = add_totals(self._plan, base, self.counters.values())
         return {
-            _uid(vertex.chain[0]): totals.get(chain_name(vertex), (0, 0))[0] for vertex in self._plan.vertices
+            vertex.chain[0].known_as: totals.get(chain_name(vertex), (0, 0))[0]
+            for vertex in self._plan.vertices
         }
 
     def records_out(self, base: Totals) -> dict[str, int]:
@@ -53,7 +53,7 @@ class JobStatistics(JobListener):
         """
         totals = add_totals(self._plan, base, self.counters.values())
         return {
-            _uid(vertex.chain[-1]): totals.get(chain_name(vertex), (0, 0))[1]
+            vertex.chain[-1].known_as: totals.get(chain_name(vertex), (0, 0))[1]
             for vertex in self._plan.vertices
         }
 
@@ -89,7 +89,3 @@ class JobStatistics(JobListener):
     def ended(self, state: str) -> None:
         self._printed.close()
         self._next.ended(state)
-
-
-def _uid(node: Node) -> str:
-    return node.uid or f"node-{node.id}"

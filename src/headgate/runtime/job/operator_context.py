@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headgate.common.ports import Disk
+from headgate.metrics.of_programs import ProgramMetrics
 from headgate.runtime.job.call_threads import OpenThread
 from headgate.runtime.job.event_loops import OpenLoop
 from headgate.state.backend import StateFiles as StateFiles  # every operator's snapshot uses it
@@ -41,6 +42,10 @@ class OperatorContext:
     )
 
     thread: OpenThread | None = None  # begins a thread beside the subtask; None: in the driver
+    metrics: ProgramMetrics = field(init=False)  # of the program's function
+
+    def __post_init__(self) -> None:
+        self.metrics = ProgramMetrics(self.uid)
 
     @property
     def label(self) -> str:

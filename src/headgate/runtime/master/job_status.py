@@ -67,7 +67,7 @@ def _vertex(vertex: Vertex, counters: Sequence[Counters]) -> VertexStatus:
     mark = table.WATERMARK.merged(each.watermark for each in mine if each.watermark is not None)
     return VertexStatus(
         name=vertex.name,
-        uids=[node.uid or f"node-{node.id}" for node in vertex.chain],
+        uids=[node.known_as for node in vertex.chain],
         parallelism=vertex.parallelism,
         records_in=table.RECORDS_IN.merged(each.records_in for each in mine),
         records_out=table.RECORDS_OUT.merged(each.records_out for each in mine),

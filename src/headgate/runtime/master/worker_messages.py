@@ -79,7 +79,7 @@ class WorkerMessages:
         beat = member.beat
         member.link.send(answer_to(beat, slot, self._members))
         if self._machine.counts(beat.attempt):
-            member.standstills, member.rss_bytes = beat.standstills, beat.rss_bytes
+            member.standstills = beat.standstills
         self._count(slot, beat.attempt, beat.counters)
 
     def _count(self, slot: int, attempt: int, counters: Sequence[m.Counters]) -> None:

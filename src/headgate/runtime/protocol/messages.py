@@ -14,6 +14,7 @@ from headgate.common.plain_data import Description, Plain
 from headgate.core.alignment.barriers import SavepointOrder as SavepointOrder
 from headgate.metrics import metric_table as table
 from headgate.metrics.histograms import Histogram
+from headgate.metrics.of_programs import Told
 from headgate.state.snapshots import InFlightShare, OperatorSubtaskState, SubtaskSnapshot
 
 _RECORDS_IN: Final = table.NUMBERS.index(table.RECORDS_IN.at())
@@ -131,6 +132,7 @@ class Counters(msgspec.Struct, frozen=True, array_like=True):
     subtask: int
     values: list[int]
     histograms: list[list[int]]  # cells and their counts, as `Histogram.sparse` gives them
+    told: list[Told] = []  # metrics of the program's functions
 
     @property
     def records_in(self) -> int:

@@ -28,7 +28,7 @@ from headgate.runtime.protocol.messages import Deploy, SlowRecords, WriterMessag
 from headgate.runtime.protocol.undeclared_rows import UndeclaredRows
 from headgate.runtime.worker.exchange.output import EdgeEnds, EdgeReceiver, OutputChannel, OutputEdge, Outputs
 from headgate.runtime.worker.exchange.remote_channel import Between, RemoteLane
-from headgate.runtime.worker.in_flight.catalog import StreamCatalog, uid_of
+from headgate.runtime.worker.in_flight.catalog import StreamCatalog
 from headgate.runtime.worker.in_flight.channels import PartReader, prefetched
 from headgate.runtime.worker.in_flight.recovered import RecoveredInput
 from headgate.runtime.worker.operator_chain import build_chain
@@ -170,7 +170,7 @@ class Assembler:
             main, sides = collected.before(main), {at: collected.before(side) for at, side in sides.items()}
             runner = self._on_thread(vertex, collected)
         shares = self._in_flight.get((vertex.id, self._slot), [])
-        nodes = {uid_of(node): at for at, node in enumerate(vertex.chain)}
+        nodes = {node.known_as: at for at, node in enumerate(vertex.chain)}
         entries = {nodes[share.stream.receiver] for share in shares}
         chain = build_chain(
             vertex, self._context_of(vertex), main, sides, entries, self._ports.code.refuse_leaving
@@ -194,7 +194,7 @@ class Assembler:
         return (MarkedGateTask if self._marks else GateTask)(parts, channels, handler)
 
     def _on_thread(self, vertex: Vertex, collected: CollectedOutput) -> Callable[[StepBudget], ChainRunner]:
-        ports, name = self._ports, f"headgate-blocking-{uid_of(vertex.chain[0])}-{self._slot}"
+        ports, name = self._ports, f"headgate-blocking-{vertex.chain[0].known_as}-{self._slot}"
         return lambda budget: OnThread(
             lambda: ports.user_thread(name), ports.post, collected, ports.clock, budget
         )
@@ -287,7 +287,7 @@ class Assembler:
         ports, link, attempt = self._ports, self._ports.link, self._deploy.attempt
 
         def context(node: Node) -> OperatorContext:
-            uid = uid_of(node)
+            uid = node.known_as
             return OperatorContext(
                 uid=uid,
                 name=node.name,
@@ -321,4 +321,4 @@ def edge_ends(plan: PhysicalPlan, edge: Edge) -> EdgeEnds:
     receiver = plan.vertices[edge.target].chain[0]
     ends = (edge.operator, edge.tag, edge.target)
     same = [e.id for e in plan.outputs(edge.source) if (e.operator, e.tag, e.target) == ends]
-    return EdgeEnds(edge.id, uid_of(sender), edge.tag, uid_of(receiver), same.index(edge.id))
+    return EdgeEnds(edge.id, sender.known_as, edge.tag, receiver.known_as, same.index(edge.id))

@@ -97,7 +97,7 @@ class ServedJob:
 def _operator(node: Node) -> dict[str, Json]:
     states = declared_state(node.function) if isinstance(node, KeyedProcessNode) else {}
     return {
-        "uid": node.uid or f"node-{node.id}",
+        "uid": node.known_as,
         "name": node.name,
         "states": [{"name": name, "kind": state.kind} for name, state in states.items()],
     }

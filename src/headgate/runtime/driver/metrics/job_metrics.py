@@ -15,7 +15,7 @@ from headgate.graph.physical import PhysicalPlan
 from headgate.metrics import metric_table as table
 from headgate.metrics import of_jobs as of
 from headgate.metrics.histograms import Histogram
-from headgate.metrics.metric import Metric, Place
+from headgate.metrics.metric import PREFIX, Kind, Metric, Place
 from headgate.runtime.driver.metrics.over_attempts import OverAttempts
 from headgate.runtime.job.listener import JobListener
 from headgate.runtime.master.job_master import JobMaster
@@ -28,7 +28,7 @@ class Sample(NamedTuple):
     """One series of a metric: its labels, and its value as a whole number, in parts of the metric's unit."""
 
     labels: Mapping[str, str]
-    value: int | Histogram
+    value: float | Histogram
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,7 @@ class JobMetrics(JobListener):
         records = master.checkpoints.history.records
         return [
             *self._of_subtasks(),
+            *self._of_program(),
             *_of_workers(master.heartbeats()),
             *_of_checkpoints(coordinator, _last_complete(records)),
             *self._of_job(master),
@@ -102,6 +103,15 @@ class JobMetrics(JobListener):
                         samples.append(Sample({**task, **labels}, value))
             yield Family(metric, samples)
 
+    def _of_program(self) -> Iterator[Family]:
+        found: dict[Metric, list[Sample]] = {}
+        for each in self._subtasks.measured():
+            for (operator, name, kind), value in each.own.items():
+                labels = {"operator": operator, "subtask": str(each.task.subtask)}
+                found.setdefault(_of_name(name, Kind(kind)), []).append(Sample(labels, value))
+        for metric in sorted(found, key=lambda metric: metric.name):
+            yield Family(metric, found[metric])
+
     def _of_job(self, master: JobMaster) -> Iterator[Family]:
         state = master.state.value
         states = [Sample({"state": each}, int(each == state)) for each in of.STATES]
@@ -112,6 +122,11 @@ class JobMetrics(JobListener):
         yield _one(of.RESCALES, self._rescales)
         yield _one(of.RECOVERY, Histogram(self._recovery.sparse()))
         yield _one(of.WORKERS, len(master.heartbeats()))
+
+
+def _of_name(name: str, kind: Kind) -> Metric:
+    ending = "_total" if kind is Kind.COUNTER and not name.endswith("_total") else ""
+    return Metric(f"{PREFIX}user_{name}{ending}", kind, "", "Counted by functions of the program.")
 
 
 def _one(metric: Metric, value: int | Histogram) -> Family:

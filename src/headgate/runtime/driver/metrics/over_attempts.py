@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -10,6 +10,7 @@ from headgate.graph.physical import PhysicalPlan
 from headgate.metrics import metric_table as table
 from headgate.metrics.histograms import Histogram
 from headgate.metrics.metric import Kind
+from headgate.metrics.of_programs import Told
 from headgate.runtime.protocol.messages import Counters
 
 _COUNTED: Final = frozenset(
@@ -24,13 +25,24 @@ class Task(NamedTuple):
     subtask: int
 
 
+class OfProgram(NamedTuple):
+    """A metric of a program's function: the uid of its operator, its name, and a value of `Kind`."""
+
+    operator: str
+    name: str
+    kind: str
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a subtask has measured: `numbers` by series, without gauges of earlier attempts; histograms."""
+    """What a subtask has measured: `numbers` by series, without gauges of earlier attempts; histograms; and
+    what functions of the program have counted.
+    """
 
     task: Task
     numbers: dict[str, int]
     histograms: dict[str, Histogram]
+    own: dict[OfProgram, float | Histogram]
 
 
 class OverAttempts:
@@ -45,7 +57,7 @@ class OverAttempts:
         """Take the newest totals of subtasks in the present attempt."""
         for each in counters:
             first = self._plan.vertices[each.vertex].chain[0]
-            self._now[Task(first.uid or f"node-{first.id}", each.subtask)] = each
+            self._now[Task(first.known_as, each.subtask)] = each
 
     def begin(self, plan: PhysicalPlan | None = None) -> None:
         """Begin an attempt, from now on with another `plan`, if one is given."""
@@ -68,9 +80,29 @@ def _added(task: Task, before: Measured | None, now: Counters | None) -> Measure
             numbers[series] = number + (numbers.get(series, 0) if series in _COUNTED else 0)
         for series, sparse in zip(table.HISTOGRAMS, now.histograms, strict=True):
             histograms.setdefault(series, Histogram()).merge(sparse)
-    return Measured(task, numbers, histograms)
+    own = {} if before is None else before.own
+    return Measured(task, numbers, histograms, own if now is None else _with_told(own, now.told))
+
+
+def _with_told(
+    before: Mapping[OfProgram, float | Histogram], told: Iterable[Told]
+) -> dict[OfProgram, float | Histogram]:
+    found = dict(before)
+    for operator, name, kind, value in told:
+        metric = OfProgram(operator, name, kind)
+        earlier = before.get(metric)
+        if isinstance(value, list):
+            merged = Histogram(earlier.sparse() if isinstance(earlier, Histogram) else ())
+            merged.merge(value)
+            found[metric] = merged
+        elif isinstance(earlier, Histogram) or earlier is None or kind != Kind.COUNTER.value:
+            found[metric] = value
+        else:
+            found[metric] = earlier + value
+    return found
 
 
 def _only_counted(each: Measured) -> Measured:
     numbers = {series: number for series, number in each.numbers.items() if series in _COUNTED}
-    return Measured(each.task, numbers, each.histograms)
+    own = {metric: value for metric, value in each.own.items() if metric.kind != Kind.GAUGE.value}
+    return Measured(each.task, numbers, each.histograms, own)

@@ -64,7 +64,7 @@ def _lines(family: Family, shared: list[str], open_metrics: bool) -> Iterator[st
             yield f"{name}{{{','.join([*shared, *own])}}} {_number(sample.value, metric)}"
 
 
-def _number(value: int, metric: Metric) -> str:
+def _number(value: float, metric: Metric) -> str:
     return str(value) if metric.per_unit == 1 else repr(value / metric.per_unit)
 
 

@@ -50,8 +50,8 @@ def death_text(
         facts.append("it left no word, as after `kill -9` or when the kernel runs out of memory")
     if remains.at_work:
         facts.append(f"it was at work for {remains.at_work}")
-    if member is not None and member.rss_bytes:
-        facts.append(f"at its last heartbeat it used {member.rss_bytes / 2**20:,.0f} MB of memory")
+    if member is not None and member.beat is not None and member.beat.rss_bytes:
+        facts.append(f"at its last heartbeat it used {member.beat.rss_bytes / 2**20:,.0f} MB of memory")
     parts = ["; ".join(facts)]
     parts += [f"{ENDED_WHERE}\n{stack}"] if stack else []
     parts += [f"its last lines on standard error:\n{remains.errors}"] if remains.errors else []

@@ -31,7 +31,7 @@ class Enumerators:
             for vertex in plan.vertices:
                 node = vertex.chain[0]
                 if isinstance(node, SourceNode):
-                    uid = node.uid or f"node-{node.id}"
+                    uid = node.known_as
                     place = OperatorContext(uid, node.name, 0, vertex.parallelism, attempt, job, 0, None)
                     with blamed(place, "in create_enumerator()"):
                         by_vertex[vertex.id] = (place, node.source.create_enumerator(restored.get(uid)))

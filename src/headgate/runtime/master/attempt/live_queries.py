@@ -110,7 +110,7 @@ def _keyed_operators(plan: PhysicalPlan) -> dict[str, _Keyed]:
     for vertex in plan.vertices:
         for node in vertex.chain:
             if isinstance(node, KeyedProcessNode) and (states := declared_state(node.function)):
-                found[node.uid or f"node-{node.id}"] = _Keyed(vertex, states, node.keys)
+                found[node.known_as] = _Keyed(vertex, states, node.keys)
     return found
 
 

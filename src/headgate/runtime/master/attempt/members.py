@@ -19,7 +19,6 @@ class Member:
     number: int
     counters: dict[tuple[int, int], m.Counters] = field(default_factory=dict)  # last running totals by task
     standstills: list[m.Standstill] = field(default_factory=list)  # calls of user code that have not returned
-    rss_bytes: int = 0  # resident memory at its last heartbeat; 0: not known
     beat: m.Heartbeat | None = None  # the last heartbeat
     ended: str = ""  # how its control connection ended, once it has
 

@@ -65,7 +65,7 @@ class CheckpointContents:
         for snapshot in snapshots:
             if snapshot.finished:
                 for node in self.plan.vertices[snapshot.vertex].chain:
-                    finished.setdefault(node.uid or f"node-{node.id}", []).append(snapshot.subtask)
+                    finished.setdefault(node.known_as, []).append(snapshot.subtask)
         return finished
 
     def _operators(
@@ -80,7 +80,7 @@ class CheckpointContents:
         parallelism: dict[str, int] = {}
         for vertex in self.plan.vertices:
             for node in vertex.chain:
-                uid = node.uid or f"node-{node.id}"
+                uid = node.known_as
                 states = [reported.get((vertex.id, s, uid)) for s in range(vertex.parallelism)]
                 parallelism[uid] = vertex.parallelism
                 if any(state is not None for state in states):
@@ -111,7 +111,10 @@ def add_totals(
     for vertex in plan.vertices:
         name = chain_name(vertex)
         if name not in base:
-            before = heads.get(_uid(vertex, 0), (0, 0))[0], tails.get(_uid(vertex, -1), (0, 0))[1]
+            before = (
+                heads.get(vertex.chain[0].known_as, (0, 0))[0],
+                tails.get(vertex.chain[-1].known_as, (0, 0))[1],
+            )
             if before != (0, 0):
                 totals[name] = before
     for entry in counted:
@@ -125,9 +128,4 @@ _JOINT = " -> "
 
 
 def chain_name(vertex: Vertex) -> str:
-    return _JOINT.join(_uid(vertex, place) for place in range(len(vertex.chain)))
-
-
-def _uid(vertex: Vertex, place: int) -> str:
-    node = vertex.chain[place]
-    return node.uid or f"node-{node.id}"
+    return _JOINT.join(node.known_as for node in vertex.chain)

@@ -49,7 +49,7 @@ class Committers:
         self._job, self._generation, self._older = job, generation, older
         self.lineage, self._begun = Lineage(job), False
         self._owed: tuple[Lineage, CheckpointMetadata] | None = None
-        self._names = {node.uid or f"node-{node.id}": node.name for node in _sinks_in(plan)}
+        self._names = {node.known_as: node.name for node in _sinks_in(plan)}
         self._by_uid = committers_in(plan)
 
     def recommit(
@@ -263,7 +263,7 @@ class Committers:
 
 def committers_in(plan: PhysicalPlan) -> dict[str, SinkCommitter]:
     """Return a new committer by uid for each sink of the plan that has one; other sinks are left out."""
-    made = {node.uid or f"node-{node.id}": node.sink.create_committer() for node in _sinks_in(plan)}
+    made = {node.known_as: node.sink.create_committer() for node in _sinks_in(plan)}
     return {uid: committer for uid, committer in made.items() if committer is not None}
 
 

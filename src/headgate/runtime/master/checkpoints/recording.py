@@ -175,8 +175,7 @@ class _Open:
 
 def topology_of(plan: PhysicalPlan) -> Topology:
     vertices = tuple(
-        VertexFacts(v.id, v.name, tuple(n.uid or f"node-{n.id}" for n in v.chain), v.parallelism)
-        for v in plan.vertices
+        VertexFacts(v.id, v.name, tuple(n.known_as for n in v.chain), v.parallelism) for v in plan.vertices
     )
     edges = tuple(EdgeFacts(edge.source, edge.target, type(edge.partitioner).__name__) for edge in plan.edges)
     return Topology(vertices, edges)

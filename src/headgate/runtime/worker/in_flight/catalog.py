@@ -9,10 +9,6 @@ from headgate.runtime.protocol.element_codec import ElementCodec
 from headgate.runtime.worker.in_flight.stored_parts import GroupsOf
 
 
-def uid_of(node: Node) -> str:
-    return node.uid or f"node-{node.id}"
-
-
 class StreamCatalog:
     """Finds codecs and key groups of stored in-flight streams, by the uids of the operators at their ends.
     The exchange that a stream came from may no longer exist, if its sender and receiver are chained now.
@@ -27,9 +23,9 @@ class StreamCatalog:
         self._codecs: dict[tuple[str, str | None], ElementCodec] = {}
         for vertex in plan.vertices:
             for node in vertex.chain:
-                self._nodes[uid_of(node)] = node
+                self._nodes[node.known_as] = node
         for edge in plan.edges:
-            self._edges[uid_of(plan.vertices[edge.source].chain[edge.operator]), edge.tag] = edge.id
+            self._edges[plan.vertices[edge.source].chain[edge.operator].known_as, edge.tag] = edge.id
 
     def codec_of(self, sender: str, tag: str | None) -> ElementCodec:
         """Return the codec of records that operator `sender` (a uid) emits; `tag`: a side output's, or None.

@@ -71,6 +71,7 @@ class Measuring:
             *self._subtask,
             [numbers.get(series, 0) for series in self._wanted.numbers],
             [histograms[series] for series in self._wanted.histograms],
+            [told for operator in self._operators for told in operator.context.metrics.told()],
         )
 
     def _numbers(self, records_in: int, watermark: int) -> dict[str, int]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 import headgate as hg
 from headgate.metrics import metric_table as table
 from headgate.metrics.histograms import Histogram
+from headgate.metrics.of_programs import ProgramMetrics
 from headgate.runtime.driver.metrics.over_attempts import OverAttempts, Task
 from headgate.runtime.protocol.messages import Counters
 
@@ -50,6 +52,27 @@ def test_counters_go_on_and_gauges_are_of_the_present_attempt() -> None:
     (after,) = added.measured()
     assert (after.numbers[table.RECORDS_IN.at()], after.numbers[PENDING]) == (7, 1)
     assert after.histograms[STEPS].sparse() == [13, 1, 29, 1]
+
+
+def test_metrics_of_the_program_go_on_in_the_same_way() -> None:
+    """Counters and histograms are added, a gauge is the last one."""
+    added = OverAttempts(plan(1))
+    for count in (2, 3):
+        added.begin()
+        own = ProgramMetrics("most")
+        own.counter("refused").inc(count)
+        own.gauge("cached").set(count)
+        own.histogram("size").add(count)
+        added.report([msgspec.structs.replace(counters(1, 0, read=0), told=list(own.told()))])
+    (found,) = added.measured()
+    values = {metric.name: value for metric, value in found.own.items()}
+    sizes = values.pop("size")
+    assert values == {"refused": 5, "cached": 3}
+    assert isinstance(sizes, Histogram)
+    assert sizes.sparse() == [2, 1, 3, 1]
+    added.begin()
+    (between,) = added.measured()
+    assert {metric.name for metric in between.own} == {"refused", "size"}
 
 
 def test_subtasks_that_a_rescale_takes_away_stay_counted() -> None:
