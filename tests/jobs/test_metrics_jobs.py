@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import time
 from collections.abc import Iterator, Sequence
@@ -123,3 +124,10 @@ def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> Non
     busy, steps = capsys.readouterr().out.splitlines()[-2:]
     assert busy.startswith("busy: {(0, 0): ")
     assert steps.startswith("99 of 100 steps took at most ")
+
+
+def test_a_function_counts_as_the_page_shows() -> None:
+    """The other examples of the page, too."""
+    failed, tried = doctest.testfile(str(PAGE), module_relative=False, encoding="utf-8")
+    assert tried > 4
+    assert failed == 0
