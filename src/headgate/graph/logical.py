@@ -41,6 +41,7 @@ class Node:
     record_type: Hint | None = None  # type of the records this node emits, or None when nobody said
     site: str = ""  # "file.py:12" of the user's line that made this node
     blocking: bool = False
+    on_error: Any = None  # of `api.on_error`: what becomes of records on which its function fails; None: fail
 
     @property
     def known_as(self) -> str:

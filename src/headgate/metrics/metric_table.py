@@ -51,6 +51,13 @@ LATE_RECORDS: Final = Metric(
     "Records that windows and joins by time have left out, because they came too late.",
     flink=("numLateRecordsDropped",),
 )
+FAILED_RECORDS: Final = Metric(
+    "headgate_failed_records_total",
+    Kind.COUNTER,
+    "records",
+    "Records and timers that the operator has left out, because its function failed on them.",
+    labels=(Label("action", ("skip", "quarantine")),),
+)
 BUSY: Final = _spent("busy", "Time in which the subtask has worked.", "busyTimeMsPerSecond")
 BACKPRESSURED: Final = _spent(
     "backpressured",
@@ -110,6 +117,7 @@ TABLE: Final = (
     BATCHES_OUT,
     BAD_RECORDS,
     LATE_RECORDS,
+    FAILED_RECORDS,
     BUSY,
     BACKPRESSURED,
     IDLE,

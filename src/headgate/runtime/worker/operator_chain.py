@@ -38,6 +38,8 @@ from headgate.runtime.worker.operators.broadcast_operators import (
 )
 from headgate.runtime.worker.operators.counting_source import CountingSource
 from headgate.runtime.worker.operators.fused import FusedNode, FusedOperator
+from headgate.runtime.worker.operators.guarded.guarded_functions import GuardedOperator, GuardedProcess
+from headgate.runtime.worker.operators.guarded.guarded_keyed import GuardedKeyedOperator
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
 from headgate.runtime.worker.operators.marked_sink import MarkedSinkOperator
 from headgate.runtime.worker.operators.operator_contract import Operator, R, Receiver
@@ -118,7 +120,7 @@ def build_chain(
 def _fused_run(chain: tuple[Node, ...], start: int, entries: Collection[int]) -> list[FusedNode]:
     run: list[FusedNode] = []
     for index, node in enumerate(chain[start:], start):
-        if not isinstance(node, _FUSED) or (run and index in entries):
+        if not isinstance(node, _FUSED) or node.on_error is not None or (run and index in entries):
             break
         run.append(node)
     return run
@@ -141,8 +143,12 @@ def _make(node: Node, context_of: Callable[[Node], OperatorContext]) -> Operator
         case TimestampsNode():
             aligned = node.strategy.max_drift_ms is not None
             return (AlignedTimestamps if aligned else TimestampsOperator)(context, node.strategy)
+        case MapNode() | FilterNode() | FlatMapNode():
+            return GuardedOperator(context, node)
         case BroadcastProcessNode():
             return BroadcastProcessOperator(context, copy.copy(node.function))
+        case ProcessNode() if node.on_error is not None:
+            return GuardedProcess(context, node, copy.copy(node.function))
         case ProcessNode():
             return ProcessOperator(context, copy.copy(node.function))
         case KeyedBroadcastProcessNode():
@@ -151,6 +157,8 @@ def _make(node: Node, context_of: Callable[[Node], OperatorContext]) -> Operator
             return RescaledRowWindows(context, copy.copy(node.function), node.key, node.keys)
         case StreamJoinNode():
             return TimedResultsOperator(context, copy.copy(node.function), node.key, node.keys)
+        case KeyedProcessNode() if node.on_error is not None:
+            return GuardedKeyedOperator(context, node, copy.copy(node.function))
         case KeyedProcessNode():
             return KeyedProcessOperator(context, copy.copy(node.function), node.key, node.keys)
         case AsyncNode():

@@ -27,6 +27,7 @@ class LoopShape:
     # their origin, and timers may interrupt
     timed: bool
     keeps_changes: bool = False  # whether handles of value states also record new values for a changelog
+    guarded: bool = False  # whether a record may fail: `at` then has its first output's place, and a journal
 
 
 def loop_source(shape: LoopShape) -> str:
@@ -47,7 +48,10 @@ def loop_source(shape: LoopShape) -> str:
     if shape.columnar:
         lines += ["    row = new_row(); row._c = rows", "    lone = getrefcount(row)"]
     lines += ["    known = None", "    i = start - 1", "    try:", "        for i in range(start, stop):"]
-    body = ["row._i = i" if shape.columnar else "row = rows[i]", "key = ctx.key = keys[i]"]
+    if shape.guarded:
+        lines += ["    notes, begin = at[2].notes, at[2].begin"]
+    body = ["if notes: begin()", "at[1] = len(out)"] if shape.guarded else []
+    body += ["row._i = i" if shape.columnar else "row = rows[i]", "key = ctx.key = keys[i]"]
     if shape.timed:
         body += ["ctx.timestamp = times[i]", "timers.current_watermark = marks[i]"]
     body += [f"b{n}(key)" for n in range(shape.bound)]

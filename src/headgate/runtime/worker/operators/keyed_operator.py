@@ -49,6 +49,7 @@ from headgate.runtime.worker.operators.wrong_use import (
 )
 from headgate.state.backend import StoredValue
 from headgate.state.changelog.change_tracking import TrackedStore
+from headgate.state.undo.journal import Journal
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
@@ -66,6 +67,7 @@ class KeyedProcessOperator(Operator):
     """
 
     _state_type: type[FunctionState] = FunctionState
+    _journal: Journal | None = None  # of an operator that undoes what a failing call has done
 
     def __init__(
         self,
@@ -91,7 +93,8 @@ class KeyedProcessOperator(Operator):
         where = self.context
         groups = key_group_range(where.max_parallelism, where.parallelism, where.subtask)
         states = declared_state(self._function)
-        self._backend = open_backend(where, states, groups, lambda: self._timers.current_watermark)
+        journal = self._journal
+        self._backend = open_backend(where, states, groups, lambda: self._timers.current_watermark, journal)
         self._opened = True
         self._key_types.restore(self._backend, states)
         self._timers.event = self._backend.event_timers
@@ -369,18 +372,21 @@ class KeyedProcessOperator(Operator):
             )
 
     def _call_timer(self, timestamp: int, key: Hashable, out: KeyedOutput) -> None:
+        try:
+            self._fire(timestamp, key, out)
+        except BaseException as error:
+            raise timer_error(self.context, error, key, timestamp) from None
+
+    def _fire(self, timestamp: int, key: Hashable, out: KeyedOutput) -> None:
         ctx = self._ctx
         ctx.key, ctx.timestamp = key, timestamp
         for handle in self._bound:
             handle.bind(key)
         for eager in self._eager:
             eager.load(key)
-        try:
-            result = self._function.on_timer(timestamp, cast(OnTimerContext, ctx))
-            if result is not None:
-                out.records.extend(checked_outputs(result))
-        except BaseException as error:
-            raise timer_error(self.context, error, key, timestamp) from None
+        result = self._function.on_timer(timestamp, cast(OnTimerContext, ctx))
+        if result is not None:
+            out.records.extend(checked_outputs(result))
         for eager in self._eager:
             eager.store()
 
@@ -393,6 +399,8 @@ class KeyedRun:
     """
 
     __slots__ = ("_arguments", "_at", "_loop", "_operator", "_out", "_rest", "_row_class", "_rows")
+
+    guarded = False  # whether it goes on after a record that fails
 
     def __init__(
         self,
@@ -407,11 +415,11 @@ class KeyedRun:
         columnar = isinstance(batch, ArrowBatch)
         eager, bound = operator._eager, operator._bound
         keeps_changes = any(isinstance(handle, TrackedStore) for handle in eager)
-        shape = LoopShape(len(eager), len(bound), columnar, times is not None, keeps_changes)
+        shape = LoopShape(len(eager), len(bound), columnar, times is not None, keeps_changes, self.guarded)
         self._operator, self._out = operator, out
         self._rows = batch.views() if isinstance(batch, ArrowBatch) else batch.rows()
         self._loop = compile_keyed_loop(shape)
-        self._at = [0]
+        self._at: list[Any] = [0, 0, operator._journal]
         if keys is None:
             keys = operator._key_types.keys_of(batch, operator._key)
         operator._backend.prefetch(keys)

@@ -19,7 +19,9 @@ from headgate.state.backends import HeapBackends, StateBackends
 from headgate.state.snapshots import KeyedStateHandle, OperatorSubtaskState
 from headgate.state.state_names import Claims
 from headgate.state.ttl.backend import TtlKeyedBackend
-from headgate.state.ttl.declared import with_stamps
+from headgate.state.ttl.declared import stamps_name, with_stamps
+from headgate.state.undo.journal import Journal
+from headgate.state.undo.journal_backend import JournalBackend
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -29,13 +31,14 @@ def open_backend(
     descriptors: Mapping[str, StateDescriptor],  # the declared states, by name
     groups: tuple[int, int],  # first and last key group (inclusive)
     event_time: Callable[[], int],  # returns the current watermark, for time to live in event time
+    journal: Journal | None = None,  # notes changes, to undo those of a record that fails; None: nobody does
 ) -> KeyedBackend:
     """Return the state backend of one operator subtask, with its restored state; log what is skipped of it.
     `groups` are the subtask's first and last key group; `event_time` returns the watermark (ms), for time to
     live. Raises UsageError: a stored type does not fit; StorageError: damaged state.
     """
     claims = Claims(with_stamps(descriptors)) if context.ignore_unclaimed else None
-    backend = filled_backend(context, descriptors, groups, event_time, claims)
+    backend = filled_backend(context, descriptors, groups, event_time, claims, journal)
     if claims is not None and claims.skipped:
         _LOG.warning(
             "%s, subtask %d: stored state %s is not declared any more and is skipped",
@@ -50,11 +53,16 @@ def filled_backend(
     groups: tuple[int, int],
     event_time: Callable[[], int],
     claims: Claims | None,
+    journal: Journal | None = None,
 ) -> KeyedBackend:
     """Return the restored backend of `descriptors` for key `groups`; `claims`: states to read, None: all."""
     backends: StateBackends = context.backends or HeapBackends()
     backend = backends.open(with_stamps(descriptors), groups, context.max_parallelism)
-    if any(descriptor.ttl is not None for descriptor in descriptors.values()):
+    expiring = [descriptor for descriptor in descriptors.values() if descriptor.ttl is not None]
+    if journal is not None:
+        at_once = {name for each in expiring for name in (each.name, stamps_name(each))}
+        backend = JournalBackend(backend, with_stamps(descriptors), journal, at_once)
+    if expiring:
         backend = TtlKeyedBackend(backend, descriptors, context.clock.now_ms, event_time)
     try:
         stored = [state.keyed for state in context.restored if state.keyed is not None]

@@ -1,0 +1,113 @@
+"""What becomes of a record on which a function of the program fails: the job, the record, or neither ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from headgate.api.checking.arguments import refuse_arity, refuse_unawaited
+from headgate.api.functions import OutputTag
+from headgate.api.site import user_site
+from headgate.common.errors import PlanError
+
+
+class OnError(StrEnum):
+    """What becomes of a record on which a function fails.
+
+    Attributes:
+        FAIL: the attempt fails, and the job goes on from the last checkpoint.
+        SKIP: the record is left out, and counted.
+        QUARANTINE: the record goes to the side output `ERRORS` with its error, exactly once.
+    """
+
+    FAIL = "fail"
+    SKIP = "skip"
+    QUARANTINE = "quarantine"
+
+
+class FailedCall(NamedTuple):
+    """A call that failed, for a function that decides what becomes of its record.
+
+    Attributes:
+        record: the record; None for a timer.
+        error: the exception.
+        key: the key; None without one.
+        timestamp: event time of the record, or time of the timer, in ms; None: there is none.
+        timer: whether a timer fired.
+    """
+
+    record: Any
+    error: BaseException
+    key: Any
+    timestamp: int | None
+    timer: bool
+
+
+class Quarantined(NamedTuple):
+    """A record on which a function failed, as it goes to the side output `ERRORS`.
+
+    Attributes:
+        operator: the uid of the function's operator, or else a name by its position.
+        subtask: number of the subtask.
+        attempt: number of the deployment.
+        failed_ms: wall clock, ms since 1970.
+        kind: name of the exception's type.
+        message: the exception's text.
+        line: `file:line` of the program that raised; empty where it is not known.
+        traceback: the program's own traceback.
+        key: `repr` of the key; None without one.
+        record: `repr` of the record; None for a timer.
+        timestamp: event time of the record, or time of the timer, in ms; None: there is none.
+        timer: whether a timer fired.
+        data: the record in base64, as `headgate quarantine replay` reads it; None where it has no such form.
+    """
+
+    operator: str
+    subtask: int
+    attempt: int
+    failed_ms: int
+    kind: str
+    message: str
+    line: str
+    traceback: str
+    key: str | None
+    record: str | None
+    timestamp: int | None
+    timer: bool
+    data: str | None
+
+
+ERRORS: Final[OutputTag[Quarantined]] = OutputTag("errors")
+"""The side output of records that are quarantined."""
+
+Decides: TypeAlias = "str | OnError | Callable[[FailedCall], str | OnError]"
+"""What the argument `on_error` may be."""
+
+
+def checked_on_error(verb: str, given: Decides | None) -> OnError | Callable[[FailedCall], str] | None:
+    """Return the argument `on_error` of the call `verb`; None: the attempt fails, as without it. PlanError: it
+    is none of the words, and no function of one failed call.
+    """
+    if given is None or given == OnError.FAIL:
+        return None
+    if isinstance(given, str):
+        if given not in list(OnError):
+            raise PlanError(
+                f"{verb}() ({user_site()}) got on_error={given!r:.80}; expected hg.fail, hg.skip, "
+                "hg.quarantine, or a function of the failed call that returns one of them"
+            )
+        return OnError(given)
+    if not callable(given):
+        raise PlanError(
+            f"{verb}() ({user_site()}) got on_error={given!r:.80}; expected hg.fail, hg.skip, hg.quarantine, "
+            "or a function of the failed call that returns one of them"
+        )
+    refuse_arity(f"{verb}() ({user_site()}): on_error", given, "one failed call")
+    refuse_unawaited(verb, given)
+    return given
+
+
+def may_quarantine(given: OnError | Callable[[FailedCall], str] | None) -> bool:
+    """Return whether records may go to the side output `ERRORS`."""
+    return given is not None and given is not OnError.SKIP

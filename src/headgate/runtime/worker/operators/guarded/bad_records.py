@@ -1,0 +1,123 @@
+"""Decides what becomes of a record on which a function failed, and bounds how many there may be."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headgate.api.on_error import ERRORS, FailedCall, OnError, Quarantined
+from headgate.common.errors import UsageError, UserFunctionError
+from headgate.common.refusals.users_frames import users_line, users_traceback
+from headgate.metrics import metric_table as table
+from headgate.runtime.job.operator_context import OperatorContext
+from headgate.runtime.job.user_errors import NoRecord, shorten, user_error
+from headgate.runtime.worker.operators.outputs import SideBuffer
+from headgate.serde.codecs.dynamic import encode_tagged
+
+TEXT_MAX: Final = 10_000
+"""Characters of a record, a message or a traceback that are kept."""
+
+SHARE_FROM: Final = 10_000
+"""So many records must have come before their share counts."""
+
+Policy = OnError | Callable[[FailedCall], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many records of a subtask may fail from one checkpoint to the next: a number, and a share."""
+
+    records: int
+    share: float
+
+
+class BadRecords:
+    """What one operator's subtask does with records on which its function fails, by `policy`. Those that are
+    quarantined go to `side`.
+    """
+
+    def __init__(self, context: OperatorContext, policy: Policy, side: SideBuffer) -> None:
+        self._context, self._policy, self._side = context, policy, side
+        self._limits = context.limits
+        self._failed, self._seen = 0, 0
+        self._counts = dict.fromkeys((OnError.SKIP, OnError.QUARANTINE), 0)
+
+    def measured(self) -> dict[str, int]:
+        """Return how many records were left out, by series."""
+        return {table.FAILED_RECORDS.at(action.value): count for action, count in self._counts.items()}
+
+    def begin(self) -> None:
+        """Count anew: a checkpoint is taken."""
+        self._failed = self._seen = 0
+
+    def seen(self, records: int) -> None:
+        """Note that so many records have come."""
+        self._seen += records
+
+    def met(self, call: FailedCall, mark: int | None = None) -> None:
+        """Leave out the record of a failed call, whose effects are undone, or raise its error. `mark` is the
+        watermark (ms) that goes with the record's time.
+        """
+        shown = NoRecord(f"timer of key {call.key!r} at {call.timestamp}") if call.timer else call.record
+        found = user_error(self._context, call.error, shown)
+        # Others are about the framework, the disk or the process, and not about the record.
+        if not isinstance(found, UsageError):
+            raise found from None
+        action = self._decided(call)
+        self._failed += 1
+        if action is OnError.FAIL or self._too_many:
+            raise found from None
+        self._counts[action] += 1
+        if action is OnError.QUARANTINE:
+            self._side.add(ERRORS, self._quarantined(call, found), call.timestamp, mark)
+
+    @property
+    def _too_many(self) -> bool:
+        limits = self._limits
+        return self._failed > limits.records or (
+            self._seen >= SHARE_FROM and self._failed > limits.share * self._seen
+        )
+
+    def _decided(self, call: FailedCall) -> OnError:
+        if isinstance(self._policy, OnError):
+            return self._policy
+        try:
+            return OnError(self._policy(call))
+        except BaseException as error:
+            raise user_error(self._context, error, call.record) from None
+
+    def _quarantined(self, call: FailedCall, found: UsageError) -> Quarantined:
+        context, error = self._context, call.error
+        known = isinstance(found, UserFunctionError)
+        return Quarantined(
+            operator=context.uid,
+            subtask=context.subtask,
+            attempt=context.attempt,
+            failed_ms=context.clock.now_ms(),
+            kind=type(error).__name__,
+            message=shorten_text(str(error)),
+            line=found.line if known else users_line(error) or "",
+            traceback=shorten_text(found.traceback_text if known else users_traceback(error)),
+            key=_text_of(call.key),
+            record=None if call.timer else shorten(call.record, TEXT_MAX),
+            timestamp=call.timestamp,
+            timer=call.timer,
+            data=None if call.timer else _data_of(call.record),
+        )
+
+
+def shorten_text(text: str) -> str:
+    return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}..."
+
+
+def _text_of(key: Hashable) -> str | None:
+    return None if key is None else shorten(key, TEXT_MAX)
+
+
+def _data_of(record: Any) -> str | None:
+    try:
+        return base64.b64encode(encode_tagged(record)).decode()
+    except (TypeError, ValueError, UsageError, OverflowError):
+        return None
