@@ -66,6 +66,7 @@ from headgate.api.jobs.executor_contract import (
 )
 from headgate.api.jobs.job_handle import JobHandle
 from headgate.api.jobs.launch import register_release_hook, run_program
+from headgate.api.on_error import ERRORS, FailedCall, OnError, Quarantined
 from headgate.api.serializers import (
     CompositeTypeSerializerSnapshot,
     DataInputView,
@@ -180,10 +181,13 @@ __version__ = "0.1.0"
 EXACTLY_ONCE: Final = CheckpointingMode.EXACTLY_ONCE
 AT_LEAST_ONCE: Final = CheckpointingMode.AT_LEAST_ONCE
 
+fail, skip, quarantine = OnError.FAIL, OnError.SKIP, OnError.QUARANTINE
+
 BAD_RECORDS: Final[OutputTag[BadRecord]] = OutputTag[BadRecord]("bad-records")
 """Tag of the side output with the bad records of a source read with ``on_error="side-output"``."""
 
 __all__ = [
+    "ERRORS", "FailedCall", "OnError", "Quarantined", "fail", "quarantine", "skip",
     "AT_LEAST_ONCE", "AggregateFunction", "AggregatingState", "AsyncFunction", "BAD_RECORDS", "BadRecord",
     "BadRecordError", "Boundedness", "BroadcastConnectedStream", "BroadcastContext",
     "BroadcastProcessFunction", "BroadcastState", "BroadcastStream", "CheckpointingMode", "Collected",

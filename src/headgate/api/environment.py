@@ -23,6 +23,7 @@ from headgate.api.jobs import launch_settings as launch
 from headgate.api.jobs.executor_contract import Executor, JobControl, JobResult, JobSpec
 from headgate.api.jobs.job_handle import JobHandle
 from headgate.api.program import Program
+from headgate.api.quarantines import add_quarantines
 from headgate.api.showing import cell, html_facts, html_table
 from headgate.api.site import user_site
 from headgate.api.source import Source
@@ -309,6 +310,7 @@ class Environment(Readers):
     # -- inside
 
     def _pending(self, name: str) -> tuple[Node, ...]:
+        add_quarantines(self.program, self._settings, name)
         nodes = self.program.pending()
         if nodes or not self.program.nodes():
             return nodes

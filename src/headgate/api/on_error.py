@@ -7,7 +7,8 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from headgate.api.checking.arguments import refuse_arity, refuse_unawaited
-from headgate.api.functions import OutputTag
+from headgate.api.declared.operator_state import declared_operator_state
+from headgate.api.functions import OutputTag, RichFunction
 from headgate.api.site import user_site
 from headgate.common.errors import PlanError
 
@@ -85,12 +86,20 @@ Decides: TypeAlias = "str | OnError | Callable[[FailedCall], str | OnError]"
 """What the argument `on_error` may be."""
 
 
-def checked_on_error(verb: str, given: Decides | None) -> OnError | Callable[[FailedCall], str] | None:
-    """Return the argument `on_error` of the call `verb`; None: the attempt fails, as without it. PlanError: it
-    is none of the words, and no function of one failed call.
+def checked_on_error(
+    verb: str, given: Decides | None, function: RichFunction | None = None
+) -> OnError | Callable[[FailedCall], str] | None:
+    """Return the argument `on_error` of the call `verb`; None: the attempt fails, as without it. PlanError:
+    it is none of the words, and no function of one failed call; or `function` has operator state.
     """
     if given is None or given == OnError.FAIL:
         return None
+    if function is not None and declared_operator_state(function):
+        raise PlanError(
+            f"{verb}() ({user_site()}) got on_error for {type(function).__name__}, which has operator state, "
+            "and what a failing call has done to that cannot be undone; keep the state by key, or leave "
+            "on_error away"
+        )
     if isinstance(given, str):
         if given not in list(OnError):
             raise PlanError(

@@ -130,7 +130,8 @@ def fold_side_outputs(flow: Flow) -> Flow:
 
     def compose(node: SideOutputNode, first: Link, then: Link) -> Link:
         origin = flow.nodes[first.source]
-        if not isinstance(origin, (ProcessNode, KeyedProcessNode, SourceNode)):
+        has_some = isinstance(origin, (ProcessNode, KeyedProcessNode, SourceNode))
+        if not has_some and origin.on_error is None:
             raise PlanError(
                 f"side output {node.tag!r} ({node.site}) is taken from {place(origin)}, which has none; "
                 "take it from the stream that process() or the source returned"

@@ -17,6 +17,7 @@ from headgate.api.checking.arguments import (
     refuse_blocking,
 )
 from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunction, is_blocking
+from headgate.api.on_error import Decides, checked_on_error, may_quarantine
 from headgate.api.patterns.matches_by_key import MatchesByKey
 from headgate.api.showing import ShownAsLine
 from headgate.api.site import user_site
@@ -29,6 +30,7 @@ from headgate.api.streams.other_names import no_such_member
 from headgate.api.streams.steps import ProgramContext, add_function, checked_key
 from headgate.api.streams.stream_outputs import Looks
 from headgate.common.errors import PlanError
+from headgate.common.hints import Hint
 from headgate.graph import logical
 from headgate.graph.logical import NEW
 from headgate.graph.partitioners import Broadcast, ByKeyGroup, Partitioner, Rebalance
@@ -64,25 +66,40 @@ class DataStream(JoinsOfStreams[T, "DataStream[Any]"]):
 
     # -- per record
 
-    def map(self, function: Callable[[T], U], uid: str | None = None) -> DataStream[U]:
-        """Emit the one record that `function` returns for each record; `uid` names the operator. PlanError if
-        `function` is async, or cannot be called with one record.
+    def map(
+        self, function: Callable[[T], U], uid: str | None = None, *, on_error: Decides | None = None
+    ) -> DataStream[U]:
+        """Emit the one record that `function` returns for each record; `uid` names the operator, `on_error`
+        says what becomes of records on which it fails (``docs/bad-records.md``). PlanError if `function` is
+        async, or cannot be called with one record.
         """
         check_callable("map", function)
-        kind, waits = inference.map_output(function), is_blocking(function)
-        node = logical.MapNode(NEW, "map", uid=uid, record_type=kind, blocking=waits, function=function)
-        return DataStream(self._environment, self._added(node))
+        kind = inference.map_output(function)
+        return self._with_function(logical.MapNode, "map", function, uid, kind, on_error)
 
-    def flat_map(self, function: Callable[[T], Iterable[U]], uid: str | None = None) -> DataStream[U]:
-        """Emit all records of the iterable that `function` returns for each record; `uid` names the operator.
-        PlanError if `function` is async, or cannot be called with one record.
+    def flat_map(
+        self, function: Callable[[T], Iterable[U]], uid: str | None = None, *, on_error: Decides | None = None
+    ) -> DataStream[U]:
+        """Emit all records of the iterable that `function` returns for each record; `uid` names the operator,
+        `on_error` says what becomes of records on which it fails. PlanError if `function` is async, or cannot
+        be called with one record.
         """
         check_callable("flat_map", function)
-        kind, waits = inference.flat_map_output(function), is_blocking(function)
-        node = logical.FlatMapNode(
-            NEW, "flat_map", uid=uid, record_type=kind, blocking=waits, function=function
-        )
-        return DataStream(self._environment, self._added(node))
+        kind = inference.flat_map_output(function)
+        return self._with_function(logical.FlatMapNode, "flat_map", function, uid, kind, on_error)
+
+    def _with_function(
+        self,
+        node: type[logical.MapNode | logical.FlatMapNode | logical.FilterNode],
+        verb: str,
+        function: Callable[[T], Any],
+        uid: str | None,
+        kind: Hint | None,
+        on_error: Decides | None,
+    ) -> DataStream[Any]:
+        guard, waits = checked_on_error(verb, on_error), is_blocking(function)
+        made = node(NEW, verb, uid=uid, record_type=kind, blocking=waits, on_error=guard, function=function)
+        return DataStream(self._environment, self._added(made))
 
     def map_async(
         self,
@@ -141,14 +158,16 @@ class DataStream(JoinsOfStreams[T, "DataStream[Any]"]):
         node = async_node("flat_map_async", function, self._node.record_type, uid, given)
         return DataStream(self._environment, self._added(node))
 
-    def filter(self, function: Callable[[T], object], uid: str | None = None) -> DataStream[T]:
-        """Keep the records for which `function` returns something true; `uid` names the operator. PlanError
-        if it is async or a generator function, or cannot be called with one record.
+    def filter(
+        self, function: Callable[[T], object], uid: str | None = None, *, on_error: Decides | None = None
+    ) -> DataStream[T]:
+        """Keep the records for which `function` returns something true; `uid` names the operator, `on_error`
+        says what becomes of records on which it fails. PlanError if it is async or a generator function, or
+        cannot be called with one record.
         """
         check_callable("filter", function)
-        kind, waits = self._node.record_type, is_blocking(function)
-        node = logical.FilterNode(NEW, "filter", uid=uid, record_type=kind, blocking=waits, function=function)
-        return DataStream(self._environment, self._added(node))
+        kind = self._node.record_type
+        return self._with_function(logical.FilterNode, "filter", function, uid, kind, on_error)
 
     where = filter
     """PySpark's other name of :meth:`filter`."""
@@ -163,16 +182,25 @@ class DataStream(JoinsOfStreams[T, "DataStream[Any]"]):
         node = logical.SelectNode(NEW, "select", uid=uid, columns=columns)
         return DataStream(self._environment, self._added(node))
 
-    def process(self, function: ProcessFunction[T, U], uid: str | None = None) -> DataStream[U]:
+    def process(
+        self, function: ProcessFunction[T, U], uid: str | None = None, *, on_error: Decides | None = None
+    ) -> DataStream[U]:
         """Run a function that emits any number of records per record, with `open`, `close`, side outputs.
 
         Keyed state and timers need a key: ``stream.key_by(...).process(...)``.
 
+        Args:
+            function: what is run.
+            uid: names the operator.
+            on_error: what becomes of records on which it fails; see ``docs/bad-records.md``.
+
         Raises:
-            PlanError: `function` is no :class:`ProcessFunction`.
+            PlanError: `function` is no :class:`ProcessFunction`; or it has operator state, which `on_error`
+                could not undo.
         """
         demand(ProcessFunction, function, hint=" (a KeyedProcessFunction goes behind key_by())")
-        node = logical.ProcessNode(NEW, "", function=function)
+        guard = checked_on_error("process", on_error, function)
+        node = logical.ProcessNode(NEW, "", function=function, on_error=guard)
         return DataStream(self._environment, add_function(self._environment, node, uid, self._number))
 
     def side_output(self, tag: OutputTag[U]) -> DataStream[U]:
@@ -182,7 +210,7 @@ class DataStream(JoinsOfStreams[T, "DataStream[Any]"]):
             PlanError: the stream is not what ``process()``, a call on windows, or a source returned.
         """
         emitters = (logical.ProcessNode, logical.KeyedProcessNode, logical.SourceNode)
-        if not isinstance(self._node, emitters):
+        if not isinstance(self._node, emitters) and not may_quarantine(self._node.on_error):
             raise PlanError(
                 f"side output {tag.name!r} ({user_site()}) is taken from {self._node.name!r}, which has "
                 "none; take it from the stream that process() or the source returned"
@@ -368,19 +396,29 @@ class KeyedStream(ShownAsLine, Looks[T], MatchesByKey[DataStream[Any]], Generic[
         """
         return KeyedBroadcastConnectedStream(self._environment, self._number, broadcast, self._key)
 
-    def process(self, function: KeyedProcessFunction[K, T, U], uid: str | None = None) -> DataStream[U]:
+    def process(
+        self,
+        function: KeyedProcessFunction[K, T, U],
+        uid: str | None = None,
+        *,
+        on_error: Decides | None = None,
+    ) -> DataStream[U]:
         """Run a function that emits any number of records for each record, with state and timers per key.
 
         Args:
             function: its class declares its state as class attributes.
             uid: names the state for later versions of the program; needed when checkpoints are on and there
                 is state or a timer.
+            on_error: what becomes of records and timers on which it fails: their changes of state are
+                undone; see ``docs/bad-records.md``.
 
         Raises:
-            PlanError: `function` is no :class:`KeyedProcessFunction`.
+            PlanError: `function` is no :class:`KeyedProcessFunction`; or it has operator state, which
+                `on_error` could not undo.
         """
         demand(KeyedProcessFunction, function, " behind key_by()")
-        node = logical.KeyedProcessNode(NEW, "", function=function, key=self._key)
+        guard = checked_on_error("process", on_error, function)
+        node = logical.KeyedProcessNode(NEW, "", function=function, key=self._key, on_error=guard)
         return DataStream(self._environment, add_function(self._environment, node, uid, self._number))
 
     def window(self, windows: WindowAssigner) -> WindowedStream[K, T, DataStream[Any]]:

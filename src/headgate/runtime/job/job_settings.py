@@ -90,6 +90,7 @@ def _worker(config: Config, alignment: AlignmentSettings) -> WorkerSettings:
     return WorkerSettings(
         step_target_ms=get(o.STEP_TARGET),
         mark_interval_ms=get(o.MARK_INTERVAL),
+        failing_records=(get(o.QUARANTINE_RECORDS), get(o.QUARANTINE_SHARE)),
         eager=get(o.CHANGELOG_EMISSION) is o.ChangelogEmission.EAGER,
         buffer_timeout_ms=get(o.BUFFER_TIMEOUT),
         credit_initial=get(o.CREDIT_INITIAL),

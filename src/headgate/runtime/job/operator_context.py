@@ -33,6 +33,7 @@ class OperatorContext:
     step_target_ms: int | None = None  # how long timers may fire before other work runs; None: no limit
     backends: StateBackends | None = None  # creates the backend of keyed state; None: Python objects
     ignore_unclaimed: bool = False  # whether restored state that is not declared is skipped or refused
+    failing_records: tuple[int, float] = (1_000, 0.01)  # how many may fail between checkpoints: number, share
     eager: bool = False  # whether corrections are sent after each batch, and not at marks only
     generation: int = 1  # of the job master; with the attempt it identifies the deployment
     # sends bytes to the driver, with the uid and the number of the subtask; None: no driver receives them

@@ -26,6 +26,7 @@ class WorkerSettings:
 
     step_target_ms: int = 10  # desired duration of a step of the worker's loop
     mark_interval_ms: int = 100  # how long an epoch of marks lasts
+    failing_records: tuple[int, float] = (1_000, 0.01)  # how many may fail between checkpoints: number, share
     eager: bool = False  # whether corrections are sent after each batch, too
     buffer_timeout_ms: int = 10  # how long output may be buffered before it is sent
     credit_initial: int = 4  # frames in flight per channel

@@ -302,6 +302,7 @@ class Assembler:
                 step_target_ms=self._program.settings.step_target_ms,
                 backends=self._backends,
                 ignore_unclaimed=self._program.settings.ignore_unclaimed,
+                failing_records=self._program.settings.failing_records,
                 eager=self._program.settings.eager,
                 generation=self._deploy.generation,
                 tell=lambda uid, subtask, data: link.send(WriterMessage(attempt, uid, subtask, data)),

@@ -47,9 +47,9 @@ def loop_source(shape: LoopShape) -> str:
         lines += [f"    b{n} = bound[{n}].bind"]
     if shape.columnar:
         lines += ["    row = new_row(); row._c = rows", "    lone = getrefcount(row)"]
-    lines += ["    known = None", "    i = start - 1", "    try:", "        for i in range(start, stop):"]
     if shape.guarded:
         lines += ["    notes, begin = at[2].notes, at[2].begin"]
+    lines += ["    known = None", "    i = start - 1", "    try:", "        for i in range(start, stop):"]
     body = ["if notes: begin()", "at[1] = len(out)"] if shape.guarded else []
     body += ["row._i = i" if shape.columnar else "row = rows[i]", "key = ctx.key = keys[i]"]
     if shape.timed:

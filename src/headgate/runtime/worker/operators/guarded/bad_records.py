@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from headgate.api.on_error import ERRORS, FailedCall, OnError, Quarantined
@@ -19,18 +18,10 @@ from headgate.serde.codecs.dynamic import encode_tagged
 TEXT_MAX: Final = 10_000
 """Characters of a record, a message or a traceback that are kept."""
 
-SHARE_FROM: Final = 10_000
+SHARE_FROM: Final = 1_000
 """So many records must have come before their share counts."""
 
 Policy = OnError | Callable[[FailedCall], str]
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How many records of a subtask may fail from one checkpoint to the next: a number, and a share."""
-
-    records: int
-    share: float
 
 
 class BadRecords:
@@ -40,7 +31,6 @@ class BadRecords:
 
     def __init__(self, context: OperatorContext, policy: Policy, side: SideBuffer) -> None:
         self._context, self._policy, self._side = context, policy, side
-        self._limits = context.limits
         self._failed, self._seen = 0, 0
         self._counts = dict.fromkeys((OnError.SKIP, OnError.QUARANTINE), 0)
 
@@ -63,7 +53,8 @@ class BadRecords:
         shown = NoRecord(f"timer of key {call.key!r} at {call.timestamp}") if call.timer else call.record
         found = user_error(self._context, call.error, shown)
         # Others are about the framework, the disk or the process, and not about the record.
-        if not isinstance(found, UsageError):
+        about_record = isinstance(call.error, Exception) and not isinstance(call.error, MemoryError)
+        if not about_record or not isinstance(found, UsageError):
             raise found from None
         action = self._decided(call)
         self._failed += 1
@@ -75,10 +66,8 @@ class BadRecords:
 
     @property
     def _too_many(self) -> bool:
-        limits = self._limits
-        return self._failed > limits.records or (
-            self._seen >= SHARE_FROM and self._failed > limits.share * self._seen
-        )
+        records, share = self._context.failing_records
+        return self._failed > records or (self._seen >= SHARE_FROM and self._failed > share * self._seen)
 
     def _decided(self, call: FailedCall) -> OnError:
         if isinstance(self._policy, OnError):
@@ -90,7 +79,9 @@ class BadRecords:
 
     def _quarantined(self, call: FailedCall, found: UsageError) -> Quarantined:
         context, error = self._context, call.error
-        known = isinstance(found, UserFunctionError)
+        line, trace = users_line(error) or "", ""
+        if isinstance(found, UserFunctionError):
+            line, trace = found.line, found.traceback_text
         return Quarantined(
             operator=context.uid,
             subtask=context.subtask,
@@ -98,8 +89,8 @@ class BadRecords:
             failed_ms=context.clock.now_ms(),
             kind=type(error).__name__,
             message=shorten_text(str(error)),
-            line=found.line if known else users_line(error) or "",
-            traceback=shorten_text(found.traceback_text if known else users_traceback(error)),
+            line=line,
+            traceback=shorten_text(trace or users_traceback(error)),
             key=_text_of(call.key),
             record=None if call.timer else shorten(call.record, TEXT_MAX),
             timestamp=call.timestamp,

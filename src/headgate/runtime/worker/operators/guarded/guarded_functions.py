@@ -9,12 +9,12 @@ from typing import Any, Final
 import numpy as np
 
 from headgate.api.functions import OutputTag
-from headgate.graph.logical import FilterNode, FlatMapNode, MapNode, ProcessNode
 from headgate.api.on_error import FailedCall
+from headgate.graph.logical import FilterNode, FlatMapNode, MapNode, ProcessNode
 from headgate.records.batch import Batch, take_times
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.job.operator_context import OperatorContext
-from headgate.runtime.worker.operators.guarded.bad_records import BadRecords, Policy
+from headgate.runtime.worker.operators.guarded.bad_records import BadRecords
 from headgate.runtime.worker.operators.operator_contract import Operator, PendingState
 from headgate.runtime.worker.operators.outputs import SideBuffer, checked_kind
 from headgate.runtime.worker.operators.stateless import ProcessContext

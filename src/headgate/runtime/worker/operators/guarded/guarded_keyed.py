@@ -55,6 +55,8 @@ class JournalTimers(Timers):
 class GuardedKeyedOperator(KeyedProcessOperator):
     """A keyed operator that undoes what a call has done to state, timers and outputs when it fails."""
 
+    _journal: Journal
+
     def __init__(self, context: OperatorContext, node: KeyedProcessNode, function: Any) -> None:
         super().__init__(context, function, node.key, node.keys)
         self._journal = Journal()

@@ -1,0 +1,51 @@
+"""Gives records that are quarantined a place, where the program does not read them itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from headgate.api.on_error import ERRORS, Quarantined, may_quarantine
+from headgate.api.program import Program
+from headgate.common.errors import PlanError
+from headgate.common.registry import Kind, load
+from headgate.common.settings import options as o
+from headgate.common.settings.config import Config
+from headgate.graph.logical import NEW, Node, SideOutputNode, SinkNode
+
+FOLDER: Final = "quarantine"
+"""Name of the folder below that of checkpoints."""
+
+
+def add_quarantines(program: Program, config: Config, job: str) -> None:
+    """Add a sink of JSON files for each function whose records may be quarantined and that nothing reads. It
+    is exactly-once like any. PlanError: there is no folder for them.
+    """
+    nodes = program.nodes()
+    read = {
+        node.inputs[0].id for node in nodes if isinstance(node, SideOutputNode) and node.tag == ERRORS.name
+    }
+    for node in nodes:
+        if may_quarantine(node.on_error) and node.id not in read:
+            folder = _folder(config, job, node) / node.known_as
+            side = SideOutputNode(
+                NEW, f"side output {ERRORS.name}", record_type=Quarantined, tag=ERRORS.name, site=node.site
+            )
+            sink = load(Kind.CONNECTOR, "json_sink")(str(folder))
+            number = program.add(side, (node.id,))
+            uid = f"{FOLDER}-{node.known_as}"
+            program.add(SinkNode(NEW, FOLDER, uid=uid, sink=sink, site=node.site), (number,))
+
+
+def _folder(config: Config, job: str, node: Node) -> Path:
+    folder, storage = config.get(o.QUARANTINE_DIRECTORY), config.get(o.CHECKPOINTING_DIR)
+    if folder is None and storage is not None:
+        scheme, slashes, path = storage.partition("://")
+        if not slashes or scheme == "file":
+            folder = str(Path(path if slashes else storage) / FOLDER)
+    if folder is None:
+        raise PlanError(
+            f"{node.name!r} ({node.site}) may quarantine records, and there is no folder for them; set "
+            f"{o.QUARANTINE_DIRECTORY.key}, or read them with side_output(hg.ERRORS)"
+        )
+    return Path(folder) / job

@@ -1,0 +1,235 @@
+"""Jobs that go on without records on which a function fails: what these did is undone, and they are kept."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mini_jobs import TINY, environment, json_lines
+
+import headgate as hg
+from headgate.serde.codecs.dynamic import decode_tagged
+
+BAD = {3, 40, 41, 77}
+NUMBERS = range(100)
+
+
+def inverse(n: int) -> int:
+    """Fails on some numbers."""
+    if n in BAD:
+        raise ValueError(f"no {n}")
+    return -n
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_records_are_skipped_and_the_others_are_not(parallelism: int) -> None:
+    """By words or constants."""
+    for word in (hg.skip, "skip"):
+        found = environment(parallelism).from_collection(NUMBERS).map(inverse, on_error=word).collect()
+        assert sorted(found) == sorted(-n for n in NUMBERS if n not in BAD)
+
+
+def test_filters_and_flat_maps_leave_nothing_behind_of_a_record_that_fails() -> None:
+    """Of a generator that fails half way, what came before it is left out."""
+
+    def twice(n: int) -> Iterator[int]:
+        yield n
+        inverse(n)
+        yield n
+
+    stream = environment(1).from_collection(NUMBERS)
+    found = stream.flat_map(twice, on_error=hg.skip).filter(lambda n: inverse(n) < -90, on_error=hg.skip)
+    assert Counter(found.collect()) == dict.fromkeys(range(91, 100), 2)
+
+
+def test_a_function_decides(tmp_path: Path) -> None:
+    """It sees the record, the error and the time."""
+    seen = tmp_path / "seen"
+
+    def decides(call: hg.FailedCall) -> hg.OnError:
+        with seen.open("a") as file:
+            print(call.record, call.timestamp, call.key, call.timer, repr(call.error), sep="|", file=file)
+        return hg.skip if call.record < 50 else hg.fail
+
+    env = environment(1, {"restart-strategy.type": "none"})
+    stream = env.from_collection([{"n": n} for n in NUMBERS]).with_event_time("n").map(lambda row: row["n"])
+    with pytest.raises(hg.UserFunctionError, match="no 77"):
+        stream.map(inverse, uid="f", on_error=decides).collect()
+    assert seen.read_text().splitlines() == [
+        f"{n}|{n}|None|False|ValueError('no {n}')" for n in (3, 40, 41, 77)
+    ]
+
+
+class Sums(hg.KeyedProcessFunction[int, int, Any]):
+    """Adds up in every kind of state, registers timers, and then fails on some records."""
+
+    total: hg.ValueState[int] = hg.value_state(default=0)
+    names: hg.ValueState[list[int]] = hg.value_state(default_factory=list)
+    seen: hg.ListState[int] = hg.list_state()
+    places: hg.MapState[int, int] = hg.map_state()
+    most: hg.ReducingState[int] = hg.reducing_state(max)
+
+    def process(self, n: int, ctx: hg.KeyedContext[int]) -> Iterator[Any]:
+        self.total.value += n
+        self.names.value.append(n)
+        self.seen.add(n)
+        self.places.put(n, n)
+        self.places.remove(n - 20)
+        self.most.add(n)
+        ctx.timers.register_event_time(1_000 + n)
+        ctx.side_output(hg.OutputTag("beside"), n)
+        yield "early", n
+        inverse(n)
+        yield (
+            ctx.key,
+            self.total.value,
+            len(self.names.value),
+            len(self.seen.get()),
+            len(self.places),
+            self.most.get(),
+        )
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
+        yield "timer", timestamp - 1_000, self.total.value
+        self.total.value += 1
+        if timestamp - 1_000 == 50:
+            raise KeyError("a timer")
+
+
+def answer(numbers: range, bad: set[int]) -> list[Any]:
+    """What the function gives for the good records alone."""
+    out: list[Any] = []
+    good: dict[int, list[int]] = {}
+    for n in numbers:
+        if n not in bad:
+            mine = good.setdefault(n % 5, [])
+            mine.append(n)
+            places = {each for each in mine if each + 20 not in mine}
+            out += [("early", n), (n % 5, sum(mine), len(mine), len(mine), len(places), max(mine))]
+    totals = {key: sum(mine) for key, mine in good.items()}
+    for n in sorted(n for mine in good.values() for n in mine):
+        if n != 50:
+            out.append(("timer", n, totals[n % 5]))
+            totals[n % 5] += 1
+    return out
+
+
+BACKENDS = {
+    "heap": {},
+    "rocksdb": {"state.backend.type": "rocksdb"},
+    "changelog": {"state.changelog.enabled": True},
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_a_failing_call_has_done_is_undone(backend: str, tmp_path: Path) -> None:
+    """In all kinds of state, timers, outputs and side outputs; also of a timer that fails."""
+    env = environment(1, {**TINY, **BACKENDS[backend], "restart-strategy.type": "none"})
+    env.checkpoints(every="20ms", storage=str(tmp_path / "checkpoints"))
+    rows = env.from_collection([{"n": n} for n in NUMBERS], uid="in")
+    rows = rows.with_event_time("n").map(lambda row: row["n"])
+    sums = rows.key_by(lambda n: n % 5).process(Sums(), uid="sums", on_error=hg.quarantine)
+    sums.write_json(str(tmp_path / "out"), uid="out")
+    sums.side_output(hg.OutputTag("beside")).write_json(str(tmp_path / "beside"), uid="beside")
+    env.execute("undone")
+    got = [tuple(row) for row in json_lines(tmp_path / "out")]
+    assert Counter(got) == Counter(answer(NUMBERS, BAD))
+    assert sorted(json_lines(tmp_path / "beside")) == [n for n in NUMBERS if n not in BAD]
+    kept = json_lines(tmp_path / "checkpoints" / "quarantine" / "undone" / "sums")
+    assert {row["record"] for row in kept if not row["timer"]} == set(map(str, BAD))
+    (timer,) = (row for row in kept if row["timer"])
+    assert (timer["kind"], timer["key"], timer["timestamp"]) == ("KeyError", "0", 1_050)
+    of_three = next(row for row in kept if row["record"] == "3")
+    assert (of_three["message"], of_three["operator"], of_three["timestamp"]) == ("no 3", "sums", 3)
+    assert of_three["line"].endswith(f"test_bad_records.py:{inverse.__code__.co_firstlineno + 3}")
+    assert decode_tagged(base64.b64decode(of_three["data"])) == 3
+
+
+def test_the_program_may_read_what_is_quarantined(tmp_path: Path) -> None:
+    """Then nothing is written elsewhere, and no folder is needed."""
+    env = environment(2)
+    mapped = env.from_collection(NUMBERS).map(inverse, uid="f", on_error=hg.quarantine)
+    errors = mapped.side_output(hg.ERRORS).map(lambda bad: (bad.operator, bad.record, bad.kind))
+    mapped.write_json(str(tmp_path / "out"), uid="out")
+    found = errors.collect_later()
+    env.execute("read")
+    assert sorted(found.records) == sorted(("f", str(n), "ValueError") for n in BAD)
+    assert sorted(json_lines(tmp_path / "out")) == sorted(-n for n in NUMBERS if n not in BAD)
+
+
+def test_each_is_kept_once_though_the_job_fails_in_between(tmp_path: Path) -> None:
+    """The quarantine is committed with the checkpoints."""
+    failed = tmp_path / "failed"
+
+    def once(n: int) -> int:
+        if n == 60 and not failed.exists():
+            failed.touch()
+            raise OSError("once")
+        return inverse(n)
+
+    def decides(call: hg.FailedCall) -> hg.OnError:
+        return hg.fail if isinstance(call.error, OSError) else hg.quarantine
+
+    env = environment(1, TINY)
+    env.checkpoints(every="10ms", storage=str(tmp_path / "checkpoints"))
+    env.from_collection(NUMBERS, uid="in").map(once, uid="f", on_error=decides).write_json(
+        str(tmp_path / "out"), uid="out"
+    )
+    result = env.execute("once")
+    assert result.restarts == 1
+    assert sorted(json_lines(tmp_path / "out")) == sorted(-n for n in NUMBERS if n not in BAD)
+    kept = [row["record"] for row in json_lines(tmp_path / "checkpoints" / "quarantine" / "once" / "f")]
+    assert sorted(kept) == sorted(map(str, BAD))
+
+
+@pytest.mark.parametrize(
+    ("setting", "before"), [({"quarantine.max-records": 3}, 0), ({"quarantine.max-share": 0.0003}, 10_000)]
+)
+def test_too_many_fail_the_job(setting: dict[str, Any], before: int) -> None:
+    """In number, or as a share of all."""
+    env = environment(1, {**setting, "restart-strategy.type": "none"})
+    numbers = [*range(1_000, 1_000 + before), *NUMBERS]
+    with pytest.raises(hg.UserFunctionError, match="no 77"):
+        env.from_collection(numbers).map(inverse, on_error=hg.skip).collect()
+
+
+def test_what_cannot_be_undone_or_is_no_word_is_refused() -> None:
+    """While the program is written."""
+
+    class Kept(hg.ProcessFunction[int, int]):
+        """Has operator state."""
+
+        numbers: hg.OperatorListState[int] = hg.operator_list_state()
+
+        def process(self, record: int, ctx: Any) -> Iterator[int]:
+            yield record
+
+    stream = environment(1).from_collection(NUMBERS)
+    with pytest.raises(hg.PlanError, match=r"got on_error for Kept, which has operator state"):
+        stream.process(Kept(), on_error=hg.skip)
+    with pytest.raises(hg.PlanError, match=r"got on_error='ignore'; expected hg\.fail, hg\.skip"):
+        stream.map(inverse, on_error="ignore")
+    with pytest.raises(hg.PlanError, match="may quarantine records, and there is no folder for them"):
+        stream.map(inverse, on_error=hg.quarantine).print()
+        stream._environment.plan()
+
+
+def test_errors_that_are_not_about_the_record_fail_as_ever() -> None:
+    """A lost process is no bad record."""
+
+    def ends(n: int) -> int:
+        raise KeyboardInterrupt
+
+    env = environment(1, {"restart-strategy.type": "none"})
+    with pytest.raises(hg.UserFunctionError, match="raised KeyboardInterrupt"):
+        env.from_collection([1]).map(ends, on_error=hg.skip).collect()
+
+
+def test_json_is_what_is_kept() -> None:
+    """Every field has a form in JSON."""
+    assert json.loads(json.dumps(hg.Quarantined(*range(13))._asdict()))["data"] == 12
