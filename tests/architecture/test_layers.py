@@ -70,6 +70,10 @@ OURS = {
         "api.functions", "api.tables.aggregation_state", "api.tables.row_state",
         "state", "relational", "runtime.job", "runtime.worker.operators",
     ],
+    "runtime.worker.operators.guarded": [
+        "common", "metrics", "serde.codecs.dynamic", "records", "graph.logical", "api", "state.undo",
+        "runtime.job", "runtime.worker.operators",
+    ],
     "runtime.worker.operators.asynchronous": [
         "common", "records", "core", "api", "runtime.job", "runtime.worker.operators",
     ],
@@ -96,7 +100,8 @@ OURS = {
         "common", "records", "graph", "core", "api", "state", "checkpoint", "runtime.job",
         "runtime.protocol", "runtime.transport", "runtime.worker.exchange", "runtime.worker.in_flight",
         "runtime.worker.operators", "runtime.worker.operators.asynchronous",
-        "runtime.worker.operators.columns", "runtime.worker.snapshot", "runtime.worker.task",
+        "runtime.worker.operators.columns", "runtime.worker.operators.guarded", "runtime.worker.snapshot",
+        "runtime.worker.task",
 ],
     "display": ["common", "graph", "api.jobs", "runtime.job", "runtime.protocol"],
     "runtime.driver.metrics": [

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 from headgate.api.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from headgate.api.checking import inference
 from headgate.api.checking.arguments import (
-    check_callable,
     check_columns,
     check_peers,
     check_timestamp,
     refuse_blocking,
 )
-from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunction, is_blocking
-from headgate.api.on_error import Decides, checked_on_error, may_quarantine
+from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunction
+from headgate.api.on_error import Decides, checked_on_error
 from headgate.api.patterns.matches_by_key import MatchesByKey
 from headgate.api.showing import ShownAsLine
 from headgate.api.site import user_site
@@ -27,10 +26,10 @@ from headgate.api.streams.declared_fields import refuse_unknown_fields
 from headgate.api.streams.event_time import WatermarkStrategy, refuse_negative_times
 from headgate.api.streams.joining.joins_of_streams import JoinsOfStreams
 from headgate.api.streams.other_names import no_such_member
+from headgate.api.streams.per_record import function_node, side_output_node
 from headgate.api.streams.steps import ProgramContext, add_function, checked_key
 from headgate.api.streams.stream_outputs import Looks
 from headgate.common.errors import PlanError
-from headgate.common.hints import Hint
 from headgate.graph import logical
 from headgate.graph.logical import NEW
 from headgate.graph.partitioners import Broadcast, ByKeyGroup, Partitioner, Rebalance
@@ -69,37 +68,19 @@ class DataStream(JoinsOfStreams[T, "DataStream[Any]"]):
     def map(
         self, function: Callable[[T], U], uid: str | None = None, *, on_error: Decides | None = None
     ) -> DataStream[U]:
-        """Emit the one record that `function` returns for each record; `uid` names the operator, `on_error`
-        says what becomes of records on which it fails (``docs/bad-records.md``). PlanError if `function` is
-        async, or cannot be called with one record.
+        """Emit the one record that `function` returns for each record; `uid` names the operator, and `on_error`
+        says what becomes of records on which it fails. PlanError if it is async, or does not take one record.
         """
-        check_callable("map", function)
-        kind = inference.map_output(function)
-        return self._with_function(logical.MapNode, "map", function, uid, kind, on_error)
+        node = function_node(logical.MapNode, "map", function, inference.map_output, uid, on_error)
+        return DataStream(self._environment, self._added(node))
 
     def flat_map(
         self, function: Callable[[T], Iterable[U]], uid: str | None = None, *, on_error: Decides | None = None
     ) -> DataStream[U]:
-        """Emit all records of the iterable that `function` returns for each record; `uid` names the operator,
-        `on_error` says what becomes of records on which it fails. PlanError if `function` is async, or cannot
-        be called with one record.
-        """
-        check_callable("flat_map", function)
-        kind = inference.flat_map_output(function)
-        return self._with_function(logical.FlatMapNode, "flat_map", function, uid, kind, on_error)
-
-    def _with_function(
-        self,
-        node: type[logical.MapNode | logical.FlatMapNode | logical.FilterNode],
-        verb: str,
-        function: Callable[[T], Any],
-        uid: str | None,
-        kind: Hint | None,
-        on_error: Decides | None,
-    ) -> DataStream[Any]:
-        guard, waits = checked_on_error(verb, on_error), is_blocking(function)
-        made = node(NEW, verb, uid=uid, record_type=kind, blocking=waits, on_error=guard, function=function)
-        return DataStream(self._environment, self._added(made))
+        """Emit all records of the iterable that `function` returns for each record; else as :meth:`map`."""
+        output = inference.flat_map_output
+        node = function_node(logical.FlatMapNode, "flat_map", function, output, uid, on_error)
+        return DataStream(self._environment, self._added(node))
 
     def map_async(
         self,
@@ -161,13 +142,12 @@ class DataStream(JoinsOfStreams[T, "DataStream[Any]"]):
     def filter(
         self, function: Callable[[T], object], uid: str | None = None, *, on_error: Decides | None = None
     ) -> DataStream[T]:
-        """Keep the records for which `function` returns something true; `uid` names the operator, `on_error`
-        says what becomes of records on which it fails. PlanError if it is async or a generator function, or
-        cannot be called with one record.
+        """Keep the records for which `function` returns something true; else as :meth:`map`. PlanError if it
+        is async or a generator function, or does not take one record.
         """
-        check_callable("filter", function)
         kind = self._node.record_type
-        return self._with_function(logical.FilterNode, "filter", function, uid, kind, on_error)
+        node = function_node(logical.FilterNode, "filter", function, lambda _: kind, uid, on_error)
+        return DataStream(self._environment, self._added(node))
 
     where = filter
     """PySpark's other name of :meth:`filter`."""
@@ -187,16 +167,11 @@ class DataStream(JoinsOfStreams[T, "DataStream[Any]"]):
     ) -> DataStream[U]:
         """Run a function that emits any number of records per record, with `open`, `close`, side outputs.
 
-        Keyed state and timers need a key: ``stream.key_by(...).process(...)``.
-
-        Args:
-            function: what is run.
-            uid: names the operator.
-            on_error: what becomes of records on which it fails; see ``docs/bad-records.md``.
+        Keyed state and timers need a key: ``stream.key_by(...).process(...)``. `uid` names the operator, and
+        `on_error` says what becomes of records on which it fails: it cannot undo changes of operator state.
 
         Raises:
-            PlanError: `function` is no :class:`ProcessFunction`; or it has operator state, which `on_error`
-                could not undo.
+            PlanError: `function` is no :class:`ProcessFunction`, or has operator state and `on_error`.
         """
         demand(ProcessFunction, function, hint=" (a KeyedProcessFunction goes behind key_by())")
         guard = checked_on_error("process", on_error, function)
@@ -209,15 +184,7 @@ class DataStream(JoinsOfStreams[T, "DataStream[Any]"]):
         Raises:
             PlanError: the stream is not what ``process()``, a call on windows, or a source returned.
         """
-        emitters = (logical.ProcessNode, logical.KeyedProcessNode, logical.SourceNode)
-        if not isinstance(self._node, emitters) and not may_quarantine(self._node.on_error):
-            raise PlanError(
-                f"side output {tag.name!r} ({user_site()}) is taken from {self._node.name!r}, which has "
-                "none; take it from the stream that process() or the source returned"
-            )
-        kind = inference.tag_output(tag)
-        node = logical.SideOutputNode(NEW, f"side output {tag.name}", record_type=kind, tag=tag.name)
-        return DataStream(self._environment, self._added(node))
+        return DataStream(self._environment, self._added(side_output_node(self._node, tag)))
 
     # -- time
 
@@ -409,12 +376,10 @@ class KeyedStream(ShownAsLine, Looks[T], MatchesByKey[DataStream[Any]], Generic[
             function: its class declares its state as class attributes.
             uid: names the state for later versions of the program; needed when checkpoints are on and there
                 is state or a timer.
-            on_error: what becomes of records and timers on which it fails: their changes of state are
-                undone; see ``docs/bad-records.md``.
+            on_error: what becomes of records and timers on which it fails; their changes of state are undone.
 
         Raises:
-            PlanError: `function` is no :class:`KeyedProcessFunction`; or it has operator state, which
-                `on_error` could not undo.
+            PlanError: `function` is no :class:`KeyedProcessFunction`, or has operator state and `on_error`.
         """
         demand(KeyedProcessFunction, function, " behind key_by()")
         guard = checked_on_error("process", on_error, function)

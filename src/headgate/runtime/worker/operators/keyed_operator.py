@@ -7,9 +7,8 @@ slices the operator is *busy*: it takes no input, but barriers pass, and a resto
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -20,14 +19,13 @@ from headgate.common.errors import InternalError, UsageError
 from headgate.common.keys.key_types import DeclaredKeys
 from headgate.common.keys.keygroups import key_group, key_group_range, shortened
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
-from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.selectors import KeySelector
 from headgate.runtime.job.operator_context import OperatorContext
-from headgate.runtime.job.user_errors import has_user_frame, timer_error, user_error
+from headgate.runtime.job.user_errors import timer_error
 from headgate.runtime.worker.operators.function_state import FunctionState
 from headgate.runtime.worker.operators.keyed_context import Firing, KeyContext, KeyedOutput, Slice
-from headgate.runtime.worker.operators.keyed_loop import LoopShape, compile_keyed_loop
+from headgate.runtime.worker.operators.keyed_run import KeyedRun
 from headgate.runtime.worker.operators.keyed_state import (
     PendingKeyedState,
     open_backend,
@@ -39,16 +37,13 @@ from headgate.runtime.worker.operators.operator_contract import (
     StateTypes,
     give_handles,
 )
-from headgate.runtime.worker.operators.outputs import SideBuffer, checked_kind, checked_outputs
+from headgate.runtime.worker.operators.outputs import SideBuffer, checked_outputs
 from headgate.runtime.worker.operators.seen_key_types import KeyTypes
 from headgate.runtime.worker.operators.timer_counts import TimerCounts
 from headgate.runtime.worker.operators.wrong_use import (
-    refuse_keys,
-    with_event_time_hint,
     without_key,
 )
 from headgate.state.backend import StoredValue
-from headgate.state.changelog.change_tracking import TrackedStore
 from headgate.state.undo.journal import Journal
 
 if TYPE_CHECKING:
@@ -389,66 +384,3 @@ class KeyedProcessOperator(Operator):
             out.records.extend(checked_outputs(result))
         for eager in self._eager:
             eager.store()
-
-
-class KeyedRun:
-    """Calls the user's function for records of one batch, by the generated loop that fits the operator.
-    Made for each batch. A call processes records from `start` on, until `stop` or until one makes a timer
-    due. Outputs go to `out`, the index of each output's record to `origins`. `times` and `marks` are the
-    records' timestamps and watermarks (ms), None without event time; `keys` are the records' keys if known.
-    """
-
-    __slots__ = ("_arguments", "_at", "_loop", "_operator", "_out", "_rest", "_row_class", "_rows")
-
-    guarded = False  # whether it goes on after a record that fails
-
-    def __init__(
-        self,
-        operator: KeyedProcessOperator,
-        batch: Batch,
-        out: KeyedOutput,
-        origins: list[int],
-        times: Int64s | None,
-        marks: Int64s | None,
-        keys: Sequence[Hashable] | None = None,
-    ) -> None:
-        columnar = isinstance(batch, ArrowBatch)
-        eager, bound = operator._eager, operator._bound
-        keeps_changes = any(isinstance(handle, TrackedStore) for handle in eager)
-        shape = LoopShape(len(eager), len(bound), columnar, times is not None, keeps_changes, self.guarded)
-        self._operator, self._out = operator, out
-        self._rows = batch.views() if isinstance(batch, ArrowBatch) else batch.rows()
-        self._loop = compile_keyed_loop(shape)
-        self._at: list[Any] = [0, 0, operator._journal]
-        if keys is None:
-            keys = operator._key_types.keys_of(batch, operator._key)
-        operator._backend.prefetch(keys)
-        at = (None, None) if times is None or marks is None else (times.tolist(), marks.tolist())
-        called = operator._ctx, operator._timers, operator._timers.event, operator._function.process
-        self._arguments = (keys, self._rows, *at, *called)
-        self._row_class = batch.row_class() if isinstance(batch, ArrowBatch) else None
-        self._rest = (origins, eager, bound, self._row_class, sys.getrefcount, checked_kind, self._at)
-
-    def __call__(self, start: int, stop: int) -> int:
-        """Process records `start` to `stop` - 1, fewer if one makes a timer due; return the next record's
-        index. Raises UserFunctionError if user code raises, UsageError if a record's key cannot be a key.
-        """
-        operator = self._operator
-        fresh: list[Any] = []
-        try:
-            position = self._loop(start, stop, *self._arguments, fresh, *self._rest)
-        except BaseException as error:
-            record = self._record(self._at[0])
-            if isinstance(error, TypeError) and not has_user_frame(error.__traceback__):
-                refuse_keys(operator.context, operator._key, (record,))
-            with_event_time_hint(error, operator._ctx.timestamp)
-            raise user_error(operator.context, error, record) from None
-        self._out.records.extend(fresh)
-        return position
-
-    def _record(self, index: int) -> Any:
-        if self._row_class is None:
-            return self._rows[index]  # type: ignore[index]
-        row = self._row_class()
-        row._c, row._i = self._rows, index
-        return row

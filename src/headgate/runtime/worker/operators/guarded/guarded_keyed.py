@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from headgate.api.on_error import FailedCall
 from headgate.common.ports import Clock
@@ -14,7 +14,8 @@ from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.guarded.bad_records import BadRecords
 from headgate.runtime.worker.operators.guarded.guarded_functions import JournalSide
 from headgate.runtime.worker.operators.keyed_context import KeyContext, KeyedOutput, Timers
-from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator, KeyedRun
+from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
+from headgate.runtime.worker.operators.keyed_run import KeyedRun
 from headgate.runtime.worker.operators.operator_contract import PendingState
 from headgate.runtime.worker.operators.wrong_use import with_event_time_hint
 from headgate.state.undo.journal import Journal
@@ -106,8 +107,8 @@ class GuardedRun(KeyedRun):
     guarded = True
 
     def __call__(self, start: int, stop: int) -> int:
-        operator, fresh = self._operator, list[Any]()
-        assert isinstance(operator, GuardedKeyedOperator)
+        operator = cast(GuardedKeyedOperator, self._operator)  # which alone makes these
+        fresh: list[Any] = []
         while True:
             try:
                 position = self._loop(start, stop, *self._arguments, fresh, *self._rest)

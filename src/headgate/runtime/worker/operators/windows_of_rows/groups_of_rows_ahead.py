@@ -14,7 +14,8 @@ from headgate.api.windows.window_function import WindowFunction
 from headgate.common.keys.keygroups import key_group, key_group_range
 from headgate.records.batch import Batch
 from headgate.runtime.worker.operators.keyed_context import Firing, KeyedOutput, Slice
-from headgate.runtime.worker.operators.keyed_operator import KeyedRun, RunKind
+from headgate.runtime.worker.operators.keyed_operator import RunKind
+from headgate.runtime.worker.operators.keyed_run import KeyedRun
 from headgate.runtime.worker.operators.operator_contract import PendingState
 from headgate.runtime.worker.operators.windows_of_rows.ends_together import ends_together
 from headgate.runtime.worker.operators.windows_of_rows.recent_records import RecentRecords

@@ -19,7 +19,8 @@ from headgate.common.errors import UsageError
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.runtime.worker.operators.keyed_context import KeyedOutput
-from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator, KeyedRun
+from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
+from headgate.runtime.worker.operators.keyed_run import KeyedRun
 from headgate.runtime.worker.operators.windows_of_rows.added_records import add_to_state
 from headgate.runtime.worker.operators.windows_of_rows.key_codes import codes_of_keys
 from headgate.runtime.worker.operators.windows_of_rows.ordered_records import Assigned, OrderedRecords

@@ -22,7 +22,7 @@ from headgate.common.errors import UserFunctionError
 from headgate.graph.logical import WindowNode
 from headgate.records.packed_rows import times_of
 from headgate.records.row import Row
-from headgate.runtime.worker.operators.keyed_operator import KeyedRun
+from headgate.runtime.worker.operators.keyed_run import KeyedRun
 from headgate.runtime.worker.operators.windows_of_rows import records_together
 from headgate.runtime.worker.operators.windows_of_rows.groups_of_rows_ahead import RescaledRowWindows
 from headgate.state.backends import RocksBackends

@@ -16,7 +16,7 @@ from test_records_together import END
 import headgate as hg
 from headgate.graph.logical import WindowNode
 from headgate.records.arrow_batch import ArrowBatch
-from headgate.runtime.worker.operators.keyed_operator import KeyedRun
+from headgate.runtime.worker.operators.keyed_run import KeyedRun
 from headgate.runtime.worker.operators.windows_of_rows.groups_of_rows_ahead import RescaledRowWindows
 from headgate.state.backends import RocksBackends
 
