@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import doctest
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from headgate.serde.codecs.dynamic import decode_tagged
 
 BAD = {3, 40, 41, 77}
 NUMBERS = range(100)
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "bad-records.md"
 
 
 def inverse(n: int) -> int:
@@ -228,6 +230,13 @@ def test_errors_that_are_not_about_the_record_fail_as_ever() -> None:
     env = environment(1, {"restart-strategy.type": "none"})
     with pytest.raises(hg.UserFunctionError, match="raised KeyboardInterrupt"):
         env.from_collection([1]).map(ends, on_error=hg.skip).collect()
+
+
+def test_examples_of_the_page_are_true() -> None:
+    """Each prints what the page says."""
+    failed, tried = doctest.testfile(str(PAGE), module_relative=False, encoding="utf-8")
+    assert tried > 12
+    assert failed == 0
 
 
 def test_json_is_what_is_kept() -> None:

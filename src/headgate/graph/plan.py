@@ -38,7 +38,6 @@ def passes(default_parallelism: int) -> tuple[Pass, ...]:
     they were taken from still stands before them; then unions and partitions, so that what follows sees
     operators only; chaining last, when every link knows its partitioner.
     """
-    # Side outputs before unions and partitions, while their node still stands before them; chaining last.
     return (
         assign_uids,
         lambda flow: resolve_parallelism(flow, default_parallelism),

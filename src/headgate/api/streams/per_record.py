@@ -56,8 +56,8 @@ def side_output_node(emitter: Node, tag: OutputTag[T]) -> SideOutputNode:
     has_some = isinstance(emitter, ProcessNode | KeyedProcessNode | SourceNode)
     if not has_some and not may_quarantine(emitter.on_error):
         raise PlanError(
-            f"side output {tag.name!r} ({user_site()}) is taken from {emitter.name!r}, which has none; take it "
-            "from the stream that process() or the source returned"
+            f"side output {tag.name!r} ({user_site()}) is taken from {emitter.name!r}, which has none; take "
+            "it from the stream that process() or the source returned"
         )
     kind = inference.tag_output(tag)
     return SideOutputNode(NEW, f"side output {tag.name}", record_type=kind, tag=tag.name)

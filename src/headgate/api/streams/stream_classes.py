@@ -68,8 +68,8 @@ class DataStream(JoinsOfStreams[T, "DataStream[Any]"]):
     def map(
         self, function: Callable[[T], U], uid: str | None = None, *, on_error: Decides | None = None
     ) -> DataStream[U]:
-        """Emit the one record that `function` returns for each record; `uid` names the operator, and `on_error`
-        says what becomes of records on which it fails. PlanError if it is async, or does not take one record.
+        """Emit the one record that `function` returns for each record; `uid` names the operator, `on_error`
+        says what becomes of records on which it fails. PlanError if it is async, or takes not one record.
         """
         node = function_node(logical.MapNode, "map", function, inference.map_output, uid, on_error)
         return DataStream(self._environment, self._added(node))
@@ -77,9 +77,9 @@ class DataStream(JoinsOfStreams[T, "DataStream[Any]"]):
     def flat_map(
         self, function: Callable[[T], Iterable[U]], uid: str | None = None, *, on_error: Decides | None = None
     ) -> DataStream[U]:
-        """Emit all records of the iterable that `function` returns for each record; else as :meth:`map`."""
-        output = inference.flat_map_output
-        node = function_node(logical.FlatMapNode, "flat_map", function, output, uid, on_error)
+        """Emit all records of the iterable that `function` returns; else as :meth:`map`."""
+        kind = inference.flat_map_output
+        node = function_node(logical.FlatMapNode, "flat_map", function, kind, uid, on_error)
         return DataStream(self._environment, self._added(node))
 
     def map_async(
@@ -165,9 +165,8 @@ class DataStream(JoinsOfStreams[T, "DataStream[Any]"]):
     def process(
         self, function: ProcessFunction[T, U], uid: str | None = None, *, on_error: Decides | None = None
     ) -> DataStream[U]:
-        """Run a function that emits any number of records per record, with `open`, `close`, side outputs.
-
-        Keyed state and timers need a key: ``stream.key_by(...).process(...)``. `uid` names the operator, and
+        """Run a function that emits any number of records per record, with `open`, `close`, side outputs;
+        keyed state and timers need a key: ``stream.key_by(...).process(...)``. `uid` names the operator, and
         `on_error` says what becomes of records on which it fails: it cannot undo changes of operator state.
 
         Raises:

@@ -38,10 +38,7 @@ class OperatorContext:
     generation: int = 1  # of the job master; with the attempt it identifies the deployment
     # sends bytes to the driver, with the uid and the number of the subtask; None: no driver receives them
     tell: Callable[[str, int, bytes], None] | None = None
-    event_loop: OpenLoop | None = (
-        None  # opens the event loop of an asynchronous function; None: in the driver
-    )
-
+    event_loop: OpenLoop | None = None  # opens an asynchronous function's event loop; None: in the driver
     thread: OpenThread | None = None  # begins a thread beside the subtask; None: in the driver
     metrics: ProgramMetrics = field(init=False)  # of the program's function
 
