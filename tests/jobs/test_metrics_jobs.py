@@ -59,6 +59,18 @@ def slow(record: Any) -> Any:
     return record
 
 
+def picky(record: Any) -> Any:
+    """Fails on two records."""
+    if record["n"] in (11, 12):
+        raise ValueError(record["n"])
+    return record
+
+
+def one_of_each(call: hg.FailedCall) -> hg.OnError:
+    """Skips one of them."""
+    return hg.skip if call.record["n"] == 11 else hg.quarantine
+
+
 def slower(record: Any) -> Any:
     """Takes two, so that a step takes one record."""
     time.sleep(0.002)
@@ -71,9 +83,10 @@ def job(tmp_path: Path) -> Latest:
     lines = [json.dumps({"n": n}) if n % 50 != 7 else "{broken" for n in range(RECORDS)]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     told = Latest()
-    config = {**TINY, "heartbeat.interval": "10ms"}
+    config = {**TINY, "heartbeat.interval": "10ms", "quarantine.dir": str(tmp_path / "quarantine")}
     env = hg.Environment(parallelism=1, executor=MiniCluster(told), config=config)
     records = env.from_source(json_source(str(tmp_path / "in.jsonl"), on_error="skip"), uid="in").map(slow)
+    records = records.map(picky, on_error=one_of_each)
     timed = records.with_event_time("n", out_of_orderness="0ms")
     numbers = timed.key_by(lambda record: record["n"] % 5).process(Reminded(), uid="reminded")
     numbers.rebalance().map(slower).collect()
