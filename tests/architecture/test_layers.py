@@ -99,7 +99,12 @@ OURS = {
         "runtime.worker.operators.columns", "runtime.worker.snapshot", "runtime.worker.task",
 ],
     "display": ["common", "graph", "api.jobs", "runtime.job", "runtime.protocol"],
-    "runtime.driver.endpoint": ["common", "graph", "core", "api", "checkpoint", "runtime.job"],
+    "runtime.driver.endpoint.page": [
+        "common", "metrics", "graph", "core", "api", "display", "runtime.job", "runtime.protocol",
+    ],
+    "runtime.driver.endpoint": [
+        "common", "graph", "core", "api", "checkpoint", "runtime.job", "runtime.driver.endpoint.page",
+    ],
     "runtime.driver": [
         "common", "graph", "core", "api", "state", "checkpoint", "restore", "ha", "display", "runtime.job",
         "runtime.protocol", "runtime.transport", "runtime.master", "runtime.worker",
@@ -126,8 +131,6 @@ OURS = {
         "ha", "usercode", "runtime"],
     "": ["common", "api", "records.row", "relational.column_tests", "relational.schema", "spark", "cli.main"],
 }  # fmt: skip
-"""A later room: `runtime.driver.endpoint.page`. It gets its line when it exists."""
-
 CORE_STDLIB = {
     "__future__", "abc", "dataclasses", "enum", "typing", "collections", "heapq", "bisect", "itertools",
     "math",

@@ -42,6 +42,7 @@ from headgate.restore.assignment import check_compatible
 from headgate.restore.point import RestorePoint
 from headgate.runtime.driver.claiming import check_claim, keeps, refuse_in_use, taken_over
 from headgate.runtime.driver.endpoint.endpoint_settings import endpoint_settings
+from headgate.runtime.driver.endpoint.page.job_watch import JobWatch
 from headgate.runtime.driver.endpoint.served import ServedJob
 from headgate.runtime.driver.endpoint.serving import Endpoint
 from headgate.runtime.driver.job_control import JobControl
@@ -112,7 +113,8 @@ class _Driver:
         self._keeping: Keeping | None = None
         self._clock, self._mailbox, self._interrupts = SystemClock(), Mailbox(), Interrupts()
         self._process = OwnProcess()
-        self._statistics = JobStatistics(job.plan, listener, job.told)
+        self._watch = JobWatch(job.plan, job.config, listener)
+        self._statistics = JobStatistics(job.plan, self._watch, job.told)
         self._links: dict[WorkerKey, Link] = {}
         self._secret = secrets.token_bytes(SECRET_BYTES)
         self._marker: str | None = secrets.token_hex(8)
@@ -177,8 +179,8 @@ class _Driver:
         live = LiveState(master.query, self._mailbox.post)
         self._statistics.begins(live)
         self._statistics.controllable(control)
-        if self._endpoint is not None:
-            self._endpoint.begin(self._served(control, live))
+        if self._endpoint is not None and self._endpoint.begin(self._served(control, live)):
+            self._statistics.note(f"the page of the job is {self._endpoint.address}; `headgate ui` opens it")
         if self._job.begins is not None:
             self._job.begins(control)
         if self._leading is not None:
@@ -221,6 +223,7 @@ class _Driver:
             plan=lambda: master.plan,
             records=lambda: master.checkpoints.history.records,
             post=self._mailbox.post,
+            watch=self._watch,
             storage=None if storage is None else self._disks(storage).describe(),
         )
 

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.api.declared.keyed_states import declared_state
 from headgate.api.jobs.executor_contract import JobControl
 from headgate.checkpoint.history_file import plain
 from headgate.common.errors import HeadgateError, OperatingError
 from headgate.common.plain_data import Json
 from headgate.core.checkpoint.history import CheckpointRecord
-from headgate.graph.logical import KeyedProcessNode, Node
 from headgate.graph.physical import PhysicalPlan
+from headgate.runtime.driver.endpoint.page.job_watch import JobWatch
+from headgate.runtime.driver.endpoint.page.plan_facts import plan_facts
 from headgate.runtime.job.live_state import LiveState
 
 LOOP_WAIT_S: Final = 10.0
@@ -35,57 +35,30 @@ class ServedJob:
     plan: Callable[[], PhysicalPlan]  # returns the running plan; from any thread
     records: Callable[[], Sequence[CheckpointRecord]]  # returns its checkpoints; in the job master's loop
     post: Callable[[Callable[[], None]], None]  # has the job master's loop call a callback
+    watch: JobWatch
     storage: str | None = None  # URI of the checkpoint storage; None when checkpoints are off
 
-    def checkpoints(self) -> dict[str, Json]:
-        """Return the job's checkpoint history as JSON, with the fields of `headgate checkpoints --json`.
-        Waits for the job master's loop; raises OperatingError if it does not answer within 10 seconds.
+    def recorded(self) -> Sequence[CheckpointRecord]:
+        """Return the records of the job's checkpoints: waits for the job master's loop, and raises
+        OperatingError if it does not answer within 10 seconds.
         """
         answer: Future[Sequence[CheckpointRecord]] = Future()
         self.post(lambda: answer.set_result(self.records()))
         try:
-            found = answer.result(LOOP_WAIT_S)
+            return answer.result(LOOP_WAIT_S)
         except TimeoutError:
             raise OperatingError(
                 f"the loop of job {self.name!r} did not answer within {LOOP_WAIT_S:.0f} s; the job is "
                 "over, or its driver overloaded"
             ) from None
+
+    def checkpoints(self) -> dict[str, Json]:
+        """Return :meth:`recorded` as JSON, with the fields of `headgate checkpoints --json`."""
+        found = self.recorded()
         return {"job": self.job_id, "job_name": self.name, "checkpoints": [plain(each) for each in found]}
 
     def shown_plan(self) -> dict[str, Json]:
-        plan = self.plan()
-        return {
-            "job": self.name,
-            "slots": plan.slots,
-            "max_parallelism": plan.max_parallelism,
-            "vertices": [
-                {
-                    "id": vertex.id,
-                    "name": vertex.name,
-                    "parallelism": vertex.parallelism,
-                    "operators": [_operator(node) for node in vertex.chain],
-                }
-                for vertex in plan.vertices
-            ],
-            "edges": [
-                {
-                    "source": edge.source,
-                    "target": edge.target,
-                    "tag": edge.tag,
-                    "partitioner": type(edge.partitioner).__name__,
-                }
-                for edge in plan.edges
-            ],
-        }
-
-
-def _operator(node: Node) -> dict[str, Json]:
-    states = declared_state(node.function) if isinstance(node, KeyedProcessNode) else {}
-    return {
-        "uid": node.uid or f"node-{node.id}",
-        "name": node.name,
-        "states": [{"name": name, "kind": state.kind} for name, state in states.items()],
-    }
+        return plan_facts(self.name, self.plan())
 
 
 def shown_value(value: Any) -> dict[str, Json]:

@@ -16,8 +16,10 @@ from headgate.api.jobs.remote_job import RemoteJob, connect
 from headgate.common.files.job_files import JobFile, known_jobs
 from headgate.common.settings.config import Config
 from headgate.runtime.driver.endpoint.endpoint_settings import endpoint_settings
+from headgate.runtime.driver.endpoint.page.job_watch import JobWatch
 from headgate.runtime.driver.endpoint.served import ServedJob
 from headgate.runtime.driver.endpoint.serving import Endpoint
+from headgate.runtime.job.listener import JobListener
 from headgate.runtime.job.live_state import LiveState
 
 PATIENCE_S = 20
@@ -133,6 +135,7 @@ def answering(live: Callable[..., Any] | None = None, **options: Any) -> Iterato
         plan=lambda: plan,
         records=lambda: (),
         post=lambda callback: callback(),
+        watch=JobWatch(plan, Config(), JobListener()),
     )
     try:
         endpoint.begin(job)
