@@ -42,6 +42,8 @@ class ServedJob:
         """Return the records of the job's checkpoints: waits for the job master's loop, and raises
         OperatingError if it does not answer within 10 seconds.
         """
+        if self.watch.state is not None:
+            return self.records()  # the loop has ended
         answer: Future[Sequence[CheckpointRecord]] = Future()
         self.post(lambda: answer.set_result(self.records()))
         try:

@@ -75,6 +75,8 @@ class JobWatch(JobListener):
                 "restart_at_ms": last.restart_at_ms if last is not None and last.end == "failed" else None,
                 "notes": len(self._story.notes),
                 "plans": self._plans,
+                # After the end nothing more can be asked.
+                "story": None if self.state is None else self._story.facts(),
             }
         for text in ("last_failure", "last_checkpoint_failure"):
             facts[text] = _cut(facts[text])

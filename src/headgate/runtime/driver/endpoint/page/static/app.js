@@ -43,7 +43,7 @@ function show(place) {
   });
   const [name, part] = parts[place];
   const panel = el("div", { role: "tabpanel", id: "panel", "aria-label": name }, part.element);
-  at("main").replaceChildren(panel);
+  at("part").replaceChildren(panel);
   update();
 }
 
@@ -84,6 +84,7 @@ async function fetchNews(status) {
     asked.checkpoints = checkpoints;
     model.checkpoints = (await ask("v1/checkpoint-times")).checkpoints;
   }
+  if (status.story !== null) return;
   const story = [status.attempt, status.state, status.failures, status.notes].join();
   if (asked.story !== story) {
     asked.story = story;
@@ -99,6 +100,7 @@ function taken(status) {
   head(status);
   strips(status);
   overview().charts.plan && overview().charts.add(status);
+  if (status.story !== null) model.story = status.story;
   fetching ??= fetchNews(status).catch(() => { asked.plans = asked.checkpoints = asked.story = null; })
     .finally(() => { fetching = null; update(); });
 }

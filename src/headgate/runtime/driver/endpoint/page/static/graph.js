@@ -50,13 +50,12 @@ export class Graph {
       parts[name] = made;
       return made;
     };
-    const parts = { name: label(vertex), parallelism: vertex.parallelism };
+    const parts = { parallelism: vertex.parallelism };
     const group = svg("g", {
       class: "vertex", tabindex: "0", role: "button",
       onclick: choose,
       onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(); } },
     },
-    svg("title", {}, label(vertex)),
     svg("rect", { class: "box", x, y, width: WIDTH, height: HEIGHT, rx: 6 }),
     text("title", 20, "name"), text("rates", 40, ""), text("time", 60, ""), text("mark", 79, "faint"),
     svg("rect", { class: "whole", x: x + 10, y: y + HEIGHT - 11, width: WIDTH - 20, height: 4 }),
@@ -79,9 +78,6 @@ export class Graph {
       const lag = rates.watermark_ms === null ? "" : `, watermark ${lagged(status, rates)}`;
       say(parts.mark, `x ${parts.parallelism}${skew}${lag}`);
       parts.bar.setAttribute("width", Math.round((WIDTH - 20) * Math.min(1, rates.busy ?? 0)));
-      const words = { busy: "the busiest subtask works nearly all the time", waits: "held up by a receiver", "": "" }[kind];
-      const told = [parts.name, parts.rates.textContent, parts.time.textContent, parts.mark.textContent, words];
-      parts.group.setAttribute("aria-label", w.plain(told.filter(Boolean).join(", "), 600));
     }
   }
 }
