@@ -35,8 +35,8 @@ def ui(job: JobOrNone = None, no_open: NoOpen = False, as_json: AsJson = False) 
 
     def text() -> str:
         files = _chosen(job)
-        if len(files) == 1 and not no_open and not as_json:
-            _open(files[0])
+        if not no_open and not as_json:
+            _open(files)
         if as_json:
             pages = [{"job_id": each.job_id, "name": each.name, "url": page_url(each)} for each in files]
             return json.dumps({"pages": pages})
@@ -75,14 +75,25 @@ def _chosen(job: str | None) -> list[JobFile]:
     return [found.file]
 
 
-def _open(file: JobFile) -> None:
+def _open(files: list[JobFile]) -> None:
     from headgate.common.files.durable_file import replace
     from headgate.common.files.job_files import jobs_folder
     from headgate.common.files.permissions import Permissions
 
-    url = html.escape(page_url(file))
     path = jobs_folder() / _LEADS_ON
-    text = f'<!doctype html><title>Headgate</title><meta http-equiv="refresh" content="0; url={url}">'
-    replace(path, [text.encode()], Permissions.OWNER, durable=False)
+    replace(path, [_leads_on(files).encode()], Permissions.OWNER, durable=False)
     if not webbrowser.open(path.as_uri()):
         print("no browser could be opened; open this address in one:", file=sys.stderr)
+
+
+def _leads_on(files: list[JobFile]) -> str:
+    # To the page of the one job at once; of several jobs there is a list.
+    begin = '<!doctype html><html lang="en"><meta charset="utf-8"><title>Headgate</title>'
+    if len(files) == 1:
+        return f'{begin}<meta http-equiv="refresh" content="0; url={html.escape(page_url(files[0]))}">'
+    items = "".join(
+        f'<li><a rel="noreferrer" href="{html.escape(page_url(each))}">{html.escape(each.name)}</a> '
+        f"({html.escape(each.job_id)})</li>"
+        for each in files
+    )
+    return f"{begin}<h1>Jobs that run on this machine</h1><ul>{items}</ul>"

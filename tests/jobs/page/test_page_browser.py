@@ -13,8 +13,7 @@ import real_browser
 from watched_jobs import Watched, watched
 
 pytestmark = [pytest.mark.ci, pytest.mark.timeout(300)]
-expect = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed").expect
-expect.set_options(timeout=30_000)
+PATIENCE_MS = 30_000
 
 HOSTILE = [
     "<script>document.title='harmed'</script><img src=x onerror=\"document.title='harmed'\">",
@@ -29,6 +28,14 @@ def job(tmp_path: Path) -> Iterator[Watched]:
     """A job under way."""
     with watched(tmp_path) as running:
         yield running
+
+
+def expect(what: Any) -> Any:
+    """Playwright's assertions, which wait."""
+    from playwright import sync_api  # it is not there where no browser is
+
+    sync_api.expect.set_options(timeout=PATIENCE_MS)
+    return sync_api.expect(what)
 
 
 class Opened:
@@ -109,7 +116,7 @@ def test_every_part_is_for_everybody(job: Watched, browser: Any, scheme: str, wi
     window = Opened(browser, color_scheme=scheme, viewport={"width": width, "height": 800})
     window.at(job.url)
     job.sky.text = "one failure to show"
-    for name in ("Overview", "Subtasks", "Checkpoints", "Failures", "Configuration"):
+    for name in ("Overview", "Subtasks", "Checkpoints", "Failures", "Output", "Configuration"):
         window.tab(name)
         expect(window.page.get_by_role("tabpanel")).to_be_visible()
         if name == "Failures":
@@ -241,7 +248,7 @@ def test_a_page_of_another_site_gets_nothing(job: Watched, browser: Any) -> None
     )
     page.goto("http://evil.test/")
     attempt = """async ([address, secret]) => {
-        const tried = async (path, options) => 
+        const tried = async (path, options) =>
             fetch(address + path, options).then(a => a.status, e => "refused");
         const frame = document.createElement("iframe");
         frame.src = address + "/";

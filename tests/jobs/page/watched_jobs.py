@@ -151,6 +151,13 @@ def watched(folder: Path, name: str = "ticks", **options: Any) -> Iterator[Watch
     ticks = env.from_source(Ticking(), uid="ticks")
     counted = ticks.key_by(lambda n: n % 8 if n % 4 == 0 else 0).process(Slow(number), uid="count")
     counted.map(str, uid="text").write_json(str(folder / "out"), uid="out")
+    with started(env, name, sky) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def started(env: hg.Environment, name: str, sky: Weather) -> Iterator[Watched]:
+    """A job that runs, and is cancelled in the end."""
     before = {job.file.job_id for job in known_jobs()}
     handle = env.execute_async(name)
     try:

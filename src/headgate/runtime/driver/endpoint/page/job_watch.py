@@ -31,10 +31,11 @@ HISTORY_MAX: Final = 600
 HISTORY_EVERY_MS: Final = 950
 """Heartbeats come each second; a little less, so that one which comes early still gives a sample."""
 
+PRINTED_MAX: Final = 500
+LINE_MAX: Final = 2_000  # characters of a printed line
 TEXT_MAX: Final = 4_000  # characters of a failure's text in the status
 _PASSED_ON: Final = (
-    *("begins", "controllable", "gang_submitted", "checkpoint_completed", "savepoint_completed"),
-    *("told", "printed"),
+    *("begins", "controllable", "gang_submitted", "checkpoint_completed", "savepoint_completed", "told"),
 )
 """Reports of a job listener from which nothing is remembered."""
 
@@ -58,7 +59,8 @@ class JobWatch(JobListener):
         self._history: deque[tuple[int, array[float]]] = deque(maxlen=HISTORY_MAX)
         self._sampled_ms = 0
         self._workers: dict[int, tuple[str, int]] = {}
-        self._plans = 0
+        self._printed: deque[str] = deque(maxlen=PRINTED_MAX)
+        self._plans = self._printed_ever = 0
 
     # -- what is shown -----------------------------------------------------------------------------------
 
@@ -75,6 +77,7 @@ class JobWatch(JobListener):
                 "restart_at_ms": last.restart_at_ms if last is not None and last.end == "failed" else None,
                 "notes": len(self._story.notes),
                 "plans": self._plans,
+                "printed": self._printed_ever,
                 # After the end nothing more can be asked.
                 "story": None if self.state is None else self._story.facts(),
             }
@@ -109,6 +112,11 @@ class JobWatch(JobListener):
     def story(self) -> dict[str, Json]:
         with self._lock:
             return self._story.facts()
+
+    def output(self) -> dict[str, Json]:
+        """Return the newest lines that user code has printed, and how many there were in all."""
+        with self._lock:
+            return {"lines": list(self._printed), "ever": self._printed_ever}
 
     def _vertex(self, vertex: Vertex, now_ms: int) -> dict[str, Json]:
         return {
@@ -185,6 +193,12 @@ class JobWatch(JobListener):
         with self._lock:
             self._story.repeated(failure.times, failure.text)
         self._next.repeats(failure)
+
+    def printed(self, lines: list[str], left_out: int) -> None:
+        with self._lock:
+            self._printed.extend(line[:LINE_MAX] for line in lines)
+            self._printed_ever += len(lines) + left_out
+        self._next.printed(lines, left_out)
 
     def note(self, text: str) -> None:
         with self._lock:

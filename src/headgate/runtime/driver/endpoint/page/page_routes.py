@@ -43,6 +43,7 @@ def page_routes(watch: JobWatch, control: JobControl, recorded: Recorded) -> lis
         "/v1/subtasks": routes.subtasks,
         "/v1/history": routes.history,
         "/v1/failures": routes.failures,
+        "/v1/output": routes.output,
         "/v1/config": routes.config,
         "/v1/checkpoint-times": routes.checkpoint_times,
         "/v1/checkpoint-times/{id:int}": routes.checkpoint_subtasks,
@@ -72,6 +73,9 @@ class _PageRoutes:
 
     async def failures(self, request: Request) -> Response:
         return await self._facts(self._watch.story)
+
+    async def output(self, request: Request) -> Response:
+        return await self._facts(self._watch.output)
 
     async def config(self, request: Request) -> Response:
         return await self._facts(lambda: {"options": self._watch.settings.facts()})

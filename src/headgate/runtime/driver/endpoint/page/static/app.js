@@ -6,6 +6,7 @@ import { Actions } from "./actions.js";
 import { Checkpoints } from "./checkpoints.js";
 import { Failures } from "./failures.js";
 import { Live } from "./live.js";
+import { Output } from "./output.js";
 import { Overview } from "./overview.js";
 import { Settings } from "./settings.js";
 import { Subtasks } from "./subtasks.js";
@@ -24,7 +25,7 @@ const model = {
 
 const parts = [
   ["Overview", new Overview(choose)], ["Subtasks", new Subtasks(choose)], ["Checkpoints", new Checkpoints()],
-  ["Failures", new Failures()], ["Configuration", new Settings()],
+  ["Failures", new Failures()], ["Output", new Output()], ["Configuration", new Settings()],
 ];
 let open = 0;
 const actions = new Actions(at("buttons"), at("outcomes"), model);
