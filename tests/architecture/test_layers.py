@@ -100,7 +100,8 @@ OURS = {
 ],
     "display": ["common", "graph", "api.jobs", "runtime.job", "runtime.protocol"],
     "runtime.driver.endpoint.page": [
-        "common", "metrics", "graph", "core", "api", "display", "runtime.job", "runtime.protocol",
+        "common", "metrics", "graph", "core", "api", "checkpoint.layout", "display", "runtime.job",
+        "runtime.protocol",
     ],
     "runtime.driver.endpoint": [
         "common", "graph", "core", "api", "checkpoint", "runtime.job", "runtime.driver.endpoint.page",

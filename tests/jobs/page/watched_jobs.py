@@ -142,6 +142,8 @@ def watched(folder: Path, name: str = "ticks", **options: Any) -> Iterator[Watch
     number = next(_numbers)
     sky = SKY[number] = Weather()
     config = {
+        # Barriers would wait for seconds behind the records that the slow operator has before it.
+        "execution.checkpointing.unaligned.enabled": True,
         "rest.enabled": True, "heartbeat.interval": "100ms", "pipeline.max-parallelism": 8,
         "restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": 100,
         "restart-strategy.fixed-delay.delay": "300ms", "headgate.progress": "off", **options,

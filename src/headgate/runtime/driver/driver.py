@@ -43,6 +43,7 @@ from headgate.restore.point import RestorePoint
 from headgate.runtime.driver.claiming import check_claim, keeps, refuse_in_use, taken_over
 from headgate.runtime.driver.endpoint.endpoint_settings import endpoint_settings
 from headgate.runtime.driver.endpoint.page.job_watch import JobWatch
+from headgate.runtime.driver.endpoint.page.kept_page import PageKeeper
 from headgate.runtime.driver.endpoint.served import ServedJob
 from headgate.runtime.driver.endpoint.serving import Endpoint
 from headgate.runtime.driver.job_control import JobControl
@@ -213,7 +214,8 @@ class _Driver:
         return isinstance(error, KeyboardInterrupt) and not isinstance(error, TerminatedError)
 
     def _served(self, control: JobControl, live: LiveState) -> ServedJob:
-        master, storage = self._master, self._settings.storage
+        master, storage, watch = self._master, self._settings.storage, self._watch
+        disk = None if storage is None else self._disks(storage)
         return ServedJob(
             job_id=master.job,
             name=master.name,
@@ -223,8 +225,9 @@ class _Driver:
             plan=lambda: master.plan,
             records=lambda: master.checkpoints.history.records,
             post=self._mailbox.post,
-            watch=self._watch,
-            storage=None if storage is None else self._disks(storage).describe(),
+            watch=watch,
+            keeper=None if disk is None else PageKeeper(disk, master.job, control, watch),
+            storage=None if disk is None else disk.describe(),
         )
 
     def _turn(self, wait_max_ms: float) -> None:

@@ -16,6 +16,7 @@ from headgate.common.plain_data import Json
 from headgate.core.checkpoint.history import CheckpointRecord
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.driver.endpoint.page.job_watch import JobWatch
+from headgate.runtime.driver.endpoint.page.kept_page import PageKeeper
 from headgate.runtime.driver.endpoint.page.plan_facts import plan_facts
 from headgate.runtime.job.live_state import LiveState
 
@@ -36,6 +37,7 @@ class ServedJob:
     records: Callable[[], Sequence[CheckpointRecord]]  # returns its checkpoints; in the job master's loop
     post: Callable[[Callable[[], None]], None]  # has the job master's loop call a callback
     watch: JobWatch
+    keeper: PageKeeper | None = None  # of its page; None where checkpoints are off
     storage: str | None = None  # URI of the checkpoint storage; None when checkpoints are off
 
     def recorded(self) -> Sequence[CheckpointRecord]:

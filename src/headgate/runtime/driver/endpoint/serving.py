@@ -60,6 +60,8 @@ class Endpoint:
         self._job = job
         self._thread = threading.Thread(target=self._run, args=(job,), name="headgate-endpoint", daemon=True)
         self._thread.start()
+        if job.keeper is not None:
+            job.keeper.begin()
         return True
 
     def close(self, state: str | None = None) -> None:
@@ -74,6 +76,8 @@ class Endpoint:
         if self._closing.is_set():
             return
         self._closing.set()
+        if self._job is not None and self._job.keeper is not None:
+            self._job.keeper.close()
         if self._server is not None:
             self._server.should_exit = True
         if self._thread is None:

@@ -62,6 +62,11 @@ class JobWatch(JobListener):
         self._printed: deque[str] = deque(maxlen=PRINTED_MAX)
         self._plans = self._printed_ever = 0
 
+    @property
+    def plan(self) -> PhysicalPlan:
+        """The running plan, or the next one."""
+        return self._plan
+
     # -- what is shown -----------------------------------------------------------------------------------
 
     def snapshot(self, status: JobStatus) -> dict[str, Json]:
@@ -78,6 +83,7 @@ class JobWatch(JobListener):
                 "notes": len(self._story.notes),
                 "plans": self._plans,
                 "printed": self._printed_ever,
+                "over": self.state is not None,
                 # After the end nothing more can be asked.
                 "story": None if self.state is None else self._story.facts(),
             }

@@ -118,7 +118,7 @@ function head(status) {
     ["parallelism", `${status.parallelism} of at most ${w.count(status.max_parallelism)}`], ["checkpoint", latest],
     ["savepoint", status.savepoint], ["id", status.job_id],
   ]);
-  actions.update(["finished", "failed", "cancelled"].includes(status.state));
+  actions.update(status.over);
 }
 
 let stripsShown = "";
@@ -138,10 +138,11 @@ function strips(status) {
   at("strips").replaceChildren(...found.map(([kind, text]) => el("p", { class: `strip ${kind}` }, w.plain(text, 1000))));
 }
 
-const WORDS = { live: "live", over: "the job is over; this is its last status", refused: "the secret is not the job's" };
+const WORDS = { live: "live", over: "the job is over", refused: "the secret is not the job's" };
 
 function connected(state) {
-  say(at("connection"), WORDS[state] ?? state, 300);
+  const when = state === "over" ? `; this is its status of ${w.moment(model.status.time_ms)}` : "";
+  say(at("connection"), `${WORDS[state] ?? state}${when}`, 300);
   if (state === "refused") askForSecret();
 }
 

@@ -97,7 +97,7 @@ export class Live {
   }
 
   #status(status, connection) {
-    this.over = ["finished", "failed", "cancelled"].includes(status.state);
+    this.over = status.over;
     this.onStatus(status);
     this.onConnection(this.over ? "over" : connection);
   }
