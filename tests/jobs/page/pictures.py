@@ -52,10 +52,8 @@ def take(job: Watched) -> None:
     with real_browser.opened() as browser:
         for name, tab, scheme, width in (
             ("overview", "Overview", "light", 1280),
-            ("dark", "Overview", "dark", 1280),
+            ("failures", "Failures", "dark", 1280),
             ("narrow", "Overview", "light", 400),
-            ("failures", "Failures", "light", 1280),
-            ("checkpoints", "Checkpoints", "light", 1280),
         ):
             page = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 800})
             page.goto(job.url)

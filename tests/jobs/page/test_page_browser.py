@@ -116,7 +116,7 @@ def test_every_part_is_for_everybody(job: Watched, browser: Any, scheme: str, wi
     window = Opened(browser, color_scheme=scheme, viewport={"width": width, "height": 800})
     window.at(job.url)
     job.sky.text = "one failure to show"
-    for name in ("Overview", "Subtasks", "Checkpoints", "Failures", "Output", "Configuration"):
+    for name in ("Overview", "Subtasks", "Checkpoints", "Failures", "State", "Output", "Configuration"):
         window.tab(name)
         expect(window.page.get_by_role("tabpanel")).to_be_visible()
         if name == "Failures":
@@ -157,6 +157,30 @@ def test_a_checkpoint_opens_with_its_path(job: Watched, window: Opened) -> None:
     row.get_by_role("button").click()
     expect(window.page.get_by_role("heading", name=re.compile(r"^Checkpoint \d+$"))).to_be_visible()
     expect(window.page.get_by_role("region", name="Times of each subtask")).to_contain_text("'ticks'[0]")
+
+
+def test_state_is_looked_up_by_key(job: Watched, window: Opened) -> None:
+    """The value now, and a sentence where there is none; sizes are those of the newest checkpoint."""
+    page = window.at(job.url)
+    window.tab("State")
+    page.get_by_label("Key").fill("0")
+    page.get_by_role("button", name="Look").click()
+    expect(page.locator("main pre")).to_have_text(re.compile(r"^\d+$"))
+    page.get_by_label("Key").fill("4711")
+    page.get_by_role("button", name="Look").click()
+    expect(page.locator("main pre")).to_contain_text("under key 4711")
+    expect(page.get_by_role("row").filter(has_text="count -> text -> out")).to_contain_text(
+        re.compile(r"\d+ B")
+    )
+    window.wrong = [each for each in window.wrong if "404" not in each]
+
+
+def test_checkpoints_are_drawn(job: Watched, window: Opened) -> None:
+    """Once there are two: how long they took, and how large they were."""
+    window.at(job.url)
+    window.tab("Checkpoints")
+    expect(window.page.get_by_role("img", name="Duration of completed checkpoints")).to_be_visible()
+    expect(window.page.locator(".chart canvas")).to_have_count(2)
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=["markup", "end of markup", "control characters", "a megabyte"])

@@ -23,7 +23,16 @@ _KINDS: Final = {
 _FOLDER: Final = Path(__file__).parent / "static"
 _NAMES: Final = (
     *("app.css", "app.js", "asking.js", "live.js", "making.js", "wording.js"),
-    *("overview.js", "graph.js", "charts.js", "subtasks.js", "checkpoints.js", "failures.js", "output.js"),
+    *(
+        "state.js",
+        "overview.js",
+        "graph.js",
+        "charts.js",
+        "subtasks.js",
+        "checkpoints.js",
+        "failures.js",
+        "output.js",
+    ),
     "settings.js",
     *("actions.js", "icon.svg", "uplot/uPlot.iife.min.js", "uplot/uPlot.min.css", "uplot/LICENSE"),
 )

@@ -16,6 +16,30 @@ const variable = (name) => {
   return both ? both[dark.matches ? 2 : 1] : found;
 };
 
+const axis = () => ({ stroke: () => variable("--text"), grid: { stroke: () => variable("--line") }, ticks: { stroke: () => variable("--line") } });
+const clock = (seconds) => new Date(seconds * 1000).toISOString().slice(11, 19);
+
+// A chart of few points with lines between: [{label, show, values}] over times in seconds; returns its element.
+export function points(name, times, series) {
+  const colours = dark.matches ? DARK : LIGHT;
+  const picture = el("div", { role: "img", "aria-label": name });
+  const box = el("section", { class: "chart" }, el("h3", {}, name), picture);
+  if (typeof uPlot === "undefined") return box;
+  const show = (each) => (_, value) => (value === null || value === undefined ? w.NOTHING : each.show(value));
+  const plot = new uPlot({
+    width: 400, height: 160, cursor: { drag: { x: false, y: false } },
+    scales: { y: { range: (_, low, high) => [0, Math.max(high ?? 0, 1e-3) * 1.05] } },
+    axes: [{ ...axis(), space: 80, values: (_, ticks) => ticks.map(clock) },
+      { ...axis(), size: 66, values: (_, ticks) => ticks.map((tick) => series[0].show(tick)) }],
+    series: [{ label: "time", value: (_, s) => (s === null ? w.NOTHING : w.moment(s * 1000)) },
+      ...series.map((each, place) => ({ label: each.label, stroke: colours[place], width: 2, value: show(each) }))],
+  }, [times, ...series.map((each) => each.values)], picture);
+  new ResizeObserver(() => {
+    if (picture.clientWidth > 0 && picture.clientWidth !== plot.width) plot.setSize({ width: picture.clientWidth, height: 160 });
+  }).observe(picture);
+  return box;
+}
+
 const KINDS = [
   { field: "in_per_s", name: "Records in per second", show: w.rate },
   { field: "busy", name: "Busy (busiest subtask)", show: w.share, range: [0, 1] },
@@ -86,7 +110,6 @@ export class Charts {
 
   #make(kind) {
     const colours = dark.matches ? DARK : LIGHT;
-    const axis = { stroke: () => variable("--text"), grid: { stroke: () => variable("--line") }, ticks: { stroke: () => variable("--line") } };
     const show = (_, value) => (value === null || value === undefined ? w.NOTHING : kind.show(value));
     const series = this.plan.vertices.map((each, place) => ({
       label: w.plain(label(each), 40), stroke: colours[place % colours.length], width: 2, value: show,
@@ -98,8 +121,7 @@ export class Charts {
     const plot = new uPlot({
       width: Math.max(200, picture.clientWidth), height: 180, cursor: { drag: { x: false, y: false } },
       scales: { y: { range: kind.range ?? ((_, low, high) => [0, Math.max(high ?? 0, 1e-3) * 1.05]) } },
-      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
-      axes: [{ ...axis, space: 80, values: (_, ticks) => ticks.map((tick) => new Date(tick * 1000).toISOString().slice(11, 19)) }, { ...axis, size: 66, values: (_, ticks) => ticks.map((tick) => kind.show(tick)) }],
+      axes: [{ ...axis(), space: 80, values: (_, ticks) => ticks.map(clock) }, { ...axis(), size: 66, values: (_, ticks) => ticks.map((tick) => kind.show(tick)) }],
       series: [{ label: "time", value: (_, s) => (s === null ? w.NOTHING : w.moment(s * 1000)) }, ...series],
     }, [[], ...series.map(() => [])], picture);
     this.made.push({ kind, plot, picture, box });

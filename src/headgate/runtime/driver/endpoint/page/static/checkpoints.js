@@ -2,6 +2,7 @@
 
 import { el, say, Table } from "./making.js";
 import { ask } from "./asking.js";
+import { points } from "./charts.js";
 import * as w from "./wording.js";
 
 export class Checkpoints {
@@ -12,15 +13,31 @@ export class Checkpoints {
       { name: "why", text: true },
     ]);
     this.detail = el("section", { "aria-label": "One checkpoint", tabindex: "-1" });
+    this.charts = el("div", { class: "charts" });
     this.summary = el("p", { class: "faint" });
-    this.element = el("div", {}, el("h2", {}, "Checkpoints"), this.summary, this.table.element, this.detail);
+    this.element = el("div", {}, el("h2", {}, "Checkpoints"), this.summary, this.charts, this.table.element, this.detail);
   }
 
   update(model) {
     const { status } = model, newest = [...model.checkpoints].reverse();
     say(this.summary, `${w.count(status.checkpoints_completed)} completed, ${w.count(status.checkpoints_failed)} failed, `
       + `${w.count(status.savepoints_completed)} savepoints, ${status.pending.length} in progress`);
+    this.#draw(model.checkpoints.filter((each) => each.status === "completed"));
     this.table.update(newest.map((each) => [each.checkpoint, this.#cells(each)]));
+  }
+
+  #draw(done) {
+    const last = done.at(-1)?.checkpoint;
+    if (this.drawn === last || done.length < 2) return;
+    this.drawn = last;
+    const times = done.map((each) => each.trigger_ms / 1000);
+    this.charts.replaceChildren(
+      points("Duration of completed checkpoints", times, [{ label: "took", show: w.span, values: done.map((each) => each.duration_ms) }]),
+      points("Bytes of completed checkpoints", times, [
+        { label: "state", show: w.bytes, values: done.map((each) => each.size) },
+        { label: "written", show: w.bytes, values: done.map((each) => each.written) },
+        { label: "in flight", show: w.bytes, values: done.map((each) => each.in_flight) },
+      ]));
   }
 
   #cells(each) {
