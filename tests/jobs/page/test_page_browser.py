@@ -15,6 +15,7 @@ from watched_jobs import Watched, watched
 pytestmark = [pytest.mark.ci, pytest.mark.timeout(300)]
 PATIENCE_MS = 30_000
 
+PARTS = ("Overview", "Subtasks", "Checkpoints", "Failures", "State", "Profile", "Output", "Configuration")
 HOSTILE = [
     "<script>document.title='harmed'</script><img src=x onerror=\"document.title='harmed'\">",
     "</pre></script><svg onload=alert(1)>javascript:alert(1)//",
@@ -116,7 +117,16 @@ def test_every_part_is_for_everybody(job: Watched, browser: Any, scheme: str, wi
     window = Opened(browser, color_scheme=scheme, viewport={"width": width, "height": 800})
     window.at(job.url)
     job.sky.text = "one failure to show"
-    for name in ("Overview", "Subtasks", "Checkpoints", "Failures", "State", "Output", "Configuration"):
+    for name in (
+        "Overview",
+        "Subtasks",
+        "Checkpoints",
+        "Failures",
+        "State",
+        "Profile",
+        "Output",
+        "Configuration",
+    ):
         window.tab(name)
         expect(window.page.get_by_role("tabpanel")).to_be_visible()
         if name == "Failures":
@@ -173,6 +183,19 @@ def test_state_is_looked_up_by_key(job: Watched, window: Opened) -> None:
         re.compile(r"\d+ B")
     )
     window.wrong = [each for each in window.wrong if "404" not in each]
+
+
+def test_samples_are_drawn(job: Watched, window: Opened) -> None:
+    """The function that sleeps is found, in the graph and in the table."""
+    page = window.at(job.url)
+    window.tab("Profile")
+    page.get_by_role("button", name="Sample for").click()
+    expect(page.locator("#part [role=status]")).to_contain_text("Done")
+    expect(page.locator("svg.flames g").filter(has_text="Slow.process").first).to_be_visible()
+    table = page.get_by_role("region", name="Functions by the time")
+    row = table.get_by_role("row").filter(has_text="Slow.process")
+    expect(row.first).to_contain_text("(uid 'count')")
+    assert window.hindrances() == []
 
 
 def test_checkpoints_are_drawn(job: Watched, window: Opened) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from headgate.runtime.driver.endpoint.page.event_streams import STREAMS_MAX
 from headgate.runtime.driver.endpoint.page.page_files import FILES, HEADERS
 from headgate.runtime.driver.endpoint.page.shown_settings import MASK
 
+SAMPLING = "headgate-samples"
 SECRET = "sëcret/of-the-bucket"
 
 
@@ -117,6 +119,22 @@ def test_settings_say_where_they_come_from_and_hide_secrets(tmp_path: Path) -> N
             body = job.asks(path)[2].decode()
             assert [each for each in (SECRET, "AKIAEXAMPLE", job.file.secret) if each in body] == [], path
         assert MASK in job.asks("/v1/failures")[2].decode()
+
+
+def test_stacks_are_sampled_while_they_are_wanted(tmp_path: Path) -> None:
+    """What the slow operator does is found; afterwards nothing is sampled, and the result is kept."""
+    with watched(tmp_path) as job:
+        job.waits("/v1/snapshot", busy)
+        assert job.gets("/v1/profile") == {"number": 0, "runs": False, "stacks": {}}
+        for wrong in ("{", '{"seconds": 0}', '{"seconds": 61}', '{"for": 1}'):
+            assert job.asks("/v1/profile", "POST", wrong)[0] == 400
+        assert job.asks("/v1/profile", "POST", '{"seconds": 2}')[0] == 200
+        found = job.waits("/v1/profile", lambda profile: not profile["runs"])
+        assert found["number"] == 1
+        begin = "operator 'Slow' (uid 'count');Slow.process ("
+        assert sum(times for stack, times in found["stacks"].items() if stack.startswith(begin)) > 10
+        job.waits("/v1/profile", lambda _: SAMPLING not in [each.name for each in threading.enumerate()])
+        assert job.gets("/v1/profile") == found
 
 
 class Stream:

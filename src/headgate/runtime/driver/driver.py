@@ -48,6 +48,7 @@ from headgate.runtime.driver.endpoint.served import ServedJob
 from headgate.runtime.driver.endpoint.serving import Endpoint
 from headgate.runtime.driver.job_control import JobControl
 from headgate.runtime.driver.restored_elsewhere import Keeping
+from headgate.runtime.driver.stack_profiles import StackProfiles
 from headgate.runtime.driver.start_checks import checks, with_stored_groups
 from headgate.runtime.driver.statistics import JobStatistics
 from headgate.runtime.driver.swallowed_signals import Interrupts
@@ -178,6 +179,7 @@ class _Driver:
         master = self._master
         control = JobControl(master, self._mailbox.post, self._clock.now_ms())
         live = LiveState(master.query, self._mailbox.post)
+        self._watch.profiles = StackProfiles(master.members, self._mailbox.post)
         self._statistics.begins(live)
         self._statistics.controllable(control)
         if self._endpoint is not None and self._endpoint.begin(self._served(control, live)):

@@ -87,6 +87,10 @@ class JobView:
     def restored_totals(self) -> Mapping[str, tuple[int, int]]:
         return self._attempts.restored_totals
 
+    @property
+    def members(self) -> Members:
+        return self._members
+
     def counters(self) -> list[m.Counters]:
         return self._members.counters()
 

@@ -247,6 +247,7 @@ class Heartbeat(_OfAttempt, frozen=True, tag="heartbeat"):
     rss_bytes: int = 0  # resident memory of the process; 0: not known
     # group of sources -> the least event time of its subtasks here that still read; None: they do not run
     event_times: dict[str, int] | None = None
+    stacks: tuple[int, dict[str, int]] | None = None  # number of the sampling, how often each stack was found
 
 
 class Totals(_OfAttempt, frozen=True, tag="totals"):
@@ -262,6 +263,7 @@ class HeartbeatSeen(msgspec.Struct, frozen=True, tag="heartbeat-seen"):
     attempt: int = 0  # that of the heartbeat
     # group of sources -> the least event time that the other workers have reported; None: not known
     event_times: dict[str, int] | None = None
+    sampling: int = 0  # number of the sampling of stacks that is wanted; 0: none
 
 
 class QueryState(_OfAttempt, frozen=True, tag="query-state"):

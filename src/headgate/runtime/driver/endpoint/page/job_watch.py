@@ -9,7 +9,7 @@ import threading
 from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -40,6 +40,16 @@ _PASSED_ON: Final = (
 """Reports of a job listener from which nothing is remembered."""
 
 
+class Profiles(Protocol):
+    """Samples the stacks of a job's workers for its page."""
+
+    def begin(self, seconds: int) -> None:
+        """Sample for so many seconds from now on."""
+
+    def found(self) -> dict[str, Json]:
+        """Return `number` of the last sampling, whether it `runs`, and `stacks` with how often each came."""
+
+
 class JobWatch(JobListener):
     """The job listener that remembers what the job's page shows, and passes all reports on to `listener`. Its
     driver makes one per run. Every method but the reports may be called from any thread.
@@ -53,6 +63,7 @@ class JobWatch(JobListener):
             setattr(self, report, getattr(listener, report))
         self.settings = ShownSettings(config)
         self.state: str | None = None  # in which the job ended; None: it has not
+        self.profiles: Profiles | None = None  # set by the driver before the job begins
         self.streams = 0  # open streams of events; counted by the endpoint's thread
         self.wake: Callable[[], None] | None = None  # called when there is news that should not wait
         self._lock, self._rates, self._story = threading.Lock(), RecentRates(), Story()

@@ -21,22 +21,15 @@ _KINDS: Final = {
     "": "text/plain; charset=utf-8",
 }
 _FOLDER: Final = Path(__file__).parent / "static"
-_NAMES: Final = (
-    *("app.css", "app.js", "asking.js", "live.js", "making.js", "wording.js"),
-    *(
-        "state.js",
-        "overview.js",
-        "graph.js",
-        "charts.js",
-        "subtasks.js",
-        "checkpoints.js",
-        "failures.js",
-        "output.js",
-    ),
-    "settings.js",
-    *("actions.js", "icon.svg", "uplot/uPlot.iife.min.js", "uplot/uPlot.min.css", "uplot/LICENSE"),
+_MODULES: Final = (
+    *("actions", "app", "asking", "charts", "checkpoints", "failures", "graph", "live", "making", "output"),
+    *("overview", "profile", "settings", "state", "subtasks", "wording"),
 )
-FILES: Final = {"/": "index.html", **{f"/page/{name}": name for name in _NAMES}}
+_OTHERS: Final = ("app.css", "icon.svg", "uplot/uPlot.iife.min.js", "uplot/uPlot.min.css", "uplot/LICENSE")
+FILES: Final = {
+    "/": "index.html",
+    **{f"/page/{name}": name for name in (*(f"{name}.js" for name in _MODULES), *_OTHERS)},
+}
 """Path of a request: the file below `static` that answers it."""
 
 HEADERS: Final = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -14,6 +14,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from headgate.api.jobs.executor_contract import JobControl
+from headgate.common.decoders import UNDECODABLE, json_decoder
+from headgate.common.errors import UsageError
 from headgate.common.plain_data import Json
 from headgate.core.checkpoint.history import CheckpointRecord
 from headgate.runtime.driver.endpoint.page.checkpoint_facts import facts_of, subtasks_of
@@ -28,6 +30,14 @@ FULL: Final = {
     }
 }
 
+
+class Wanted(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a request to sample the stacks of the workers."""
+
+    seconds: Annotated[int, msgspec.Meta(ge=1, le=60)] = 10
+
+
+_WANTED: Final = json_decoder(Wanted)
 
 Recorded = Callable[[], Sequence[CheckpointRecord]]
 
@@ -45,11 +55,13 @@ def page_routes(watch: JobWatch, control: JobControl, recorded: Recorded) -> lis
         "/v1/failures": routes.failures,
         "/v1/output": routes.output,
         "/v1/config": routes.config,
+        "/v1/profile": routes.profile,
         "/v1/checkpoint-times": routes.checkpoint_times,
         "/v1/checkpoint-times/{id:int}": routes.checkpoint_subtasks,
         **dict.fromkeys(FILES, page_file),
     }
-    return [Route(path, handler, methods=["GET"]) for path, handler in table.items()]
+    found = [Route(path, handler, methods=["GET"]) for path, handler in table.items()]
+    return [*found, Route("/v1/profile", routes.begin_profile, methods=["POST"])]
 
 
 class _PageRoutes:
@@ -79,6 +91,23 @@ class _PageRoutes:
 
     async def config(self, request: Request) -> Response:
         return await self._facts(lambda: {"options": self._watch.settings.facts()})
+
+    async def profile(self, request: Request) -> Response:
+        profiles = self._watch.profiles
+        if profiles is None:
+            raise HTTPException(404)
+        return await self._facts(profiles.found)
+
+    async def begin_profile(self, request: Request) -> Response:
+        profiles = self._watch.profiles
+        if profiles is None:
+            raise HTTPException(404)
+        try:
+            wanted = _WANTED.decode(await request.body())
+        except UNDECODABLE as error:
+            raise UsageError(f"the request is not as expected: {error}") from None
+        profiles.begin(wanted.seconds)
+        return await self._facts(profiles.found)
 
     async def checkpoint_times(self, request: Request) -> Response:
         return await self._facts(lambda: {"checkpoints": [facts_of(each) for each in self._recorded()]})

@@ -8,6 +8,7 @@ import { Failures } from "./failures.js";
 import { Live } from "./live.js";
 import { Output } from "./output.js";
 import { Overview } from "./overview.js";
+import { Profile } from "./profile.js";
 import { State } from "./state.js";
 import { Settings } from "./settings.js";
 import { Subtasks } from "./subtasks.js";
@@ -26,7 +27,7 @@ const model = {
 
 const parts = [
   ["Overview", new Overview(choose)], ["Subtasks", new Subtasks(choose)], ["Checkpoints", new Checkpoints()],
-  ["Failures", new Failures()], ["State", new State()], ["Output", new Output()], ["Configuration", new Settings()],
+  ["Failures", new Failures()], ["State", new State()], ["Profile", new Profile()], ["Output", new Output()], ["Configuration", new Settings()],
 ];
 let open = 0;
 const actions = new Actions(at("buttons"), at("outcomes"), model);

@@ -121,7 +121,8 @@ export class Charts {
     const plot = new uPlot({
       width: Math.max(200, picture.clientWidth), height: 180, cursor: { drag: { x: false, y: false } },
       scales: { y: { range: kind.range ?? ((_, low, high) => [0, Math.max(high ?? 0, 1e-3) * 1.05]) } },
-      axes: [{ ...axis(), space: 80, values: (_, ticks) => ticks.map(clock) }, { ...axis(), size: 66, values: (_, ticks) => ticks.map((tick) => kind.show(tick)) }],
+      axes: [{ ...axis(), space: 80, values: (_, ticks) => ticks.map(clock) },
+        { ...axis(), size: 66, values: (_, ticks) => ticks.map((tick) => kind.show(tick)) }],
       series: [{ label: "time", value: (_, s) => (s === null ? w.NOTHING : w.moment(s * 1000)) }, ...series],
     }, [[], ...series.map(() => [])], picture);
     this.made.push({ kind, plot, picture, box });

@@ -10,7 +10,7 @@ export class Checkpoints {
     this.table = new Table("Checkpoints and savepoints, the newest first", [
       { name: "id", head: true }, { name: "kind", text: true }, { name: "status", text: true }, { name: "begun (UTC)" },
       { name: "took" }, { name: "state" }, { name: "written" }, { name: "in flight" }, { name: "acknowledged" },
-      { name: "why", text: true },
+      { name: "why", text: true, wide: true },
     ]);
     this.detail = el("section", { "aria-label": "One checkpoint", tabindex: "-1" });
     this.charts = el("div", { class: "charts" });

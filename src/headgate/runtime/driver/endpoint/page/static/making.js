@@ -44,7 +44,8 @@ export class Table {
     this.columns = columns;
     this.rows = new Map();
     this.body = el("tbody");
-    const heads = columns.map((each) => el("th", { scope: "col", class: each.text ? "text" : null }, each.name));
+    const kind = (each) => (each.wide ? "text wide" : each.text ? "text" : null);
+    const heads = columns.map((each) => el("th", { scope: "col", class: kind(each) }, each.name));
     const table = el("table", {}, el("caption", {}, caption), el("thead", {}, el("tr", {}, heads)), this.body);
     this.element = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, table);
   }
