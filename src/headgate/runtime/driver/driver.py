@@ -42,18 +42,13 @@ from headgate.restore.assignment import check_compatible
 from headgate.restore.point import RestorePoint
 from headgate.runtime.driver.claiming import check_claim, keeps, refuse_in_use, taken_over
 from headgate.runtime.driver.endpoint.endpoint_settings import endpoint_settings
-from headgate.runtime.driver.endpoint.metrics_port import MetricsPort, opened_port
-from headgate.runtime.driver.endpoint.served import ServedJob
-from headgate.runtime.driver.endpoint.serving import Endpoint
 from headgate.runtime.driver.job_control import JobControl
-from headgate.runtime.driver.metrics.job_metrics import JobMetrics
 from headgate.runtime.driver.restored_elsewhere import Keeping
+from headgate.runtime.driver.shown_job import ShownJob
 from headgate.runtime.driver.start_checks import checks, with_stored_groups
-from headgate.runtime.driver.statistics import JobStatistics
 from headgate.runtime.driver.swallowed_signals import Interrupts
 from headgate.runtime.job.job_settings import JobSettings, job_settings
 from headgate.runtime.job.listener import JobListener
-from headgate.runtime.job.listeners import Listeners
 from headgate.runtime.job.live_state import LiveState
 from headgate.runtime.job.master_ports import MasterPorts
 from headgate.runtime.job.replanning import replanner
@@ -107,17 +102,15 @@ class _Driver:
         self._job, self._dies_with_parent = job, dies_with_parent
         self._settings, self._storage_settings = job_settings(job.config), storage_settings(job.config)
         self._disks = disks_with(self._storage_settings)
-        self._answers = endpoint_settings(job.config, answers_commands)
-        self._endpoint: Endpoint | None = None
-        self._metrics_port: MetricsPort | None = None
+        answers = endpoint_settings(job.config, answers_commands)
         self._id = JobId(f"{readable(job.name)}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}")
         self._leading: HighAvailability | None = None
         self._submitted: JobMaster | None = None
         self._keeping: Keeping | None = None
         self._clock, self._mailbox, self._interrupts = SystemClock(), Mailbox(), Interrupts()
         self._process = OwnProcess()
-        self._metrics = JobMetrics(job.plan, self._clock)
-        self._statistics = JobStatistics(job.plan, Listeners(self._metrics, listener), job.told)
+        self._shown = ShownJob(job, listener, self._clock, answers)
+        self._statistics = self._shown.statistics
         self._links: dict[WorkerKey, Link] = {}
         self._secret = secrets.token_bytes(SECRET_BYTES)
         self._marker: str | None = secrets.token_hex(8)
@@ -142,10 +135,7 @@ class _Driver:
                 explicitly = self._claimed_point(service, opened)
                 point = where_to_begin(service, explicitly, self._disks, self._fell_back())
                 plan = adopt_key_groups(self._job, point)
-            if self._answers is not None:
-                self._endpoint = Endpoint(self._answers)
-                opened.callback(self._endpoint.close)
-            self._metrics_port = opened_port(self._job.config, opened)
+            self._shown.open(opened)
             code = self._job.user_code or SAME_INTERPRETER
             background = BackgroundThread("headgate-checkpoints", code.call)
             opened.callback(self._mailbox.drain)  # results of the last work in the background
@@ -181,11 +171,9 @@ class _Driver:
         master = self._master
         control = JobControl(master, self._mailbox.post, self._clock.now_ms())
         live = LiveState(master.query, self._mailbox.post)
-        self._statistics.begins(live)
-        self._statistics.controllable(control)
-        for told in (self._endpoint, self._metrics_port):
-            if told is not None:
-                told.begin(self._served(control, live))
+        storage = self._settings.storage
+        disk = None if storage is None else self._disks(storage)
+        self._shown.begin(master, control, live, self._mailbox.post, disk)
         if self._job.begins is not None:
             self._job.begins(control)
         if self._leading is not None:
@@ -207,8 +195,7 @@ class _Driver:
             raise
         finally:
             control.close()
-            if self._endpoint is not None:
-                self._endpoint.close(master.state.value)
+            self._shown.close(master.state.value)
 
     def _has_ended(self, error: BaseException | None) -> bool:
         # By itself or on its user's request, so that the next run begins anew.
@@ -216,21 +203,6 @@ class _Driver:
         if master is not None and (master.goes_on or master.state.terminal):
             return not master.goes_on
         return isinstance(error, KeyboardInterrupt) and not isinstance(error, TerminatedError)
-
-    def _served(self, control: JobControl, live: LiveState) -> ServedJob:
-        master, storage = self._master, self._settings.storage
-        return ServedJob(
-            job_id=master.job,
-            name=master.name,
-            started_ms=self._clock.now_ms(),
-            control=control,
-            live=live,
-            plan=lambda: master.plan,
-            records=lambda: master.checkpoints.history.records,
-            metrics=lambda: self._metrics.families(master),
-            post=self._mailbox.post,
-            storage=None if storage is None else self._disks(storage).describe(),
-        )
 
     def _turn(self, wait_max_ms: float) -> None:
         # Enumerators are user code.
@@ -259,7 +231,7 @@ class _Driver:
             checkpoints=seen.checkpoints,
             records_in=seen.records_in(master.restored_totals),
             records_out=seen.records_out(master.restored_totals),
-            skipped=self._metrics.skipped(),
+            skipped=self._shown.metrics.skipped(),
             duration_ms=self._clock.monotonic_ms() - began,
             savepoint=master.savepoint,
         )

@@ -87,6 +87,10 @@ class JobView:
     def restored_totals(self) -> Mapping[str, tuple[int, int]]:
         return self._attempts.restored_totals
 
+    @property
+    def members(self) -> Members:
+        return self._members
+
     def heartbeats(self) -> dict[int, m.Heartbeat]:
         """Return the last heartbeat of each worker that has sent one, by slot."""
         beats = [(member.register.slot, member.beat) for member in self._members.members()]

@@ -251,6 +251,7 @@ class Heartbeat(_OfAttempt, frozen=True, tag="heartbeat"):
     event_times: dict[str, int] | None = None
     cpu_ms: int = 0  # processor time of the process, all its threads
     gc_us: int = 0  # time in which the garbage collector has held it up
+    stacks: tuple[int, dict[str, int]] | None = None  # number of the sampling, how often each stack was found
 
 
 class Totals(_OfAttempt, frozen=True, tag="totals"):
@@ -266,6 +267,7 @@ class HeartbeatSeen(msgspec.Struct, frozen=True, tag="heartbeat-seen"):
     attempt: int = 0  # that of the heartbeat
     # group of sources -> the least event time that the other workers have reported; None: not known
     event_times: dict[str, int] | None = None
+    sampling: int = 0  # number of the sampling of stacks that is wanted; 0: none
 
 
 class QueryState(_OfAttempt, frozen=True, tag="query-state"):

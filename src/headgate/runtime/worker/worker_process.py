@@ -36,6 +36,7 @@ from headgate.runtime.transport.control_link import connect_control
 from headgate.runtime.transport.dataplane import SocketDataPlane
 from headgate.runtime.transport.handshake import Hello
 from headgate.runtime.worker.printing import LogOutlet, SendingOutlet, printing_to
+from headgate.runtime.worker.stack_samples import StackSamples
 from headgate.runtime.worker.task.chain_runner import UserThread
 from headgate.runtime.worker.worker import Worker, WorkerState
 from headgate.runtime.worker.worker_ports import WorkerPorts
@@ -149,6 +150,7 @@ class _Process:
         self._abandoned = False
         self._parent = os.getppid()
         self._loop_thread = threading.get_ident()
+        self._samples = StackSamples(self._loop_thread)
         self._box: BlackBox | None = None
         self._giving_up = threading.Lock()
         self._collections = CollectionsTime()
@@ -212,6 +214,7 @@ class _Process:
     def _received(self, message: m.ToWorker) -> None:
         if isinstance(message, m.HeartbeatSeen):
             self._lease.renewed(message.sent_ms)
+            self._samples.wanted(message.sampling)
             if message.event_times is None:
                 return
         self._mailbox.post(lambda: self._worker.handle(message))
@@ -242,10 +245,9 @@ class _Process:
     def _send_heartbeat(self) -> None:
         worker, now = self._worker, self._clock.monotonic_ms()
         counters, standstills = worker.counters(), worker.standstills(self._loop_thread)
-        totals = worker.attempt, now, worker.progress, counters
+        beat = worker.attempt, now, worker.progress, counters, standstills, resident_bytes()
         spent = round(time.process_time() * 1000), self._collections.us
-        beat = m.Heartbeat(*totals, standstills, resident_bytes(), worker.event_times(), *spent)
-        self._link.send(beat)
+        self._link.send(m.Heartbeat(*beat, worker.event_times(), *spent, self._samples.found()))
 
     @contextmanager
     def _threads_watched(self) -> Iterator[None]:

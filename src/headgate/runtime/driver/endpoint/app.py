@@ -21,6 +21,7 @@ from headgate.common.plain_data import Json
 from headgate.runtime.driver.endpoint import request_bodies as asked
 from headgate.runtime.driver.endpoint.metrics_answer import told
 from headgate.runtime.driver.endpoint.operations import Operation, Operations, awaited
+from headgate.runtime.driver.endpoint.page.page_routes import page_routes
 from headgate.runtime.driver.endpoint.served import ServedJob, error_facts, shown_value
 
 WAIT_MS_MAX: Final = 30_000
@@ -45,8 +46,9 @@ def application(job: ServedJob, operations: Operations) -> Starlette:
         ("POST", "/v1/cancel", routes.cancel),
         ("POST", "/v1/rescale", routes.rescale),
     ]
+    found = [Route(path, handler, methods=[method]) for method, path, handler in table]
     made = Starlette(
-        routes=[Route(path, handler, methods=[method]) for method, path, handler in table],
+        routes=[*found, *page_routes(job.watch, job.control, job.recorded)],
         exception_handlers={HeadgateError: _failed, HTTPException: _no_route, Exception: _broken},
     )
     made.router.redirect_slashes = False

@@ -11,6 +11,7 @@ import hmac
 import ipaddress
 import json
 import socket
+from collections.abc import Container
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -31,14 +32,14 @@ class RefusedError(Exception):
 
 
 class Guard:
-    """The endpoint's ASGI middleware: refuses bad requests and those without `secret`, else calls `inner`.
+    """The endpoint's ASGI middleware: refuses bad requests; all but GETs of `public` paths need `secret`.
     Without a secret (None) what `inner` answers is for everybody who can connect.
     """
 
     body_wait_s: float = BODY_WAIT_S  # how long a body may take to arrive
 
-    def __init__(self, inner: ASGIApp, secret: str | None, scheme: str) -> None:
-        self._inner, self._scheme = inner, scheme
+    def __init__(self, inner: ASGIApp, secret: str | None, scheme: str, public: Container[str] = ()) -> None:
+        self._inner, self._scheme, self._public = inner, scheme, public
         self._secret = None if secret is None else secret.encode()
         self._names = frozenset({LOCALHOST, socket.gethostname().lower()})
 
@@ -49,7 +50,8 @@ class Guard:
         try:
             headers = _single(scope["headers"])
             self._check_host(headers)
-            self._check_secret(headers)
+            if scope["method"] != "GET" or scope["path"] not in self._public:
+                self._check_secret(headers)
             body = b""
             if scope["method"] == "POST":
                 _check_form(headers)

@@ -13,6 +13,7 @@ from headgate.runtime.driver.endpoint.endpoint_settings import EndpointSettings
 from headgate.runtime.driver.endpoint.guard import Guard
 from headgate.runtime.driver.endpoint.listening_sockets import AT_A_TIME, Connections, ListeningSocket, Peer
 from headgate.runtime.driver.endpoint.operations import Operations
+from headgate.runtime.driver.endpoint.page.page_files import FILES
 from headgate.runtime.driver.endpoint.served import ServedJob
 
 HEAD_WAIT_S: Final = 5.0  # how long a request's head may take to arrive, and before it the TLS handshake
@@ -83,10 +84,10 @@ def server_of(
     listening: ListeningSocket,
 ) -> uvicorn.Server:
     """Return the HTTP server of a job's endpoint, not started; the endpoint's thread calls and runs it. It
-    serves `job`, and requires `secret` as Bearer token of each request. `listening` is the socket to run it
-    on; its limit of connections (`listening.clients`) is set here.
+    serves `job`, and requires `secret` as Bearer token but for the page's files. `listening` is the socket to
+    run it on; its limit of connections (`listening.clients`) is set here.
     """
-    app = Guard(application(job, operations), secret, settings.scheme)
+    app = Guard(application(job, operations), secret, settings.scheme, FILES)
     return server_for(app, settings, listening)
 
 

@@ -9,14 +9,15 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from headgate.api.declared.keyed_states import declared_state
 from headgate.api.jobs.executor_contract import JobControl
 from headgate.checkpoint.history_file import plain
 from headgate.common.errors import HeadgateError, OperatingError
 from headgate.common.plain_data import Json
 from headgate.core.checkpoint.history import CheckpointRecord
-from headgate.graph.logical import KeyedProcessNode, Node
 from headgate.graph.physical import PhysicalPlan
+from headgate.runtime.driver.endpoint.page.job_watch import JobWatch
+from headgate.runtime.driver.endpoint.page.kept_page import PageKeeper
+from headgate.runtime.driver.endpoint.page.plan_facts import plan_facts
 from headgate.runtime.driver.metrics.job_metrics import Family
 from headgate.runtime.driver.metrics.prometheus_text import text_of
 from headgate.runtime.job.live_state import LiveState
@@ -40,23 +41,26 @@ class ServedJob:
     records: Callable[[], Sequence[CheckpointRecord]]  # returns its checkpoints; in the job master's loop
     metrics: Callable[[], Sequence[Family]]  # returns its metrics; in the job master's loop
     post: Callable[[Callable[[], None]], None]  # has the job master's loop call a callback
+    watch: JobWatch
+    keeper: PageKeeper | None = None  # of its page; None where checkpoints are off
     storage: str | None = None  # URI of the checkpoint storage; None when checkpoints are off
 
-    def checkpoints(self) -> dict[str, Json]:
-        """Return the job's checkpoint history as JSON, with the fields of `headgate checkpoints --json`.
-        Waits for the job master's loop; raises OperatingError if it does not answer within 10 seconds.
+    def recorded(self) -> Sequence[CheckpointRecord]:
+        """Return the records of the job's checkpoints: waits for the job master's loop, and raises
+        OperatingError if it does not answer within 10 seconds.
         """
-        found = self._in_loop(self.records)
-        return {"job": self.job_id, "job_name": self.name, "checkpoints": [plain(each) for each in found]}
+        return self._in_loop(self.records)
 
     def metrics_text(self, *, open_metrics: bool) -> str:
-        """Return all metrics of the job as text for Prometheus, or as OpenMetrics. Waits for the job master's
-        loop; raises OperatingError if it does not answer within 10 seconds.
+        """Return all metrics of the job as text for Prometheus, or as OpenMetrics; waits as
+        :meth:`recorded` does.
         """
         labels = {"job_name": self.name, "job_id": self.job_id}
         return text_of(self._in_loop(self.metrics), labels, open_metrics=open_metrics)
 
     def _in_loop(self, ask: Callable[[], T]) -> T:
+        if self.watch.state is not None:
+            return ask()  # the loop has ended
         answer: Future[T] = Future()
         self.post(lambda: answer.set_result(ask()))
         try:
@@ -67,40 +71,13 @@ class ServedJob:
                 "over, or its driver overloaded"
             ) from None
 
+    def checkpoints(self) -> dict[str, Json]:
+        """Return :meth:`recorded` as JSON, with the fields of `headgate checkpoints --json`."""
+        found = self.recorded()
+        return {"job": self.job_id, "job_name": self.name, "checkpoints": [plain(each) for each in found]}
+
     def shown_plan(self) -> dict[str, Json]:
-        plan = self.plan()
-        return {
-            "job": self.name,
-            "slots": plan.slots,
-            "max_parallelism": plan.max_parallelism,
-            "vertices": [
-                {
-                    "id": vertex.id,
-                    "name": vertex.name,
-                    "parallelism": vertex.parallelism,
-                    "operators": [_operator(node) for node in vertex.chain],
-                }
-                for vertex in plan.vertices
-            ],
-            "edges": [
-                {
-                    "source": edge.source,
-                    "target": edge.target,
-                    "tag": edge.tag,
-                    "partitioner": type(edge.partitioner).__name__,
-                }
-                for edge in plan.edges
-            ],
-        }
-
-
-def _operator(node: Node) -> dict[str, Json]:
-    states = declared_state(node.function) if isinstance(node, KeyedProcessNode) else {}
-    return {
-        "uid": node.known_as,
-        "name": node.name,
-        "states": [{"name": name, "kind": state.kind} for name, state in states.items()],
-    }
+        return plan_facts(self.name, self.plan())
 
 
 def shown_value(value: Any) -> dict[str, Json]:

@@ -36,6 +36,7 @@ class Endpoint:
         self._secret = secrets.token_urlsafe(SECRET_BYTES)
         self._published: PublishedJob | None = None
         self._thread: threading.Thread | None = None
+        self._job: ServedJob | None = None
         self._server: uvicorn.Server | None = None
         self._closing = threading.Event()
 
@@ -43,9 +44,9 @@ class Endpoint:
     def address(self) -> str:
         return self._settings.reached_at(self._socket.getsockname()[1])
 
-    def begin(self, job: ServedJob) -> None:
+    def begin(self, job: ServedJob) -> bool:
         """Write the job's file, by which commands find address and secret, and answer requests from now on.
-        If it cannot be written: StorageError if the user set the endpoint on, else a warning and no endpoint.
+        If it cannot be written: StorageError if the user set the endpoint on, else warn, and return False.
         """
         try:
             forget_old()
@@ -55,9 +56,13 @@ class Endpoint:
                 raise
             _LOG.warning("the job runs without an endpoint: %s", error)
             self._socket.close()
-            return
+            return False
+        self._job = job
         self._thread = threading.Thread(target=self._run, args=(job,), name="headgate-endpoint", daemon=True)
         self._thread.start()
+        if job.keeper is not None:
+            job.keeper.begin()
+        return True
 
     def close(self, state: str | None = None) -> None:
         """Close the endpoint; cancel requests get outcome `state`; a second call does nothing. Waits 2 s at
@@ -71,11 +76,13 @@ class Endpoint:
         if self._closing.is_set():
             return
         self._closing.set()
+        if self._job is not None and self._job.keeper is not None:
+            self._job.keeper.close()
         if self._server is not None:
             self._server.should_exit = True
         if self._thread is None:
             self._socket.close()
-        elif self._operations.any:
+        elif self._operations.any or (self._job is not None and self._job.watch.streams):
             self._thread.join(CLOSE_WAIT_S)
 
     def _file(self, job: ServedJob) -> JobFile:

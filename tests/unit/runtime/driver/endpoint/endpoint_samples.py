@@ -17,9 +17,11 @@ from headgate.common.files.job_files import JobFile, known_jobs
 from headgate.common.settings.config import Config
 from headgate.metrics.of_jobs import RESTARTS
 from headgate.runtime.driver.endpoint.endpoint_settings import endpoint_settings
+from headgate.runtime.driver.endpoint.page.job_watch import JobWatch
 from headgate.runtime.driver.endpoint.served import ServedJob
 from headgate.runtime.driver.endpoint.serving import Endpoint
 from headgate.runtime.driver.metrics.job_metrics import Family, Sample
+from headgate.runtime.job.listener import JobListener
 from headgate.runtime.job.live_state import LiveState
 
 PATIENCE_S = 20
@@ -136,6 +138,7 @@ def answering(live: Callable[..., Any] | None = None, **options: Any) -> Iterato
         records=lambda: (),
         metrics=lambda: [Family(RESTARTS, [Sample({}, 3)])],
         post=lambda callback: callback(),
+        watch=JobWatch(plan, Config(), JobListener()),
     )
     try:
         endpoint.begin(job)

@@ -86,7 +86,10 @@ def test_the_body_of_a_stranger_is_not_read(served: Answering) -> None:
         "/v1/operations/..%2f..%2fjob",
         "/v1/job/",
         "/etc/passwd",
-        "/",
+        "/page/",
+        "/page/../app.py",
+        "/page/app.css/",
+        "/page/nothing.js",
     ],
 )
 def test_paths_lead_nowhere_else(served: Answering, path: str) -> None:

@@ -1,0 +1,46 @@
+"""Finds the kept page of a job in a checkpoint storage, and serves it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headgate.checkpoint.history_file import KeptHistory, find_histories, read_history
+from headgate.common.errors import StorageError, UsageError
+from headgate.runtime.driver.endpoint.page.kept_page import INSIDE, kept_answers
+
+Tell = Callable[[str, str, str], None]  # takes the job's name and id, and the address of its page
+
+
+def show_kept(uri: str, job: str | None, tell: Tell) -> None:
+    """Serve the page of a job whose checkpoints are at `uri` (a checkpoint directory, or a job's folder),
+    until Ctrl-C; `job` is its id or the beginning, None the one that wrote last. `tell` is called once.
+    UsageError: no such job, or several; StorageError: there is no page, or it is damaged.
+    """
+    from headgate.runtime.driver.endpoint.kept_server import serve_kept
+
+    kept = _chosen(find_histories(uri), job)
+    name = kept.name.removesuffix("history/checkpoints.json") + INSIDE
+    where = kept.disk.describe(name)
+    try:
+        data = kept.disk.read(name)
+    except FileNotFoundError:
+        raise StorageError(
+            f"{where} does not exist: the page of job {kept.job!r} was not kept, or its "
+            "checkpoints were begun a moment ago; "
+            f"`headgate checkpoints {uri}` shows its checkpoints"
+        ) from None
+    history = read_history(kept)
+    answers = kept_answers(data, where, history.records)
+    serve_kept(answers, lambda url: tell(history.job_name, history.job, url))
+
+
+def _chosen(found: list[KeptHistory], job: str | None) -> KeptHistory:
+    if job is None:
+        return found[0]
+    meant = [each for each in found if each.job == job] or [
+        each for each in found if each.job.startswith(job)
+    ]
+    if len(meant) != 1:
+        there = ", ".join(each.job for each in found[:10])
+        raise UsageError(f"{len(meant)} of the jobs there begin with {job!r}; there are {there}")
+    return meant[0]

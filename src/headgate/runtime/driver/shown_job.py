@@ -1,0 +1,82 @@
+"""What others see of a job: its statistics, metrics and page, at its endpoint and the port for metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from headgate.api.jobs.executor_contract import JobSpec
+from headgate.common.ports import Clock, Disk
+from headgate.runtime.driver.endpoint.endpoint_settings import EndpointSettings
+from headgate.runtime.driver.endpoint.metrics_port import MetricsPort, opened_port
+from headgate.runtime.driver.endpoint.page.job_watch import JobWatch
+from headgate.runtime.driver.endpoint.page.kept_page import PageKeeper
+from headgate.runtime.driver.endpoint.served import ServedJob
+from headgate.runtime.driver.endpoint.serving import Endpoint
+from headgate.runtime.driver.job_control import JobControl
+from headgate.runtime.driver.metrics.job_metrics import JobMetrics
+from headgate.runtime.driver.stack_profiles import StackProfiles
+from headgate.runtime.driver.statistics import JobStatistics
+from headgate.runtime.job.listener import JobListener
+from headgate.runtime.job.listeners import Listeners
+from headgate.runtime.job.live_state import LiveState
+from headgate.runtime.master.job_master import JobMaster
+
+
+class ShownJob:
+    """A job as others see it. Its `statistics` are the job's listener, and pass all on to `listener`. Without
+    `answers` (None) it has no endpoint.
+    """
+
+    def __init__(
+        self, job: JobSpec, listener: JobListener, clock: Clock, answers: EndpointSettings | None
+    ) -> None:
+        self.metrics = JobMetrics(job.plan, clock)
+        self._watch = JobWatch(job.plan, job.config, Listeners(self.metrics, listener))
+        self.statistics = JobStatistics(job.plan, self._watch, job.told)
+        self._config, self._clock, self._answers = job.config, clock, answers
+        self._endpoint: Endpoint | None = None
+        self._port: MetricsPort | None = None
+
+    def open(self, opened: ExitStack) -> None:
+        """Listen where the configuration says, until `opened` ends; ConfigError: nothing can listen there."""
+        if self._answers is not None:
+            self._endpoint = Endpoint(self._answers)
+            opened.callback(self._endpoint.close)
+        self._port = opened_port(self._config, opened)
+
+    def begin(
+        self,
+        master: JobMaster,
+        control: JobControl,
+        live: LiveState,
+        post: Callable[[Callable[[], None]], None],
+        disk: Disk | None,
+    ) -> None:
+        """Answer from now on; `post` has the job master's loop run a callback, `disk` is the checkpoints'."""
+        self._watch.profiles = StackProfiles(master.members, post)
+        self.statistics.begins(live)
+        self.statistics.controllable(control)
+        served = ServedJob(
+            job_id=master.job,
+            name=master.name,
+            started_ms=self._clock.now_ms(),
+            control=control,
+            live=live,
+            plan=lambda: master.plan,
+            records=lambda: master.checkpoints.history.records,
+            metrics=lambda: self.metrics.families(master),
+            post=post,
+            watch=self._watch,
+            keeper=None if disk is None else PageKeeper(disk, master.job, control, self._watch),
+            storage=None if disk is None else disk.describe(),
+        )
+        if self._endpoint is not None and self._endpoint.begin(served):
+            self.statistics.note(f"the page of the job is {self._endpoint.address}; `headgate ui` opens it")
+        if self._port is not None:
+            self._port.begin(served)
+
+    def close(self, state: str) -> None:
+        """End the endpoint with the job, whose last state is `state`."""
+        if self._endpoint is not None:
+            self._endpoint.close(state)
