@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 import typer
 
-from headgate.cli import checkpoint, control, nexmark, savepoint, usercode
+from headgate.cli import checkpoint, control, nexmark, replay, savepoint, usercode
 from headgate.cli.command_parameters import (
     Arguments,
     AsJson,
@@ -57,6 +57,7 @@ app.command("list")(control.list_jobs)
 for _command in (control.status, control.stop, control.cancel, control.rescale, control.query):
     app.command()(_command)
 app.command("nexmark")(nexmark.nexmark)
+app.command("replay")(replay.replay_key)
 
 
 @app.command()

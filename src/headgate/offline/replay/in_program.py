@@ -1,0 +1,118 @@
+"""Replays a key in the process of the program, where its classes are at hand, and reports what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+from headgate.api.declared.keyed_states import declared_state
+from headgate.api.jobs.launch_settings import user_code
+from headgate.checkpoint.opening import open_checkpoint
+from headgate.common.errors import UsageError
+from headgate.common.keys.key_text import key_of_text
+from headgate.common.ports import Disk
+from headgate.common.process.same_interpreter import SAME_INTERPRETER
+from headgate.common.settings.config import Config
+from headgate.graph.logical import Node
+from headgate.graph.physical import PhysicalPlan
+from headgate.graph.plan import edge_record_types
+from headgate.offline.inspecting import Answer, answered
+from headgate.offline.keyed_verdicts import targets_of
+from headgate.offline.replay.cutting import Cut, cut
+from headgate.offline.replay.exactness import reasons
+from headgate.offline.replay.keyed_part import KeyReader, shown
+from headgate.offline.replay.replay_report import Difference, ReplayReport, ReplayRequest
+from headgate.offline.replay.running import Replay
+from headgate.offline.replay.tap import Tap, changes
+from headgate.offline.rewriting import keyed_handles
+from headgate.runtime.driver.start_checks import with_stored_groups
+from headgate.runtime.job.job_settings import job_settings
+from headgate.state.snapshots import CheckpointMetadata
+
+INSPECTOR: Final = "headgate.offline.replay.in_program:inspect"
+
+
+def inspect(
+    request: ReplayRequest, nodes: Sequence[Node], plan: PhysicalPlan, config: Config
+) -> Answer[ReplayReport]:
+    """Return the report of a replay by the plan that was captured, or the error that refused it."""
+    return answered(config, lambda: replayed(request, nodes, plan, config))
+
+
+def replayed(
+    request: ReplayRequest, nodes: Sequence[Node], plan: PhysicalPlan, config: Config
+) -> ReplayReport:
+    """Return the report of a replay by a plan of this process; raise what `replaying.replay` raises."""
+    disk, begins = open_checkpoint(request["snapshot"])
+    until = None if request["to"] is None else _later(request["to"], begins)
+    key = key_of_text(request["key"])
+    plan = with_stored_groups(plan, config, begins)
+    lived = begins if until is None else until[1]
+    part = cut(plan, edge_record_types(nodes, plan), request["uid"], key, lived.parallelism)
+    settings = job_settings(config).worker
+    reader = KeyReader(
+        key,
+        part.key_group,
+        plan.max_parallelism,
+        targets_of(declared_state(part.node.function)),
+        drop=settings.ignore_unclaimed,
+    )
+    ends = None if until is None else until[1]
+    replay = Replay(part, disk, begins, ends, settings, reader, user_code() or SAME_INTERPRETER)
+    tap = replay.run(key, request["count"], lambda _kind: None)
+    differences = None if until is None else _differences(replay, reader, *until, request["uid"])
+    return _report(request, part, key, begins, ends, replay, tap, differences)
+
+
+def _later(uri: str, begins: CheckpointMetadata) -> tuple[Disk, CheckpointMetadata]:
+    disk, found = open_checkpoint(uri)
+    if found.job != begins.job or found.checkpoint <= begins.checkpoint:
+        raise UsageError(
+            f"--to is {found.kind} {found.checkpoint} of job {found.job_name!r}, and --from is {begins.kind} "
+            f"{begins.checkpoint} of job {begins.job_name!r}; expected a later one of the same run"
+        )
+    return disk, found
+
+
+def _differences(
+    replay: Replay, reader: KeyReader, disk: Disk, until: CheckpointMetadata, uid: str
+) -> list[Difference] | None:
+    if replay.state is None:
+        return None
+    recorded = reader.read(disk, keyed_handles(until.operators.get(uid, [])))
+    replayed = reader.read(None, keyed_handles([replay.state]))
+    if reader.encoded(recorded) == reader.encoded(replayed):
+        return []
+    found = [
+        Difference(each.state, each.before, each.after) for each in changes(shown(replayed), shown(recorded))
+    ]
+    return found or [Difference("bytes of the state", None, None)]
+
+
+def _report(
+    request: ReplayRequest,
+    part: Cut,
+    key: Hashable,
+    begins: CheckpointMetadata,
+    ends: CheckpointMetadata | None,
+    replay: Replay,
+    tap: Tap,
+    differences: list[Difference] | None,
+) -> ReplayReport:
+    return ReplayReport(
+        uid=request["uid"],
+        key=repr(key),
+        operator=part.node.name,
+        subtask=part.subtask,
+        key_group=part.key_group,
+        job=begins.job_name,
+        begins=begins.checkpoint,
+        ends=None if ends is None else ends.checkpoint,
+        state=changes({}, tap.began),
+        steps=tap.steps,
+        records_read=tap.read,
+        ended=replay.ended,
+        differences=differences,
+        inexact=reasons(part, begins, ends, replay, tap),
+        failure=replay.failure,
+    )

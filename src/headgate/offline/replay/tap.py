@@ -1,0 +1,252 @@
+"""Watches one keyed operator: lets through the records of one key, one by one, and notes what each does.
+
+The operator is production's own, in production's own subtask. The tap takes the place of two of its methods:
+a batch goes on as batches of single records, and event time stops at each due timer. Neither changes what the
+operator does, for its results depend on no limits of batches (`runtime/worker/operators/keyed_operator.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
+from headgate.core.marks import Mark
+from headgate.offline.replay.keyed_part import shown
+from headgate.offline.replay.replay_report import Change, Step
+from headgate.records.batch import Batch
+from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
+from headgate.runtime.worker.operators.operator_contract import Receiver
+from headgate.runtime.worker.task.gate_task import GateTask
+
+IN_FLIGHT: Final = "in flight"
+"""Sender of a record that was in flight when the snapshot was taken."""
+
+
+class Tap:
+    """Takes the steps of one key in the operator at the head of `task`, at most `count` records (None: all).
+
+    Attributes:
+        steps: what was done, in order.
+        read: number of records of all keys that came.
+        senders: who sent records of the key.
+        full: whether `count` records were taken; what comes later is dropped.
+        raised: what user code raised.
+    """
+
+    def __init__(
+        self, task: GateTask, key: Hashable, count: int | None, before: Callable[[str], None]
+    ) -> None:
+        operator = task.head
+        assert isinstance(operator, KeyedProcessOperator)
+        self._task, self._operator, self._key, self._count, self._before = task, operator, key, count, before
+        self.steps: list[Step] = []
+        self.read = self.records = 0
+        self.senders: set[str] = set()
+        self.full = False
+        self.raised: BaseException | None = None
+        self._out: list[Any] = []
+        self._sides: list[tuple[str, Any]] = []
+        self._take, self._advance = operator.process_some, operator.watermark
+        self._fire = operator.fire_processing_time
+        operator.next = _Collector(self._out.append)
+        operator.side_outputs = _Sides(lambda tag, record: self._sides.append((tag, record)))
+        self._state, self._timers = self._now(), self._set_timers()
+        self.began = self._state
+        self._noted_clock = _NotedClock(operator)
+        vars(operator).update(
+            process_some=self.process_some,
+            watermark=self.watermark,
+            fire_processing_time=self.fire_processing_time,
+        )
+
+    @property
+    def clock_read(self) -> bool:
+        """Whether the function has asked for processing time."""
+        return self._noted_clock.read
+
+    @property
+    def timed(self) -> bool:
+        """Whether event time mattered: a timer of it was set or fired."""
+        return self._uses("event")
+
+    @property
+    def wall_timers(self) -> bool:
+        """Whether timers of processing time were set or fired."""
+        return self._uses("processing")
+
+    def _uses(self, word: str) -> bool:
+        steps = [time for step in self.steps for time in (*step.timers_set, *step.timers_gone)]
+        return any(time.startswith(word) for time in (*steps, *self._timers))
+
+    def process_some(self, batch: Batch) -> int:
+        """Take the place of the operator's method: let the records of the key through."""
+        keys = self._operator._key_types.keys_of(batch, self._operator._key)
+        self.read += len(batch)
+        for at, key in enumerate(keys):
+            if key == self._key and not self.full:
+                self._record(batch.slice(at, at + 1))
+        if batch.watermarks is not None and not self.full:
+            self._until(int(batch.watermarks[-1]))
+        return len(batch)
+
+    def watermark(self, timestamp: int) -> None:
+        """Take the place of the operator's method: stop at each timer that is due."""
+        if not self.full:
+            self._until(timestamp)
+
+    def fire_processing_time(self, now_ms: int) -> None:
+        """Take the place of the operator's method: note what timers of processing time do."""
+        with self._step("processing timer", str(now_ms)):
+            self._fire(now_ms)
+
+    def _record(self, row: Batch) -> None:
+        if row.watermarks is not None:
+            self._until(int(row.watermarks[0]))
+        sender = self._sender()
+        self.senders.add(sender)
+        self.records += 1
+        time = None if row.timestamps is None else int(row.timestamps[0])
+        with self._step("record", repr(row.rows()[0]), sender, time):
+            while not self._take(row):
+                self._drain()
+        self.full = self.records == self._count
+
+    def _sender(self) -> str:
+        reading = self._task._reading
+        if reading is None or reading.channel is None:
+            return IN_FLIGHT
+        channel = self._task.channels[reading.channel]
+        return f"{channel.ends.sender}[{channel.sender}]"
+
+    def _until(self, watermark: int) -> None:
+        operator = self._operator
+        while (due := operator._next_due()) is not None and due <= watermark:
+            with self._step("timer", str(due)):
+                self._advance(due)
+                self._drain()
+        if watermark > operator._mark:
+            self._advance(watermark)
+            self._drain()
+
+    def _drain(self) -> None:
+        while self._operator.busy:
+            self._operator.go_on()
+
+    @contextmanager
+    def _step(
+        self, kind: str, what: str, sender: str | None = None, time: int | None = None
+    ) -> Iterator[None]:
+        error: str | None = None
+        self._before(kind)
+        try:
+            yield
+        except BaseException as raised:
+            self.raised = raised
+            error = f"{type(raised).__name__}: {raised}".partition("\n")[0]
+            raise
+        finally:
+            self._note(kind, what, sender, time, error)
+
+    def _note(self, kind: str, what: str, sender: str | None, time: int | None, error: str | None) -> None:
+        state, timers = (self._state, self._timers) if error else (self._now(), self._set_timers())
+        mark = self._operator._mark
+        self.steps.append(
+            Step(
+                len(self.steps) + 1,
+                kind,
+                what,
+                sender,
+                time,
+                mark if WATERMARK_MIN < mark < WATERMARK_MAX else None,
+                changes(self._state, state),
+                [each for each in timers if each not in self._timers],
+                [each for each in self._timers if each not in timers],
+                [repr(record) for record in self._out],
+                [(tag, repr(record)) for tag, record in self._sides],
+                error,
+            )
+        )
+        self._state, self._timers = state, timers
+        self._out.clear()
+        self._sides.clear()
+
+    def _now(self) -> dict[str, str]:
+        backend = self._operator._backend
+        held = {name: [value for _, value in backend.scan(name)] for name in backend.handles}
+        return shown({name: values for name, values in held.items() if values})
+
+    def _set_timers(self) -> list[str]:
+        backend = self._operator._backend
+        found = []
+        for word, queue in (("event", backend.event_timers), ("processing", backend.processing_timers)):
+            found += [f"{word} {time}" for time in sorted(queue.frozen()[0])]
+        return found
+
+
+def changes(before: dict[str, str], after: dict[str, str]) -> list[Change]:
+    """Return what differs between two states as :func:`shown` gives them.
+
+    Example:
+        >>> changes({"count": "1", "last": "'a'"}, {"count": "2", "last": "'a'"})
+        [Change(state='count', before='1', after='2')]
+    """
+    names = [*before, *(name for name in after if name not in before)]
+    return [
+        Change(name, before.get(name), after.get(name))
+        for name in names
+        if before.get(name) != after.get(name)
+    ]
+
+
+class _Collector:
+    """Stands for what follows the operator: keeps its records, and drops all events."""
+
+    def __init__(self, add: Callable[[Any], None]) -> None:
+        self._add = add
+
+    def process(self, batch: Batch) -> None:
+        for record in batch.rows():
+            self._add(record)
+
+    def watermark(self, timestamp: int) -> None:
+        """Do nothing."""
+
+    def idle(self) -> None:
+        """Do nothing."""
+
+    def mark(self, mark: Mark) -> None:
+        """Do nothing."""
+
+    def end_of_data(self) -> None:
+        """Do nothing."""
+
+
+class _Sides(dict[str, Receiver]):
+    """Side outputs by tag: `get` makes a collector for any tag."""
+
+    def __init__(self, add: Callable[[str, Any], None]) -> None:
+        super().__init__()
+        self._add = add
+
+    def get(self, tag: str, default: Any = None) -> _Collector:
+        return _Collector(lambda record: self._add(tag, record))
+
+
+class _NotedClock:
+    """Takes the place of the clock that an operator's function reads, and notes whether it did."""
+
+    def __init__(self, operator: KeyedProcessOperator) -> None:
+        self._clock, self.read = operator.context.clock, False
+        operator._timers._clock = self
+
+    def now_ms(self) -> int:
+        self.read = True
+        return int(self._clock.now_ms())
+
+    def monotonic_ms(self) -> int:
+        return int(self._clock.monotonic_ms())
+
+    def precise_ms(self) -> float:
+        return float(self._clock.precise_ms())
