@@ -123,7 +123,8 @@ def _found(plan: PhysicalPlan, uid: str) -> tuple[Vertex, KeyedProcessNode]:
                 if node is not vertex.chain[0]:
                     raise UsageError(
                         f"operator {node.name!r} (uid {uid!r}) runs in the chain of "
-                        f"{vertex.chain[0].name!r}; only an operator that gets its records by their keys can be replayed"
+                        f"{vertex.chain[0].name!r}; only an operator right after "
+                        "key_by() can be replayed"
                     )
                 return vertex, node
     raise UsageError(
