@@ -20,7 +20,8 @@ from headgate.common.keys.keygroups import key_group, operator_index_for_key_gro
 from headgate.graph.logical import FilterNode, KeyedProcessNode, Node, SourceNode
 from headgate.graph.partitioners import Forward
 from headgate.graph.physical import Edge, PhysicalPlan, Vertex
-from headgate.state.snapshots import CheckpointMetadata
+from headgate.restore.in_flight_shares import records_of
+from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,13 @@ class Cut:
     def uids(self) -> set[str]:
         return {node.uid or "" for vertex in self.plan.vertices for node in vertex.chain}
 
+    def channels(self, vertex: Vertex) -> int:
+        """Return from how many subtasks one subtask of `vertex` gets records."""
+        return sum(
+            1 if isinstance(edge.partitioner, Forward) else self.plan.vertices[edge.source].parallelism
+            for edge in self.plan.inputs(vertex.id)
+        )
+
     def plan_of(self, slot: int) -> PhysicalPlan:
         """Return what the worker of `slot` runs: other subtasks of the operator only drop what they get."""
         if slot == self.subtask:
@@ -68,6 +76,24 @@ class Cut:
             ],
             finished={uid: subtasks for uid, subtasks in metadata.finished.items() if uid in uids},
         )
+
+
+def held_back(cut: Cut, until: CheckpointMetadata) -> int:
+    """Return how many records, the last that the operator's subtask got, were in flight to it at `until`.
+
+    With several channels, or records in flight before other operators, that is unknown: 0.
+    """
+    streams = [stream for stream in cut.of_snapshot(until).in_flight if records_of(stream)]
+    mine = [stream for stream in streams if stream.receiver == cut.node.uid]
+    if len(mine) < len(streams) or cut.channels(cut.vertex) > 1:
+        return 0
+    return sum(records_of(stream) for stream in mine if stream.receiver_subtask == cut.subtask)
+
+
+def operator_state(cut: Cut, metadata: CheckpointMetadata) -> OperatorSubtaskState | None:
+    """Return what the operator's subtask stored in a snapshot; None: nothing, or the parallelism differs."""
+    states = metadata.operators.get(cut.node.uid or "", [])
+    return states[cut.subtask] if len(states) == cut.vertex.parallelism else None
 
 
 def _dropped(_record: Any) -> bool:

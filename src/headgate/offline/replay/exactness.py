@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from headgate.graph.async_nodes import AsyncNode
 from headgate.graph.logical import Node
-from headgate.graph.partitioners import Forward, Rebalance
-from headgate.graph.physical import Vertex
-from headgate.offline.replay.cutting import Cut
+from headgate.graph.partitioners import Rebalance
+from headgate.offline.replay.cutting import Cut, held_back, operator_state
 from headgate.offline.replay.running import Replay
 from headgate.offline.replay.tap import IN_FLIGHT, Tap
 from headgate.restore.in_flight_shares import records_of
@@ -32,21 +31,14 @@ def _of_order(cut: Cut, tap: Tap) -> Iterator[str]:
             f"records of the key came from {len(senders)} senders ({', '.join(senders)}), and in which order "
             "they came between each other is not recorded"
         )
-    elif tap.timed and _channels(cut, cut.vertex) > 1:
+    elif tap.timed and cut.channels(cut.vertex) > 1:
         yield (
-            f"event time comes from {_channels(cut, cut.vertex)} senders, and whether a timer fired before "
+            f"event time comes from {cut.channels(cut.vertex)} senders, and whether a timer fired before "
             "or after a record of another sender is not recorded"
         )
     for vertex in cut.plan.vertices[:-1]:
-        if _channels(cut, vertex) > 1:
+        if cut.channels(vertex) > 1:
             yield f"{vertex.name!r} gets records from several senders, whose order is not recorded"
-
-
-def _channels(cut: Cut, vertex: Vertex) -> int:
-    return sum(
-        1 if isinstance(edge.partitioner, Forward) else cut.plan.vertices[edge.source].parallelism
-        for edge in cut.plan.inputs(vertex.id)
-    )
 
 
 def _of_plan(cut: Cut) -> Iterator[str]:
@@ -86,11 +78,16 @@ def _some(names: list[str]) -> str:
 
 
 def _of_snapshots(cut: Cut, begins: CheckpointMetadata, until: CheckpointMetadata) -> Iterator[str]:
-    overtaken = sum(records_of(stream) for stream in cut.of_snapshot(until).in_flight)
+    overtaken = sum(map(records_of, cut.of_snapshot(until).in_flight)) - held_back(cut, until)
     if overtaken:
         yield (
             f"{overtaken} records were in flight when the snapshot of --to was taken, which the replay has "
             "processed and the snapshot has not"
         )
-    if begins.attempt != until.attempt and until.checkpoint != begins.checkpoint + 1:
-        yield "the job was deployed anew between the two snapshots, from a third one"
+    state = operator_state(cut, until)
+    if state is not None and state.firing_to is not None:
+        yield "the snapshot of --to was taken while due timers were firing, and the replay has fired all"
+    upstream = cut.uids - {cut.node.uid}
+    other = [uid for uid in upstream if begins.parallelism.get(uid) != until.parallelism.get(uid)]
+    if other and until.checkpoint != begins.checkpoint + 1:
+        yield "the job was rescaled between the two snapshots, and at which record is not recorded"

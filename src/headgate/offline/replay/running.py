@@ -12,7 +12,7 @@ from headgate.common.errors import InternalError, StorageError, UsageError, User
 from headgate.common.ids import SubtaskId, SubtaskIndex
 from headgate.common.ports import Disk, UserCode
 from headgate.graph.logical import SourceNode
-from headgate.offline.replay.cutting import Cut
+from headgate.offline.replay.cutting import Cut, held_back, operator_state
 from headgate.offline.replay.gang import Gang, ReplayClock
 from headgate.offline.replay.keyed_part import KeyReader
 from headgate.offline.replay.splits import HeldReader, SourceEnds, SplitDealer, held
@@ -73,7 +73,7 @@ class Replay:
         """
         try:
             self._deploy()
-            tap = Tap(self._operator_task(), key, count, before)
+            tap = self._tap(key, count, before)
             self._hold_readers()
             self._feed(tap)
             return tap
@@ -124,10 +124,14 @@ class Replay:
         alone = self._reader.alone(self._disk, state.keyed)
         return msgspec.structs.replace(state, keyed=alone)
 
-    def _operator_task(self) -> GateTask:
+    def _tap(self, key: Hashable, count: int | None, before: Callable[[str], None]) -> Tap:
         task = self._task(self._cut.vertex.id, self._cut.subtask)
         assert isinstance(task, GateTask)
-        return task
+        if self._until is None:
+            return Tap(task, key, count, before)
+        ended = operator_state(self._cut, self._until)
+        ends_at = None if ended is None else ended.watermark
+        return Tap(task, key, count, before, held_back(self._cut, self._until), ends_at)
 
     def _task(self, vertex: int, subtask: int) -> Any:
         assembly = self._gang.workers[subtask]._assembly
@@ -164,7 +168,7 @@ class Replay:
             if self._turn():
                 waited_since = self.clock.now
             elif held(self._readers):
-                if self._at_end():
+                if self._at_end(tap):
                     return
             elif (due := self._gang.next_wakeup()) is None or due > waited_since + PATIENCE_MS:
                 raise StorageError(self._stuck())
@@ -184,7 +188,7 @@ class Replay:
                 self._gang.handle(subtask, assigned)
         return worked or bool(asked)
 
-    def _at_end(self) -> bool:
+    def _at_end(self, tap: Tap) -> bool:
         """Do the next of what comes after all input; return whether nothing is left to do."""
         if self._until is None:
             self.ended = "at the end of the input"
@@ -194,6 +198,7 @@ class Replay:
             self.clock.advance_to(self._until.trigger_ms)
             return False
         if not self.ended:
+            tap.reach_end()
             # A barrier as the job's: it goes through all channels, so the state is what came before it.
             self.ended = "at the snapshot"
             for slot in range(self._cut.plan.slots):

@@ -7,12 +7,14 @@ operator does, for its results depend on no limits of batches (`runtime/worker/o
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.core.marks import Mark
+from headgate.graph.logical import Side
 from headgate.offline.replay.keyed_part import shown
 from headgate.offline.replay.replay_report import Change, Step
 from headgate.records.batch import Batch
@@ -27,6 +29,9 @@ IN_FLIGHT: Final = "in flight"
 class Tap:
     """Takes the steps of one key in the operator at the head of `task`, at most `count` records (None: all).
 
+    The last `held_back` records, of all keys, are not processed: they were in flight where the replay ends.
+    Event time goes no further than `ends_at` (ms; None: no limit), where the operator had got to then.
+
     Attributes:
         steps: what was done, in order.
         read: number of records of all keys that came.
@@ -36,7 +41,13 @@ class Tap:
     """
 
     def __init__(
-        self, task: GateTask, key: Hashable, count: int | None, before: Callable[[str], None]
+        self,
+        task: GateTask,
+        key: Hashable,
+        count: int | None,
+        before: Callable[[str], None],
+        held_back: int = 0,
+        ends_at: int | None = None,
     ) -> None:
         operator = task.head
         assert isinstance(operator, KeyedProcessOperator)
@@ -46,9 +57,12 @@ class Tap:
         self.senders: set[str] = set()
         self.full = False
         self.raised: BaseException | None = None
+        self._held_back, self._ends_at, self._waiting = held_back, ends_at, 0
+        self._line: deque[tuple[Batch | int, str]] = deque()
         self._out: list[Any] = []
         self._sides: list[tuple[str, Any]] = []
         self._take, self._advance = operator.process_some, operator.watermark
+        self._entry = operator.entry
         self._fire = operator.fire_processing_time
         operator.next = _Collector(self._out.append)
         operator.side_outputs = _Sides(lambda tag, record: self._sides.append((tag, record)))
@@ -57,6 +71,7 @@ class Tap:
         self._noted_clock = _NotedClock(operator)
         vars(operator).update(
             process_some=self.process_some,
+            entry=self.entry,
             watermark=self.watermark,
             fire_processing_time=self.fire_processing_time,
         )
@@ -82,33 +97,70 @@ class Tap:
 
     def process_some(self, batch: Batch) -> int:
         """Take the place of the operator's method: let the records of the key through."""
-        keys = self._operator._key_types.keys_of(batch, self._operator._key)
-        self.read += len(batch)
-        for at, key in enumerate(keys):
-            if key == self._key and not self.full:
-                self._record(batch.slice(at, at + 1))
-        if batch.watermarks is not None and not self.full:
-            self._until(int(batch.watermarks[-1]))
+        self._line.append((batch, self._sender()))
+        self._waiting += len(batch)
+        self._move()
+        return len(batch)
+
+    def entry(self, side: Side) -> Callable[[Batch], int]:
+        """Take the place of the operator's method: of a broadcast side all records are let through."""
+        return self.process_some if side is Side.MAIN else self._broadcast
+
+    def _broadcast(self, batch: Batch) -> int:
+        take, sender = self._entry(Side.BROADCAST), self._sender()
+        if not self.full:
+            self.senders.add(sender)
+            for at, record in enumerate(batch.rows()):
+                row = batch.slice(at, at + 1)
+                with self._step("broadcast", repr(record), sender, _time_of(row)):
+                    while not take(row):
+                        self._drain()
         return len(batch)
 
     def watermark(self, timestamp: int) -> None:
         """Take the place of the operator's method: stop at each timer that is due."""
-        if not self.full:
-            self._until(timestamp)
+        self._line.append((timestamp, ""))
+        self._move()
+
+    def _move(self) -> None:
+        # What waits is in the order in which it came; event time passes only what is processed.
+        while self._line and (self._waiting > self._held_back or isinstance(self._line[0][0], int)):
+            first, sender = self._line.popleft()
+            if isinstance(first, int):
+                if not self.full and not (self._held_back and self._waiting):
+                    self._until(first)
+                continue
+            taken = min(len(first), self._waiting - self._held_back)
+            if taken < len(first):
+                self._line.appendleft((first.slice(taken, len(first)), sender))
+            self._waiting -= taken
+            self._batch(first.slice(0, taken), sender)
+
+    def _batch(self, batch: Batch, sender: str) -> None:
+        keys = self._operator._key_types.keys_of(batch, self._operator._key)
+        self.read += len(batch)
+        for at, key in enumerate(keys):
+            if key == self._key and not self.full:
+                self._record(batch.slice(at, at + 1), sender)
+        if batch.watermarks is not None and not self.full:
+            self._until(int(batch.watermarks[-1]))
+
+    def reach_end(self) -> None:
+        """Advance event time to where the replay ends, although records are held back."""
+        if self._ends_at is not None and not self.full:
+            self._until(self._ends_at)
 
     def fire_processing_time(self, now_ms: int) -> None:
         """Take the place of the operator's method: note what timers of processing time do."""
         with self._step("processing timer", str(now_ms)):
             self._fire(now_ms)
 
-    def _record(self, row: Batch) -> None:
+    def _record(self, row: Batch, sender: str) -> None:
         if row.watermarks is not None:
             self._until(int(row.watermarks[0]))
-        sender = self._sender()
         self.senders.add(sender)
         self.records += 1
-        time = None if row.timestamps is None else int(row.timestamps[0])
-        with self._step("record", repr(row.rows()[0]), sender, time):
+        with self._step("record", repr(row.rows()[0]), sender, _time_of(row)):
             while not self._take(row):
                 self._drain()
         self.full = self.records == self._count
@@ -122,6 +174,8 @@ class Tap:
 
     def _until(self, watermark: int) -> None:
         operator = self._operator
+        if self._ends_at is not None:
+            watermark = min(watermark, self._ends_at)
         while (due := operator._next_due()) is not None and due <= watermark:
             with self._step("timer", str(due)):
                 self._advance(due)
@@ -183,6 +237,10 @@ class Tap:
         for word, queue in (("event", backend.event_timers), ("processing", backend.processing_timers)):
             found += [f"{word} {time}" for time in sorted(queue.frozen()[0])]
         return found
+
+
+def _time_of(row: Batch) -> int | None:
+    return None if row.timestamps is None else int(row.timestamps[0])
 
 
 def changes(before: dict[str, str], after: dict[str, str]) -> list[Change]:
