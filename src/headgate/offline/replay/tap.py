@@ -93,7 +93,7 @@ class Tap:
 
     def _uses(self, word: str) -> bool:
         steps = [time for step in self.steps for time in (*step.timers_set, *step.timers_gone)]
-        return any(time.startswith(word) for time in (*steps, *self._timers))
+        return any(time.startswith(word) for time in steps) or any(kind == word for kind, _ in self._timers)
 
     def process_some(self, batch: Batch) -> int:
         """Take the place of the operator's method: let the records of the key through."""
@@ -215,8 +215,8 @@ class Tap:
                 time,
                 mark if WATERMARK_MIN < mark < WATERMARK_MAX else None,
                 changes(self._state, state),
-                [each for each in timers if each not in self._timers],
-                [each for each in self._timers if each not in timers],
+                _words(timers - self._timers),
+                _words(self._timers - timers),
                 [repr(record) for record in self._out],
                 [(tag, repr(record)) for tag, record in self._sides],
                 error,
@@ -231,12 +231,14 @@ class Tap:
         held = {name: [value for _, value in backend.scan(name)] for name in backend.handles}
         return shown({name: values for name, values in held.items() if values})
 
-    def _set_timers(self) -> list[str]:
+    def _set_timers(self) -> set[tuple[str, int]]:
         backend = self._operator._backend
-        found = []
-        for word, queue in (("event", backend.event_timers), ("processing", backend.processing_timers)):
-            found += [f"{word} {time}" for time in sorted(queue.frozen()[0])]
-        return found
+        found = {("event", time) for time in backend.event_timers.frozen()[0]}
+        return found | {("processing", time) for time in backend.processing_timers.frozen()[0]}
+
+
+def _words(timers: set[tuple[str, int]]) -> list[str]:
+    return [f"{kind} {time}" for kind, time in sorted(timers)]
 
 
 def _time_of(row: Batch) -> int | None:
