@@ -90,6 +90,7 @@ def replay_here(
         "snapshot": snapshot,
         "to": to,
         "count": None,
+        "records": None,
         "side_effects": False,
         "debug": False,
     }

@@ -38,6 +38,12 @@ def replay_key(
         int | None, typer.Option("--count", min=1, metavar="N", help="Stop after N records of the key.")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Do not replay again, to find what differs.")] = False,
+    records: Annotated[
+        str | None,
+        typer.Option(
+            "--records", metavar="FILE", help="JSON lines in place of a source that cannot go back."
+        ),
+    ] = None,
     side_effects: Annotated[
         bool,
         typer.Option("--allow-side-effects", help="Also run functions that reach outside of the job."),
@@ -55,7 +61,8 @@ def replay_key(
         settings = assignments(RunRequest("", (), define or (), None, brings or (), requirements))
         found = replay(
             program, needed("--uid", uid), key_typed(needed("--key", key)), needed("--from", from_), to,
-            arguments or (), settings, count=count, twice=not once, side_effects=side_effects,
+            arguments or (), settings, count=count, records=records, twice=not once,
+            side_effects=side_effects,
         )  # fmt: skip
         shown = as_json_text(found) if as_json else "\n".join(page(found))
         return Outcome(shown, exit_code(found))

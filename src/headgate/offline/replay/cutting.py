@@ -33,6 +33,7 @@ class Cut:
     node: KeyedProcessNode
     key_group: int
     subtask: int  # that owns the key group
+    given: str | None = None  # uid of a source in whose place records are given; None: of none
 
     @property
     def vertex(self) -> Vertex:
@@ -55,6 +56,16 @@ class Cut:
             for edge in self.plan.inputs(vertex.id)
         )
 
+    def in_the_loop(self) -> Cut:
+        """Return the cut without threads of their own for functions that are marked as blocking."""
+        vertices = tuple(
+            replace(vertex, chain=tuple(replace(node, blocking=False) for node in vertex.chain))
+            for vertex in self.plan.vertices
+        )
+        node = vertices[-1].chain[0]
+        assert isinstance(node, KeyedProcessNode)
+        return replace(self, plan=replace(self.plan, vertices=vertices), node=node)
+
     def plan_of(self, slot: int) -> PhysicalPlan:
         """Return what the worker of `slot` runs: other subtasks of the operator only drop what they get."""
         if slot == self.subtask:
@@ -65,14 +76,16 @@ class Cut:
         return replace(self.plan, vertices=(*self.plan.vertices[:-1], last))
 
     def of_snapshot(self, metadata: CheckpointMetadata) -> CheckpointMetadata:
-        """Return what a snapshot has of the operators that are replayed."""
-        uids = self.uids
+        """Return what a snapshot has of the operators that are replayed, without a source that is not."""
+        uids = self.uids - {self.given}
         return msgspec.structs.replace(
             metadata,
             operators={uid: states for uid, states in metadata.operators.items() if uid in uids},
             enumerators={uid: state for uid, state in metadata.enumerators.items() if uid in uids},
             in_flight=[
-                stream for stream in metadata.in_flight if stream.receiver in uids and stream.sender in uids
+                stream
+                for stream in metadata.in_flight
+                if stream.receiver in uids and stream.sender in self.uids
             ],
             finished={uid: subtasks for uid, subtasks in metadata.finished.items() if uid in uids},
         )

@@ -21,6 +21,8 @@ from headgate.offline.keyed_verdicts import targets_of
 from headgate.offline.replay.cutting import Cut, cut
 from headgate.offline.replay.exactness import reasons
 from headgate.offline.replay.keyed_part import KeyReader, shown
+from headgate.offline.replay.records_file import with_records
+from headgate.offline.replay.refusals import check_functions, check_key, check_sources
 from headgate.offline.replay.replay_report import Difference, ReplayReport, ReplayRequest
 from headgate.offline.replay.running import Replay
 from headgate.offline.replay.tap import Tap, changes
@@ -48,7 +50,12 @@ def replayed(
     key = key_of_text(request["key"])
     plan = with_stored_groups(plan, config, begins)
     lived = begins if until is None else until[1]
-    part = cut(plan, edge_record_types(nodes, plan), request["uid"], key, lived.parallelism)
+    part = _prepared(
+        request,
+        cut(plan, edge_record_types(nodes, plan), request["uid"], key, lived.parallelism),
+        key,
+        begins,
+    )
     settings = job_settings(config).worker
     reader = KeyReader(
         key,
@@ -62,6 +69,16 @@ def replayed(
     tap = replay.run(key, request["count"], lambda _kind: None)
     differences = None if until is None else _differences(replay, reader, *until, request["uid"])
     return _report(request, part, key, begins, ends, replay, tap, differences)
+
+
+def _prepared(request: ReplayRequest, part: Cut, key: Hashable, begins: CheckpointMetadata) -> Cut:
+    check_key(part.node, key)
+    if request["records"] is not None:
+        part = with_records(part, request["records"])
+    ends = request["to"] is not None or request["count"] is not None
+    check_sources(part, begins, bounded=ends)
+    check_functions(part, side_effects=request["side_effects"])
+    return part.in_the_loop()
 
 
 def _later(uri: str, begins: CheckpointMetadata) -> tuple[Disk, CheckpointMetadata]:

@@ -31,6 +31,7 @@ def replay(
     options: Sequence[str] = (),
     *,
     count: int | None = None,
+    records: str | Path | None = None,
     side_effects: bool = False,
     twice: bool = True,
     timeout_s: float | None = None,
@@ -49,6 +50,7 @@ def replay(
         arguments: those of the program.
         options: ``key=value`` settings; those of storages count for the snapshots, too.
         count: stop after so many records of the key; None: no limit.
+        records: a file with a JSON value a line: records in place of a source that cannot go back.
         side_effects: whether functions may run that reach outside of the job.
         twice: whether it is replayed again, in a process with another order of sets, and what differs is
             reported as :attr:`ReplayReport.unlike`.
@@ -68,6 +70,7 @@ def replay(
             "snapshot": absolute(snapshot),
             "to": None if to is None else absolute(to),
             "count": count,
+            "records": None if records is None else str(Path(records).absolute()),
             "side_effects": side_effects,
             "debug": False,
         }

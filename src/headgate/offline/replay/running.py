@@ -143,7 +143,8 @@ class Replay:
         begins = self._point.checkpoint
         for vertex, node in self._cut.sources.items():
             uid, readers = node.uid or "", self._cut.plan.vertices[vertex].parallelism
-            ends = None if self._until is None else SourceEnds(uid, self._until)
+            known = self._until is not None and uid != self._cut.given
+            ends = SourceEnds(uid, self._until) if known and self._until is not None else None
             self._check_readers(node, ends, readers)
             dealer = self.dealers[vertex] = SplitDealer(
                 node.source, begins.enumerators.get(uid), ends, readers
