@@ -40,8 +40,13 @@ def program(
     if function == "async":
         visits = visits.map_async(answer, uid="asked")
     given = Visits() if isinstance(function, (str, type(None))) else function
-    sink(visits.key_by("user").process(given, uid=uid, blocking=function == "blocking"))
+    sink(visits.key_by("user").process(given, uid=uid))
     return env
+
+
+@hg.blocking
+class Waiting(Visits):
+    """Waits for something."""
 
 
 async def answer(record: dict) -> dict:
@@ -142,8 +147,8 @@ def test_functions_that_reach_outside_need_leave(job: Path) -> None:
     assert replay_here(program(job, Opened()), "visits", "a", first, side_effects=True).steps
     assert Opened.opened == [0]
     with pytest.raises(hg.UsageError, match=r"uid 'visits'\) has a function that is marked as blocking"):
-        replay_here(program(job, "blocking"), "visits", "a", first)
-    report = replay_here(program(job, "blocking"), "visits", "a", first, side_effects=True)
+        replay_here(program(job, Waiting()), "visits", "a", first)
+    report = replay_here(program(job, Waiting()), "visits", "a", first, side_effects=True)
     assert report.steps
 
 

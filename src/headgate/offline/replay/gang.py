@@ -10,10 +10,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headgate.checkpoint.storage.uris import open_disk
 from headgate.common.errors import InternalError
 from headgate.common.ids import Fence, JobId
-from headgate.common.ports import NoProbe, UserCode
+from headgate.common.ports import Disk, NoProbe, UserCode
 from headgate.runtime.protocol import messages as m
 from headgate.runtime.protocol.frames import Frame
 from headgate.runtime.worker.worker import Worker
@@ -103,27 +102,39 @@ class _AtOnce:
 class Gang:
     """As many workers as the plan has slots; :meth:`turn` lets each of them take a step.
 
-    `received` gets their messages to the job master, `code` has the modules of the program.
+    `received` gets their messages to the job master, `code` has the modules of the program, `disks` opens
+    the storage of the snapshot.
     """
 
-    def __init__(self, job: str, slots: int, clock: ReplayClock, received: Received, code: UserCode) -> None:
+    def __init__(
+        self,
+        job: str,
+        slots: int,
+        clock: ReplayClock,
+        received: Received,
+        code: UserCode,
+        disks: Callable[[str], Disk],
+    ) -> None:
         self.clock = clock
         lanes: dict[int, _Lanes] = {}
         self._posted: list[deque[Callable[[], None]]] = [deque() for _ in range(slots)]
         for slot in range(slots):
             lanes[slot] = _Lanes(slot, lanes)
         self.workers = [
-            Worker(JobId(job), slot, self._ports(slot, lanes[slot], received, code)) for slot in range(slots)
+            Worker(JobId(job), slot, self._ports(slot, lanes[slot], received, code, disks))
+            for slot in range(slots)
         ]
 
-    def _ports(self, slot: int, lanes: _Lanes, received: Received, code: UserCode) -> WorkerPorts:
+    def _ports(
+        self, slot: int, lanes: _Lanes, received: Received, code: UserCode, disks: Callable[[str], Disk]
+    ) -> WorkerPorts:
         post = self._posted[slot].append
         return WorkerPorts(
             self.clock,
             _AtOnce(post),
             lanes,
             _Link(slot, received),
-            open_disk,
+            disks,
             NoProbe(),
             post,
             _no_thread,

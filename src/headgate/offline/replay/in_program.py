@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Final
+from collections.abc import Callable, Hashable, Sequence
+from typing import Final, NamedTuple
 
 from headgate.api.declared.keyed_states import declared_state
 from headgate.api.jobs.launch_settings import user_code
 from headgate.checkpoint.opening import open_checkpoint
+from headgate.checkpoint.storage.uris import open_disk
 from headgate.common.errors import UsageError
 from headgate.common.keys.key_text import key_of_text
 from headgate.common.ports import Disk
@@ -41,12 +42,23 @@ def inspect(
     return answered(config, lambda: replayed(request, nodes, plan, config))
 
 
+class Snapshots(NamedTuple):
+    """Opens stored snapshots: `opened` by the URI that was given, `disk` the storage that files are in."""
+
+    opened: Callable[[str], tuple[Disk, CheckpointMetadata]] = open_checkpoint
+    disk: Callable[[str], Disk] = open_disk
+
+
 def replayed(
-    request: ReplayRequest, nodes: Sequence[Node], plan: PhysicalPlan, config: Config
+    request: ReplayRequest,
+    nodes: Sequence[Node],
+    plan: PhysicalPlan,
+    config: Config,
+    snapshots: Snapshots = Snapshots(),
 ) -> ReplayReport:
     """Return the report of a replay by a plan of this process; raise what `replaying.replay` raises."""
-    disk, begins = open_checkpoint(request["snapshot"])
-    until = None if request["to"] is None else _later(request["to"], begins)
+    disk, begins = snapshots.opened(request["snapshot"])
+    until = None if request["to"] is None else _later(snapshots.opened(request["to"]), begins)
     key = key_of_text(request["key"])
     plan = with_stored_groups(plan, config, begins)
     lived = begins if until is None else until[1]
@@ -65,7 +77,9 @@ def replayed(
         drop=settings.ignore_unclaimed,
     )
     ends = None if until is None else until[1]
-    replay = Replay(part, disk, begins, ends, settings, reader, user_code() or SAME_INTERPRETER)
+    replay = Replay(
+        part, disk, begins, ends, settings, reader, user_code() or SAME_INTERPRETER, snapshots.disk
+    )
     tap = replay.run(key, request["count"], lambda _kind: None)
     differences = None if until is None else _differences(replay, reader, *until, request["uid"])
     return _report(request, part, key, begins, ends, replay, tap, differences)
@@ -81,8 +95,10 @@ def _prepared(request: ReplayRequest, part: Cut, key: Hashable, begins: Checkpoi
     return part.in_the_loop()
 
 
-def _later(uri: str, begins: CheckpointMetadata) -> tuple[Disk, CheckpointMetadata]:
-    disk, found = open_checkpoint(uri)
+def _later(
+    opened: tuple[Disk, CheckpointMetadata], begins: CheckpointMetadata
+) -> tuple[Disk, CheckpointMetadata]:
+    disk, found = opened
     if found.job != begins.job or found.checkpoint <= begins.checkpoint:
         raise UsageError(
             f"--to is {found.kind} {found.checkpoint} of job {found.job_name!r}, and --from is {begins.kind} "

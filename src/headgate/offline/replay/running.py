@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from headgate.checkpoint.storage.uris import open_disk
 from headgate.common.errors import InternalError, StorageError, UsageError, UserFunctionError
 from headgate.common.ids import SubtaskId, SubtaskIndex
 from headgate.common.ports import Disk, UserCode
@@ -50,12 +51,13 @@ class Replay:
         settings: WorkerSettings,
         reader: KeyReader,
         code: UserCode,
+        disks: Callable[[str], Disk] = open_disk,
     ) -> None:
         self._cut, self._disk, self._until = cut, disk, until
         self._point = RestorePoint(cut.of_snapshot(begins), disk.describe())
         self._settings, self._reader, self._code = replay_settings(settings), reader, code
         self.clock = ReplayClock(begins.trigger_ms)
-        self._gang = Gang(begins.job, cut.plan.slots, self.clock, self._received, code)
+        self._gang = Gang(begins.job, cut.plan.slots, self.clock, self._received, code, disks)
         self._requests: list[m.RequestSplits] = []
         self._failed: m.TaskFailed | None = None
         self.dealers: dict[int, SplitDealer] = {}
