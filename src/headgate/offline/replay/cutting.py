@@ -17,7 +17,7 @@ from headgate.common.errors import UsageError
 from headgate.common.hints import Hint
 from headgate.common.ids import EdgeId, VertexId
 from headgate.common.keys.keygroups import key_group, operator_index_for_key_group
-from headgate.graph.logical import FilterNode, KeyedProcessNode, Node, SourceNode
+from headgate.graph.logical import FilterNode, KeyedProcessNode, Node, SourceNode, TimestampsNode
 from headgate.graph.partitioners import Forward
 from headgate.graph.physical import Edge, PhysicalPlan, Vertex
 from headgate.restore.in_flight_shares import records_of
@@ -191,7 +191,9 @@ def _chain(vertex: Vertex, kept: list[Edge], target: KeyedProcessNode) -> tuple[
 
 
 def _unhurried(node: Node) -> Node:
-    # A source that is throttled by the clock of this machine would be replayed at that rate.
+    # How fast a source may be has no meaning here: neither by a clock, nor by the event time of others.
+    if isinstance(node, TimestampsNode) and node.strategy.max_drift_ms is not None:
+        return replace(node, strategy=replace(node.strategy, max_drift_ms=None))
     if isinstance(node, SourceNode) and getattr(node.source, "rate_per_s", None) is not None:
         source = copy.copy(node.source)
         source.rate_per_s = None

@@ -49,12 +49,15 @@ class Snapshots(NamedTuple):
     disk: Callable[[str], Disk] = open_disk
 
 
+STORED: Final = Snapshots()
+
+
 def replayed(
     request: ReplayRequest,
     nodes: Sequence[Node],
     plan: PhysicalPlan,
     config: Config,
-    snapshots: Snapshots = Snapshots(),
+    snapshots: Snapshots = STORED,
 ) -> ReplayReport:
     """Return the report of a replay by a plan of this process; raise what `replaying.replay` raises."""
     disk, begins = snapshots.opened(request["snapshot"])
