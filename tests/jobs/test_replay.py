@@ -20,7 +20,7 @@ COUNT = 900
 def generated(folder: Path, function: hg.KeyedProcessFunction | None = None) -> hg.Environment:
     """Visits at 3,000 a second, from one reader."""
     env = environment(folder)
-    visits = env.from_source(generator_source(visit, COUNT, 3_000, splits=1), uid="in")
+    visits = env.from_source(generator_source(visit, COUNT, 900, splits=1), uid="in")
     sink(visits.with_event_time("t").key_by("user").process(function or Visits(), uid="visits"))
     return env
 
@@ -42,7 +42,7 @@ def test_each_checkpoint_follows_from_the_one_before(job: Path) -> None:
             report = replay_here(generated(job), "visits", key, before, after)
             assert report.differences == []
             assert report.inexact == []
-            assert report.ended == "at the snapshot"
+            assert report.ended == "stopped where the snapshot was taken"
 
 
 def test_a_replay_over_several_checkpoints_takes_each_record_once(job: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_step_shows_what_one_record_did(job: Path) -> None:
 def test_without_an_end_all_input_is_replayed(job: Path) -> None:
     """And the last timers fire, as at the end of the job."""
     report = replay_here(generated(job), "visits", "c", kept(job)[0])
-    assert report.ended == "at the end of the input"
+    assert report.ended == "the input ended"
     assert report.differences is None
     assert report.steps[-1].what == str(COUNT - 1 + 50)
 
@@ -86,7 +86,7 @@ def test_a_count_ends_a_replay(job: Path) -> None:
     """After so many records of the key."""
     report = replay_here(generated(job), "visits", "c", kept(job)[0], count=2)
     assert [step.kind for step in report.steps].count("record") == 2
-    assert report.ended == "after 2 records"
+    assert report.ended == "stopped after 2 records"
 
 
 def test_a_key_without_state_begins_empty(job: Path) -> None:

@@ -101,7 +101,7 @@ def test_a_source_without_end(job: Path) -> None:
     with pytest.raises(hg.UsageError, match=r"uid 'in'\) has no end; .* --to or --count"):
         replay_here(program(job, source=endless), "visits", "a", kept(job)[0])
     report = replay_here(program(job, source=endless), "visits", "a", kept(job)[0], count=3)
-    assert report.ended == "after 3 records"
+    assert report.ended == "stopped after 3 records"
 
 
 def test_input_that_is_another_one(job: Path) -> None:

@@ -24,7 +24,7 @@ Made = Callable[[hg.Environment, Any], None]
 
 
 def visits_of(env: hg.Environment, uid: str = "in") -> Any:
-    return env.from_source(generator_source(visit, COUNT, 3_000, splits=1), uid=uid).with_event_time("t")
+    return env.from_source(generator_source(visit, COUNT, 1_000, splits=1), uid=uid).with_event_time("t")
 
 
 class Pages(hg.KeyedProcessFunction[str, dict, dict]):

@@ -37,6 +37,9 @@ def replay_key(
     count: Annotated[
         int | None, typer.Option("--count", min=1, metavar="N", help="Stop after N records of the key.")
     ] = None,
+    debug: Annotated[
+        bool, typer.Option("--pdb", help="Open a debugger where the function is called, and where it raises.")
+    ] = False,
     once: Annotated[bool, typer.Option("--once", help="Do not replay again, to find what differs.")] = False,
     records: Annotated[
         str | None,
@@ -61,7 +64,7 @@ def replay_key(
         settings = assignments(RunRequest("", (), define or (), None, brings or (), requirements))
         found = replay(
             program, needed("--uid", uid), key_typed(needed("--key", key)), needed("--from", from_), to,
-            arguments or (), settings, count=count, records=records, twice=not once,
+            arguments or (), settings, count=count, records=records, twice=not once, debug=debug,
             side_effects=side_effects,
         )  # fmt: skip
         shown = as_json_text(found) if as_json else "\n".join(page(found))
@@ -106,7 +109,7 @@ def page(found: ReplayReport) -> Iterator[str]:
         yield from _step(step)
     yield ""
     keyed = sum(step.kind == "record" for step in found.steps)
-    yield f"{keyed} records of the key, of {found.records_read} that were read; ended {found.ended}"
+    yield f"{keyed} records of the key, of {found.records_read} that were read; {found.ended}"
     if found.failure is not None:
         yield found.failure.rstrip()
     yield from _verdict(found)

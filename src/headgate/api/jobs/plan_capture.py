@@ -48,12 +48,15 @@ def capture(
     options: Sequence[str] = (),
     timeout_s: float | None = 60.0,
     inspection: Inspection | None = None,
+    *,
+    interactive: bool = False,
 ) -> dict[str, Any]:
     """Run a program file (a script or ``def build(env)``) in a child process up to its job; return the plan.
 
     The program gets `arguments` (``sys.argv[1:]``) and `options` (``key=value`` settings). `timeout_s` (None:
     no limit) includes the inspection. Raises the UsageError that the program itself raised, and PlanError
-    where it failed otherwise, ended without a job, or took too long.
+    where it failed otherwise, ended without a job, or took too long. An
+    `interactive` child has this terminal.
 
     Returns:
         ``format``, ``job``, ``logical``, ``vertices``, ``edges``, ``slots``, ``max_parallelism`` and
@@ -64,7 +67,7 @@ def capture(
         variables = launch_variables(options, capture=file)
         if inspection is not None:
             variables[INSPECTION_VARIABLE] = json.dumps([inspection.inspector, inspection.request])
-        output = _run_child(Path(path), arguments, variables, timeout_s)
+        output = _run_child(Path(path), arguments, variables, timeout_s, interactive)
         if not file.exists():
             raise PlanError(
                 f"program {str(path)!r} ended before execute(); it said: {output[-_OUTPUT_SHOWN:]!r}"
@@ -96,7 +99,7 @@ def child_main() -> None:
 
 
 def _run_child(
-    path: Path, arguments: Sequence[str], variables: Mapping[str, str], timeout_s: float | None
+    path: Path, arguments: Sequence[str], variables: Mapping[str, str], timeout_s: float | None, here: bool
 ) -> str:
     ours = str(Path(__file__).resolve().parents[3])
     search = os.pathsep.join(part for part in (ours, os.environ.get("PYTHONPATH", "")) if part)
@@ -104,9 +107,9 @@ def _run_child(
         ended = subprocess.run(  # noqa: S603 - the user's own program, run at the user's request
             [sys.executable, "-c", _CHILD, str(path), *arguments],
             env={**os.environ, **variables, "PYTHONPATH": search},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stdin=None if here else subprocess.DEVNULL,
+            stdout=None if here else subprocess.PIPE,
+            stderr=None if here else subprocess.STDOUT,
             timeout=timeout_s,
             check=False,
         )
@@ -115,7 +118,7 @@ def _run_child(
             f"program {str(path)!r} did not reach execute() within {timeout_s:g} s; what stands before "
             "execute() should only build the dataflow"
         ) from None
-    return ended.stdout.decode("utf-8", errors="replace")
+    return (ended.stdout or b"").decode("utf-8", errors="replace")
 
 
 def _raised(path: str, facts: Mapping[str, Any]) -> UsageError:

@@ -20,6 +20,7 @@ from headgate.graph.plan import edge_record_types
 from headgate.offline.inspecting import Answer, answered
 from headgate.offline.keyed_verdicts import targets_of
 from headgate.offline.replay.cutting import Cut, cut
+from headgate.offline.replay.debugging import Debugger
 from headgate.offline.replay.exactness import reasons
 from headgate.offline.replay.keyed_part import KeyReader, shown
 from headgate.offline.replay.records_file import with_records
@@ -83,9 +84,22 @@ def replayed(
     replay = Replay(
         part, disk, begins, ends, settings, reader, user_code() or SAME_INTERPRETER, snapshots.disk
     )
-    tap = replay.run(key, request["count"], lambda _kind: None)
+    tap = _run(replay, request, part, key)
     differences = None if until is None else _differences(replay, reader, *until, request["uid"])
     return _report(request, part, key, begins, ends, replay, tap, differences)
+
+
+def _run(replay: Replay, request: ReplayRequest, part: Cut, key: Hashable) -> Tap:
+    if not request["debug"]:
+        return replay.run(key, request["count"], lambda _: None)
+    debugger = Debugger(part.node.function)
+    try:
+        tap = replay.run(key, request["count"], debugger.before)
+    finally:
+        debugger.close()
+    if tap.raised is not None:
+        debugger.after_failure(tap.raised)
+    return tap
 
 
 def _prepared(request: ReplayRequest, part: Cut, key: Hashable, begins: CheckpointMetadata) -> Cut:

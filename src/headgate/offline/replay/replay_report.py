@@ -68,7 +68,7 @@ class ReplayReport(msgspec.Struct, frozen=True):
     state: list[Change]  # the state that it began with, as changes from nothing
     steps: list[Step]
     records_read: int  # of all keys, that reached this operator's subtask
-    ended: str  # "at the snapshot", "at the end of the input", "after N records" or "user code raised"
+    ended: str  # in words
     differences: list[Difference] | None = None  # None: nothing to compare with
     inexact: list[str] = []  # why the state may differ although nothing is wrong
     failure: str | None = None  # the traceback of user code that raised

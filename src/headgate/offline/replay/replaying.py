@@ -34,6 +34,7 @@ def replay(
     records: str | Path | None = None,
     side_effects: bool = False,
     twice: bool = True,
+    debug: bool = False,
     timeout_s: float | None = None,
 ) -> ReplayReport:
     """Run the operator `uid` of a program again on one key, from a snapshot on, and report each step.
@@ -54,6 +55,8 @@ def replay(
         side_effects: whether functions may run that reach outside of the job.
         twice: whether it is replayed again, in a process with another order of sets, and what differs is
             reported as :attr:`ReplayReport.unlike`.
+        debug: whether Python's debugger opens in this terminal where the function is called for the key, and
+            where it raises; then there is no second replay.
         timeout_s: bounds each of the replays; None: no limit.
 
     Raises:
@@ -72,15 +75,21 @@ def replay(
             "count": count,
             "records": None if records is None else str(Path(records).absolute()),
             "side_effects": side_effects,
-            "debug": False,
+            "debug": debug,
         }
 
     def once(seed: int) -> ReplayReport:
         with _hash_seed(seed):
-            return asked(ReplayReport, INSPECTOR, request, program, arguments, options, timeout_s)
+            return asked(
+                ReplayReport, INSPECTOR, request, program, arguments, options, timeout_s, interactive=debug
+            )
 
     first = once(_SEEDS[0])
-    return msgspec.structs.replace(first, unlike=unlike(first, once(_SEEDS[1]))) if twice else first
+    return (
+        msgspec.structs.replace(first, unlike=unlike(first, once(_SEEDS[1])))
+        if twice and not debug
+        else first
+    )
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from headgate.common.ids import SubtaskId, SubtaskIndex
 from headgate.common.ports import Disk, UserCode
 from headgate.graph.logical import SourceNode
 from headgate.offline.replay.cutting import Cut, held_back, operator_state
+from headgate.offline.replay.debugging import LEFT
 from headgate.offline.replay.gang import Gang, ReplayClock
 from headgate.offline.replay.keyed_part import KeyReader
 from headgate.offline.replay.splits import HeldReader, SourceEnds, SplitDealer, held
@@ -65,6 +66,7 @@ class Replay:
         self.state: OperatorSubtaskState | None = None
         self.ended = ""
         self.failure: str | None = None
+        self.left = False
 
     def run(self, key: Hashable, count: int | None, before: Callable[[str], None]) -> Tap:
         """Run to the end, and return the tap with all steps; user code that raises ends it without an error.
@@ -167,7 +169,7 @@ class Replay:
 
     def _feed(self, tap: Tap) -> None:
         waited_since = self.clock.now
-        while not tap.full and self.failure is None:
+        while not (tap.full or self.left or self.failure):
             if self._turn():
                 waited_since = self.clock.now
             elif held(self._readers):
@@ -178,8 +180,8 @@ class Replay:
             else:
                 self.clock.advance_to(due)
             self._check()
-        if self.failure is None:
-            self.ended = f"after {tap.records} records"
+        if tap.full:
+            self.ended = f"stopped after {tap.records} records"
 
     def _turn(self) -> bool:
         worked = self._gang.turn()
@@ -194,7 +196,7 @@ class Replay:
     def _at_end(self, tap: Tap) -> bool:
         """Do the next of what comes after all input; return whether nothing is left to do."""
         if self._until is None:
-            self.ended = "at the end of the input"
+            self.ended = "the input ended"
             return True
         if self.clock.now < self._until.trigger_ms:
             # Timers of processing time that were due between the two snapshots fire now.
@@ -203,7 +205,7 @@ class Replay:
         if not self.ended:
             tap.reach_end()
             # A barrier as the job's: it goes through all channels, so the state is what came before it.
-            self.ended = "at the snapshot"
+            self.ended = "stopped where the snapshot was taken"
             for slot in range(self._cut.plan.slots):
                 self._gang.handle(slot, m.Trigger(1, self._until.checkpoint, self._until.trigger_ms))
             return False
@@ -236,6 +238,9 @@ class Replay:
             if not isinstance(error, UserFunctionError):
                 raise error
             self.ended, self.failure = "user code raised", str(error)
+            if error.kind == LEFT:
+                self.ended, self.failure = "the debugger was left", None
+                self.left = True
 
 
 def replay_settings(settings: WorkerSettings) -> WorkerSettings:

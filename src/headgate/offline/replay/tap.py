@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from headgate.common.errors import UserFunctionError
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.core.marks import Mark
 from headgate.graph.logical import Side
@@ -193,12 +194,13 @@ class Tap:
         self, kind: str, what: str, sender: str | None = None, time: int | None = None
     ) -> Iterator[None]:
         error: str | None = None
-        self._before(kind)
+        self._before(f"{kind} {what}")
         try:
             yield
         except BaseException as raised:
             self.raised = raised
-            error = f"{type(raised).__name__}: {raised}".partition("\n")[0]
+            first = raised.__context__ if isinstance(raised, UserFunctionError) else raised
+            error = f"{type(first).__name__}: {first}".partition("\n")[0]
             raise
         finally:
             self._note(kind, what, sender, time, error)
