@@ -43,16 +43,12 @@ def asked(
     arguments: Sequence[str],
     options: Sequence[str],
     timeout_s: float | None,
-    *,
-    interactive: bool = False,
 ) -> T:
     """Plan a program in its own process (else UsageError), return the inspector's answer, or raise its error.
     `inspector`, "module:function", gets `request`, nodes, plan and settings there; its answer becomes a
     `kind`. `arguments` and `options` are the program's; `timeout_s` bounds all of it; None: no limit.
-    `interactive`: the process has this one's terminal.
     """
-    inspection = Inspection(inspector, request)
-    facts = capture(program, arguments, options, timeout_s, inspection, interactive=interactive)
+    facts = capture(program, arguments, options, timeout_s, Inspection(inspector, request))
     found = facts.get("inspection")
     if found is None:
         raise InternalError(f"program {str(program)!r} was planned, but not compared; please report this")

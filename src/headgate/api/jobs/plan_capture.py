@@ -35,7 +35,8 @@ _DEBUG: Final = "HEADGATE_DEBUG"
 @dataclass(frozen=True, slots=True)
 class Inspection:
     """A call of function `inspector` ("module:function") in the child process, on `request`, nodes, plan and
-    settings. It returns plain values, and must raise nothing: what the program catches would be lost.
+    settings. It returns plain values, and must raise nothing: what the program catches would be lost. A
+    request with a true `debug` gives the child this terminal.
     """
 
     inspector: str
@@ -48,15 +49,12 @@ def capture(
     options: Sequence[str] = (),
     timeout_s: float | None = 60.0,
     inspection: Inspection | None = None,
-    *,
-    interactive: bool = False,
 ) -> dict[str, Any]:
     """Run a program file (a script or ``def build(env)``) in a child process up to its job; return the plan.
 
     The program gets `arguments` (``sys.argv[1:]``) and `options` (``key=value`` settings). `timeout_s` (None:
     no limit) includes the inspection. Raises the UsageError that the program itself raised, and PlanError
-    where it failed otherwise, ended without a job, or took too long. An
-    `interactive` child has this terminal.
+    where it failed otherwise, ended without a job, or took too long.
 
     Returns:
         ``format``, ``job``, ``logical``, ``vertices``, ``edges``, ``slots``, ``max_parallelism`` and
@@ -67,7 +65,8 @@ def capture(
         variables = launch_variables(options, capture=file)
         if inspection is not None:
             variables[INSPECTION_VARIABLE] = json.dumps([inspection.inspector, inspection.request])
-        output = _run_child(Path(path), arguments, variables, timeout_s, interactive)
+        here = inspection is not None and bool(inspection.request.get("debug"))
+        output = _run_child(Path(path), arguments, variables, timeout_s, here)
         if not file.exists():
             raise PlanError(
                 f"program {str(path)!r} ended before execute(); it said: {output[-_OUTPUT_SHOWN:]!r}"

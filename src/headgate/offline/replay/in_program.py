@@ -23,8 +23,8 @@ from headgate.offline.replay.cutting import Cut, cut
 from headgate.offline.replay.debugging import Debugger
 from headgate.offline.replay.exactness import reasons
 from headgate.offline.replay.keyed_part import KeyReader, shown
+from headgate.offline.replay.not_replayable import check_functions, check_key, check_sources
 from headgate.offline.replay.records_file import with_records
-from headgate.offline.replay.refusals import check_functions, check_key, check_sources
 from headgate.offline.replay.replay_report import Difference, ReplayReport, ReplayRequest
 from headgate.offline.replay.running import Replay
 from headgate.offline.replay.tap import Tap, changes

@@ -80,9 +80,7 @@ def replay(
 
     def once(seed: int) -> ReplayReport:
         with _hash_seed(seed):
-            return asked(
-                ReplayReport, INSPECTOR, request, program, arguments, options, timeout_s, interactive=debug
-            )
+            return asked(ReplayReport, INSPECTOR, request, program, arguments, options, timeout_s)
 
     first = once(_SEEDS[0])
     return (

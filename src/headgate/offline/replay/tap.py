@@ -16,7 +16,7 @@ from headgate.common.errors import UserFunctionError
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.core.marks import Mark
 from headgate.graph.logical import Side
-from headgate.offline.replay.keyed_part import shown
+from headgate.offline.replay.keyed_part import KeyState, shown
 from headgate.offline.replay.replay_report import Change, Step
 from headgate.records.batch import Batch
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
@@ -68,7 +68,7 @@ class Tap:
         operator.next = _Collector(self._out.append)
         operator.side_outputs = _Sides(lambda tag, record: self._sides.append((tag, record)))
         self._state, self._timers = self._now(), self._set_timers()
-        self.began = self._state
+        self.began = self._state | shown(self._timers_by_kind())
         self._noted_clock = _NotedClock(operator)
         vars(operator).update(
             process_some=self.process_some,
@@ -232,6 +232,12 @@ class Tap:
         backend = self._operator._backend
         held = {name: [value for _, value in backend.scan(name)] for name in backend.handles}
         return shown({name: values for name, values in held.items() if values})
+
+    def _timers_by_kind(self) -> KeyState:
+        found: KeyState = {}
+        for kind, time in self._timers:
+            found.setdefault(f"timers:{kind}", []).append(time)
+        return found
 
     def _set_timers(self) -> set[tuple[str, int]]:
         backend = self._operator._backend
