@@ -10,7 +10,7 @@ import pytest
 
 from headgate.common.ports import Disk
 from headgate.offline.replay.keyed_part import KeyReader, KeyState
-from headgate.offline.replay.tap import Tap
+from headgate.offline.replay.tap import RowTap
 from headgate.records.batch import Batch
 from sim.replays import Triple, replay_seed
 
@@ -56,14 +56,14 @@ def test_many_replays_of_simulated_jobs(first: int) -> None:
 
 def test_a_replay_that_loses_a_record_is_found() -> None:
     """The tap leaves out the first record of the key."""
-    taken = Tap._record
+    taken = RowTap._record
 
-    def but_the_first(tap: Tap, row: Batch, sender: str) -> None:
+    def but_the_first(tap: RowTap, row: Batch, sender: str) -> None:
         tap.records += 1
         if tap.records > 1:
             taken(tap, row, sender)
 
-    with mock.patch.object(Tap, "_record", but_the_first):
+    with mock.patch.object(RowTap, "_record", but_the_first):
         assert any(_wrong(seed) for seed in SEEDS_OF_KNOWN)
 
 

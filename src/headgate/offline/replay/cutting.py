@@ -18,8 +18,9 @@ from headgate.common.hints import Hint
 from headgate.common.ids import EdgeId, VertexId
 from headgate.common.keys.keygroups import key_group, operator_index_for_key_group
 from headgate.graph.logical import FilterNode, KeyedProcessNode, Node, SourceNode, TimestampsNode
-from headgate.graph.partitioners import Forward
+from headgate.graph.partitioners import ByKeyGroup, Forward
 from headgate.graph.physical import Edge, PhysicalPlan, Vertex
+from headgate.records.selectors import KeySelector
 from headgate.restore.in_flight_shares import records_of
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState
 
@@ -48,6 +49,13 @@ class Cut:
     @property
     def uids(self) -> set[str]:
         return {node.uid or "" for vertex in self.plan.vertices for node in vertex.chain}
+
+    @property
+    def selector(self) -> KeySelector:
+        """How records have their keys, by the exchange in front of the operator."""
+        partitioners = [edge.partitioner for edge in self.plan.inputs(self.vertex.id)]
+        keys = [each.key for each in partitioners if isinstance(each, ByKeyGroup)]
+        return keys[0]
 
     def channels(self, vertex: Vertex) -> int:
         """Return from how many subtasks one subtask of `vertex` gets records."""

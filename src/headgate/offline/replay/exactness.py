@@ -46,6 +46,8 @@ def _of_plan(cut: Cut) -> Iterator[str]:
         target = cut.plan.vertices[edge.target]
         if isinstance(edge.partitioner, Rebalance) and target.parallelism > 1:
             yield f"which subtask of {target.name!r} got which records is not recorded"
+    if getattr(getattr(cut.node, "aggregation", None), "distinct", None):
+        yield "different values of a group are stored in an order that depends on batches"
     for node in _nodes(cut):
         if isinstance(node, AsyncNode) or node.blocking:
             yield f"{node.name!r} calls something outside of the job, which may answer otherwise"

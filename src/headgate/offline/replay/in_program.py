@@ -86,7 +86,8 @@ def replayed(
     )
     tap = _run(replay, request, part, key)
     differences = None if until is None else _differences(replay, reader, *until, request["uid"])
-    return _report(request, part, key, begins, ends, replay, tap, differences)
+    began = shown(reader.read(disk, keyed_handles(begins.operators.get(request["uid"], []))))
+    return _report(request, part, key, begins, ends, replay, tap, began, differences)
 
 
 def _run(replay: Replay, request: ReplayRequest, part: Cut, key: Hashable) -> Tap:
@@ -147,6 +148,7 @@ def _report(
     ends: CheckpointMetadata | None,
     replay: Replay,
     tap: Tap,
+    began: dict[str, str],
     differences: list[Difference] | None,
 ) -> ReplayReport:
     return ReplayReport(
@@ -158,7 +160,7 @@ def _report(
         job=begins.job_name,
         begins=begins.checkpoint,
         ends=None if ends is None else ends.checkpoint,
-        state=changes({}, tap.began),
+        state=changes({}, began),
         steps=tap.steps,
         records_read=tap.read,
         ended=replay.ended,

@@ -13,17 +13,19 @@ from headgate.common.errors import InternalError, StorageError, UsageError, User
 from headgate.common.ids import SubtaskId, SubtaskIndex
 from headgate.common.ports import Disk, UserCode
 from headgate.graph.logical import SourceNode
+from headgate.offline.replay.column_tap import ColumnTap
 from headgate.offline.replay.cutting import Cut, held_back, operator_state
 from headgate.offline.replay.debugging import LEFT
 from headgate.offline.replay.gang import Gang, ReplayClock
 from headgate.offline.replay.keyed_part import KeyReader
 from headgate.offline.replay.splits import HeldReader, SourceEnds, SplitDealer, held
-from headgate.offline.replay.tap import Tap
+from headgate.offline.replay.tap import RowTap, Tap
 from headgate.restore.point import RestorePoint
 from headgate.runtime.job.shipped_program import Program, WorkerSettings
 from headgate.runtime.master.attempt.deployment import Deployment
 from headgate.runtime.protocol import messages as m
 from headgate.runtime.protocol.error_messages import rebuild_error
+from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
 from headgate.runtime.worker.task.gate_task import GateTask
 from headgate.runtime.worker.task.source_task import SourceTask
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState
@@ -131,11 +133,14 @@ class Replay:
     def _tap(self, key: Hashable, count: int | None, before: Callable[[str], None]) -> Tap:
         task = self._task(self._cut.vertex.id, self._cut.subtask)
         assert isinstance(task, GateTask)
-        if self._until is None:
-            return Tap(task, key, count, before)
-        ended = operator_state(self._cut, self._until)
-        ends_at = None if ended is None else ended.watermark
-        return Tap(task, key, count, before, held_back(self._cut, self._until), ends_at)
+        late, ends_at = 0, None
+        if self._until is not None:
+            ended = operator_state(self._cut, self._until)
+            late, ends_at = held_back(self._cut, self._until), None if ended is None else ended.watermark
+        if isinstance(task.head, KeyedProcessOperator):
+            return RowTap(task, key, count, before, late, ends_at)
+        selector = self._cut.selector
+        return ColumnTap(task, key, count, before, late, ends_at, selector=selector)
 
     def _task(self, vertex: int, subtask: int) -> Any:
         assembly = self._gang.workers[subtask]._assembly

@@ -7,6 +7,7 @@ operator does, for its results depend on no limits of batches (`runtime/worker/o
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from headgate.common.errors import UserFunctionError
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.core.marks import Mark
 from headgate.graph.logical import Side
-from headgate.offline.replay.keyed_part import KeyState, shown
+from headgate.offline.replay.keyed_part import shown
 from headgate.offline.replay.replay_report import Change, Step
 from headgate.records.batch import Batch
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
@@ -27,7 +28,7 @@ IN_FLIGHT: Final = "in flight"
 """Sender of a record that was in flight when the snapshot was taken."""
 
 
-class Tap:
+class Tap(ABC):
     """Takes the steps of one key in the operator at the head of `task`, at most `count` records (None: all).
 
     The last `held_back` records, of all keys, are not processed: they were in flight where the replay ends.
@@ -51,7 +52,6 @@ class Tap:
         ends_at: int | None = None,
     ) -> None:
         operator = task.head
-        assert isinstance(operator, KeyedProcessOperator)
         self._task, self._operator, self._key, self._count, self._before = task, operator, key, count, before
         self.steps: list[Step] = []
         self.read = self.records = 0
@@ -67,9 +67,7 @@ class Tap:
         self._fire = operator.fire_processing_time
         operator.next = _Collector(self._out.append)
         operator.side_outputs = _Sides(lambda tag, record: self._sides.append((tag, record)))
-        self._state, self._timers = self._now(), self._set_timers()
-        self.began = self._state | shown(self._timers_by_kind())
-        self._noted_clock = _NotedClock(operator)
+        self._begin()
         vars(operator).update(
             process_some=self.process_some,
             entry=self.entry,
@@ -77,10 +75,14 @@ class Tap:
             fire_processing_time=self.fire_processing_time,
         )
 
+    def _begin(self) -> None:
+        """Prepare for the first step; the operator is open, and its output comes here."""
+        self._state, self._timers = self._now(), self._set_timers()
+
     @property
     def clock_read(self) -> bool:
         """Whether the function has asked for processing time."""
-        return self._noted_clock.read
+        return False
 
     @property
     def timed(self) -> bool:
@@ -138,11 +140,8 @@ class Tap:
             self._batch(first.slice(0, taken), sender)
 
     def _batch(self, batch: Batch, sender: str) -> None:
-        keys = self._operator._key_types.keys_of(batch, self._operator._key)
         self.read += len(batch)
-        for at, key in enumerate(keys):
-            if key == self._key and not self.full:
-                self._record(batch.slice(at, at + 1), sender)
+        self._let_through(batch, sender)
         if batch.watermarks is not None and not self.full:
             self._until(int(batch.watermarks[-1]))
 
@@ -156,15 +155,26 @@ class Tap:
         with self._step("processing timer", str(now_ms)):
             self._fire(now_ms)
 
-    def _record(self, row: Batch, sender: str) -> None:
-        if row.watermarks is not None:
-            self._until(int(row.watermarks[0]))
-        self.senders.add(sender)
-        self.records += 1
-        with self._step("record", repr(row.rows()[0]), sender, _time_of(row)):
-            while not self._take(row):
-                self._drain()
-        self.full = self.records == self._count
+    @abstractmethod
+    def _let_through(self, batch: Batch, sender: str) -> None:
+        """Give the operator the records of the key that a batch has."""
+
+    @abstractmethod
+    def _reach(self, watermark: int) -> None:
+        """Advance the operator's event time, if it is earlier."""
+
+    @property
+    @abstractmethod
+    def _mark(self) -> int:
+        """Event time that the operator has reached, in ms."""
+
+    def _now(self) -> dict[str, str]:
+        """Return the key's state for people; {}: it cannot be seen."""
+        return {}
+
+    def _set_timers(self) -> set[tuple[str, int]]:
+        """Return the timers that are set, as kind and time."""
+        return set()
 
     def _sender(self) -> str:
         reading = self._task._reading
@@ -174,16 +184,7 @@ class Tap:
         return f"{channel.ends.sender}[{channel.sender}]"
 
     def _until(self, watermark: int) -> None:
-        operator = self._operator
-        if self._ends_at is not None:
-            watermark = min(watermark, self._ends_at)
-        while (due := operator._next_due()) is not None and due <= watermark:
-            with self._step("timer", str(due)):
-                self._advance(due)
-                self._drain()
-        if watermark > operator._mark:
-            self._advance(watermark)
-            self._drain()
+        self._reach(watermark if self._ends_at is None else min(watermark, self._ends_at))
 
     def _drain(self) -> None:
         while self._operator.busy:
@@ -207,7 +208,7 @@ class Tap:
 
     def _note(self, kind: str, what: str, sender: str | None, time: int | None, error: str | None) -> None:
         state, timers = (self._state, self._timers) if error else (self._now(), self._set_timers())
-        mark = self._operator._mark
+        mark = self._mark
         self.steps.append(
             Step(
                 len(self.steps) + 1,
@@ -228,19 +229,60 @@ class Tap:
         self._out.clear()
         self._sides.clear()
 
+
+class RowTap(Tap):
+    """Takes the steps of one key in an operator of records: each record and each due timer is a step."""
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._noted_clock = _NotedClock(self._keyed)
+
+    @property
+    def _keyed(self) -> KeyedProcessOperator:
+        assert isinstance(self._operator, KeyedProcessOperator)
+        return self._operator
+
+    @property
+    def clock_read(self) -> bool:
+        """Whether the function has asked for processing time."""
+        return self._noted_clock.read
+
+    def _let_through(self, batch: Batch, sender: str) -> None:
+        keys = self._keyed._key_types.keys_of(batch, self._keyed._key)
+        for at, key in enumerate(keys):
+            if key == self._key and not self.full:
+                self._record(batch.slice(at, at + 1), sender)
+
+    def _record(self, row: Batch, sender: str) -> None:
+        if row.watermarks is not None:
+            self._until(int(row.watermarks[0]))
+        self.senders.add(sender)
+        self.records += 1
+        with self._step("record", repr(row.rows()[0]), sender, _time_of(row)):
+            while not self._take(row):
+                self._drain()
+        self.full = self.records == self._count
+
+    def _reach(self, watermark: int) -> None:
+        while (due := self._keyed._next_due()) is not None and due <= watermark:
+            with self._step("timer", str(due)):
+                self._advance(due)
+                self._drain()
+        if watermark > self._mark:
+            self._advance(watermark)
+            self._drain()
+
+    @property
+    def _mark(self) -> int:
+        return self._keyed._mark
+
     def _now(self) -> dict[str, str]:
-        backend = self._operator._backend
+        backend = self._keyed._backend
         held = {name: [value for _, value in backend.scan(name)] for name in backend.handles}
         return shown({name: values for name, values in held.items() if values})
 
-    def _timers_by_kind(self) -> KeyState:
-        found: KeyState = {}
-        for kind, time in self._timers:
-            found.setdefault(f"timers:{kind}", []).append(time)
-        return found
-
     def _set_timers(self) -> set[tuple[str, int]]:
-        backend = self._operator._backend
+        backend = self._keyed._backend
         found = {("event", time) for time in backend.event_timers.frozen()[0]}
         return found | {("processing", time) for time in backend.processing_timers.frozen()[0]}
 
