@@ -126,7 +126,8 @@ OURS = {
         "relational.column_tests", "relational.spark_types",
     ],
     "offline": [
-        "common", "serde", "records", "graph", "api", "state", "checkpoint", "restore", "runtime",
+        "common", "serde", "records", "graph", "core.marks", "api", "state", "checkpoint", "restore",
+        "runtime",
 ],
     "deploy": [
         "common", "core", "api", "state", "checkpoint", "restore", "usercode", "runtime", "display",

@@ -226,10 +226,12 @@ class Source(ABC, Generic[T, P, S]):
     Attributes:
         boundedness: whether the source ends by itself.
         produces_columns: whether readers give record batches, for `explain()`; may be set per object.
+        rereadable: whether readers of another process can go back to positions of a checkpoint.
     """
 
     boundedness: Boundedness = Boundedness.BOUNDED
     produces_columns: bool = False
+    rereadable: bool = True
 
     @abstractmethod
     def create_enumerator(self, restored: S | None) -> SplitEnumerator[P, S]:

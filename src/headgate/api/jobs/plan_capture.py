@@ -35,7 +35,8 @@ _DEBUG: Final = "HEADGATE_DEBUG"
 @dataclass(frozen=True, slots=True)
 class Inspection:
     """A call of function `inspector` ("module:function") in the child process, on `request`, nodes, plan and
-    settings. It returns plain values, and must raise nothing: what the program catches would be lost.
+    settings. It returns plain values, and must raise nothing: what the program catches would be lost. A
+    request with a true `debug` gives the child this terminal.
     """
 
     inspector: str
@@ -64,7 +65,8 @@ def capture(
         variables = launch_variables(options, capture=file)
         if inspection is not None:
             variables[INSPECTION_VARIABLE] = json.dumps([inspection.inspector, inspection.request])
-        output = _run_child(Path(path), arguments, variables, timeout_s)
+        here = inspection is not None and bool(inspection.request.get("debug"))
+        output = _run_child(Path(path), arguments, variables, timeout_s, here)
         if not file.exists():
             raise PlanError(
                 f"program {str(path)!r} ended before execute(); it said: {output[-_OUTPUT_SHOWN:]!r}"
@@ -96,7 +98,7 @@ def child_main() -> None:
 
 
 def _run_child(
-    path: Path, arguments: Sequence[str], variables: Mapping[str, str], timeout_s: float | None
+    path: Path, arguments: Sequence[str], variables: Mapping[str, str], timeout_s: float | None, here: bool
 ) -> str:
     ours = str(Path(__file__).resolve().parents[3])
     search = os.pathsep.join(part for part in (ours, os.environ.get("PYTHONPATH", "")) if part)
@@ -104,9 +106,9 @@ def _run_child(
         ended = subprocess.run(  # noqa: S603 - the user's own program, run at the user's request
             [sys.executable, "-c", _CHILD, str(path), *arguments],
             env={**os.environ, **variables, "PYTHONPATH": search},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stdin=None if here else subprocess.DEVNULL,
+            stdout=None if here else subprocess.PIPE,
+            stderr=None if here else subprocess.STDOUT,
             timeout=timeout_s,
             check=False,
         )
@@ -115,7 +117,7 @@ def _run_child(
             f"program {str(path)!r} did not reach execute() within {timeout_s:g} s; what stands before "
             "execute() should only build the dataflow"
         ) from None
-    return ended.stdout.decode("utf-8", errors="replace")
+    return (ended.stdout or b"").decode("utf-8", errors="replace")
 
 
 def _raised(path: str, facts: Mapping[str, Any]) -> UsageError:

@@ -90,6 +90,7 @@ class DataFrameSource(Source[T, RowPosition, StagedPosition], DataFrameConnector
     """Bounded source that stages a DataFrame as Arrow files before the job; see :func:`dataframe_source`."""
 
     produces_columns = True
+    rereadable = False
     leaves_output = False
 
     # Readers learn from their splits where the files are.

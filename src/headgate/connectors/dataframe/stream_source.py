@@ -71,6 +71,7 @@ class StreamSource(Source[T, RowPosition, Mapping[str, Plain]], DataFrameConnect
     """
 
     produces_columns = True
+    rereadable = False
     leaves_output = False
 
     driver_only = ("_frame", "_input", "_query")
