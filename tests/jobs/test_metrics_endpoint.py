@@ -108,7 +108,8 @@ def test_a_job_that_fails_once_is_scraped(tmp_path: Path) -> None:
 def test_a_port_of_its_own_needs_no_secret(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It tells metrics, and nothing else; a page of another site gets nothing."""
     valve = Valve(9_971, 1, ["a", "b"])
-    env = hg.Environment(parallelism=1, executor=MiniCluster(), config={**TINY, "metrics.prometheus.port": 0})
+    config = {**TINY, "metrics.prometheus.port": 0, "rest.enabled": True}
+    env = hg.Environment(parallelism=1, executor=MiniCluster(), config=config)
     env.from_source(valve, uid="in").write_json(str(tmp_path / "out"), uid="out")
     caplog.set_level(logging.INFO, "headgate.endpoint")
     with env.execute_async("open") as handle:
@@ -119,11 +120,38 @@ def test_a_port_of_its_own_needs_no_secret(tmp_path: Path, caplog: pytest.LogCap
         assert b'headgate_job_state{job_name="open"' in answered(address)[1]
         kind = answered(address, accept="application/openmetrics-text")[2]
         assert kind.startswith("application/openmetrics-text")
+        for place in (address, known_address()):
+            base = place.removesuffix("/metrics")
+            assert answered(f"{base}/healthz")[:2] == (200, b"ok\n")
+            wait_until(lambda at=base: answered(f"{at}/readyz")[0] == 200, "the job runs")  # type: ignore[misc]
+            assert answered(f"{base}/readyz")[1] == b"running\n"
         assert answered(address.replace("/metrics", "/v1/job"))[0] == 404
         assert answered(address, origin="http://elsewhere.example")[0] == 403
         assert answered(address, host="rebound.example")[0] == 421
         valve.open_to()
         handle.result()
+
+
+def known_address() -> str:
+    """That of the endpoint, where health needs no secret either."""
+    (known,) = known_jobs()
+    return known.file.address
+
+
+def test_a_job_that_cannot_run_is_not_ready(tmp_path: Path) -> None:
+    """It is healthy all the same: its driver answers, and goes on trying."""
+
+    def fails(record: Any) -> Any:
+        raise ValueError(record)
+
+    env = hg.Environment(parallelism=1, executor=MiniCluster(), config={**TINY, "rest.enabled": True})
+    env.from_collection(["a"], uid="in").map(fails).write_json(str(tmp_path / "out"), uid="out")
+    env.checkpoints(every="1s", storage=str(tmp_path / "checkpoints"))
+    with env.execute_async("failing") as handle:
+        wait_until(lambda: handle.status().restarts > 1, "it fails again and again")
+        wait_until(lambda: answered(f"{known_address()}/readyz")[0] == 503, "it is not ready")
+        assert answered(f"{known_address()}/healthz")[0] == 200
+        handle.cancel()
 
 
 def answered(address: str, **headers: str) -> tuple[int, bytes, str]:

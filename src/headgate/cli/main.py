@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 import typer
 
-from headgate.cli import checkpoint, control, nexmark, replay, savepoint, ui, usercode
+from headgate.cli import checkpoint, control, looking, nexmark, replay, savepoint, ui, usercode
 from headgate.cli.command_parameters import (
     Arguments,
     AsJson,
@@ -58,6 +58,8 @@ for _command in (control.status, control.stop, control.cancel, control.rescale, 
     app.command()(_command)
 app.command("nexmark")(nexmark.nexmark)
 app.command("ui")(ui.ui)
+app.command("top")(looking.top)
+app.command("why")(looking.why)
 app.command("replay")(replay.replay_key)
 
 

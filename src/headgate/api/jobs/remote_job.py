@@ -81,6 +81,12 @@ class RemoteJob(JobRequests):
         """Return the running plan as a dict with `vertices` and `edges`; OperatingError: no answer."""
         return self._ask("GET", "/v1/plan")
 
+    def snapshot(self) -> Answer:
+        """Return the status with the rates of each operator in the last seconds, and what holds the job up,
+        as a dict: the fields of ``GET /v1/snapshot`` in `docs/page.md`. OperatingError: no answer.
+        """
+        return self._ask("GET", "/v1/snapshot")
+
     def __repr__(self) -> str:
         return f"<RemoteJob {self.name!r} ({self.job_id})>"
 

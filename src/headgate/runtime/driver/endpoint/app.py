@@ -19,6 +19,7 @@ from headgate.common.errors import HeadgateError, NoEntryError, OperatingError, 
 from headgate.common.keys.key_text import key_of_text
 from headgate.common.plain_data import Json
 from headgate.runtime.driver.endpoint import request_bodies as asked
+from headgate.runtime.driver.endpoint.health import health_routes
 from headgate.runtime.driver.endpoint.metrics_answer import told
 from headgate.runtime.driver.endpoint.operations import Operation, Operations, awaited
 from headgate.runtime.driver.endpoint.page.page_routes import page_routes
@@ -48,7 +49,7 @@ def application(job: ServedJob, operations: Operations) -> Starlette:
     ]
     found = [Route(path, handler, methods=[method]) for method, path, handler in table]
     made = Starlette(
-        routes=[*found, *page_routes(job.watch, job.control, job.recorded)],
+        routes=[*found, *health_routes(job), *page_routes(job.watch, job.control, job.recorded)],
         exception_handlers={HeadgateError: _failed, HTTPException: _no_route, Exception: _broken},
     )
     made.router.redirect_slashes = False

@@ -11,6 +11,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from headgate.runtime.driver.endpoint.app import application
 from headgate.runtime.driver.endpoint.endpoint_settings import EndpointSettings
 from headgate.runtime.driver.endpoint.guard import Guard
+from headgate.runtime.driver.endpoint.health import HEALTH
 from headgate.runtime.driver.endpoint.listening_sockets import AT_A_TIME, Connections, ListeningSocket, Peer
 from headgate.runtime.driver.endpoint.operations import Operations
 from headgate.runtime.driver.endpoint.page.page_files import FILES
@@ -87,7 +88,7 @@ def server_of(
     serves `job`, and requires `secret` as Bearer token but for the page's files. `listening` is the socket to
     run it on; its limit of connections (`listening.clients`) is set here.
     """
-    app = Guard(application(job, operations), secret, settings.scheme, FILES)
+    app = Guard(application(job, operations), secret, settings.scheme, {*FILES, *HEALTH})
     return server_for(app, settings, listening)
 
 

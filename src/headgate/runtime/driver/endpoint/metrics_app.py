@@ -1,4 +1,4 @@
-"""The HTTP server of a port that tells metrics and nothing else."""
+"""The HTTP server of a port that tells metrics, and whether the job is well, and nothing else."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from headgate.runtime.driver.endpoint.endpoint_settings import EndpointSettings
 from headgate.runtime.driver.endpoint.guard import Guard
+from headgate.runtime.driver.endpoint.health import health_routes
 from headgate.runtime.driver.endpoint.http_server import server_for
 from headgate.runtime.driver.endpoint.listening_sockets import ListeningSocket
 from headgate.runtime.driver.endpoint.metrics_answer import told
@@ -22,5 +23,5 @@ def metrics_server(job: ServedJob, settings: EndpointSettings, listening: Listen
     async def metrics(request: Request) -> Response:
         return await told(job, request)
 
-    app = Starlette(routes=[Route("/metrics", metrics, methods=["GET"])])
+    app = Starlette(routes=[Route("/metrics", metrics, methods=["GET"]), *health_routes(job)])
     return server_for(Guard(app, None, settings.scheme), settings, listening)

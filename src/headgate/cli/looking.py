@@ -1,0 +1,83 @@
+"""The commands that look at a running job: `top` follows it, `why` says what holds it up."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from headgate.cli.command_parameters import AsJson, Job
+from headgate.cli.exit_codes import ending_of_wait, print_outcome
+
+if TYPE_CHECKING:
+    from headgate.api.jobs.remote_job import RemoteJob
+
+EVERY_S: Final = 1.0
+NOTHING: Final = "nothing holds the job up: no operator works nearly all the time while others wait for it"
+
+Once = Annotated[bool, typer.Option("--once", help="Print it once and end; so where there is no terminal.")]
+
+
+def top(job: Job, once: Once = False, as_json: AsJson = False) -> None:
+    """Follow a running job: what each operator does now, and what holds the job up; until Ctrl-C.
+
+    With --json, one object a second, with the fields of GET /v1/snapshot; with --once too, one only.
+    """
+
+    def text() -> str:
+        from headgate.api.jobs.remote_job import connect
+        from headgate.cli.terminal_tables import lines
+        from headgate.cli.top_page import shown
+
+        found = connect(job)
+        if as_json and not once:
+            return _each_second(found)
+        if not once and sys.stdout.isatty():
+            return _live(found)
+        facts = found.snapshot()
+        if as_json:
+            return json.dumps(facts)
+        return "\n".join(lines(shown(facts, found.plan()), sys.stdout.isatty()))
+
+    print_outcome(text, as_json, ending_of_wait)
+
+
+def _each_second(job: RemoteJob) -> str:
+    while not (facts := job.snapshot())["over"]:
+        print(json.dumps(facts), flush=True)
+        time.sleep(EVERY_S)
+    return json.dumps(facts)
+
+
+def _live(job: RemoteJob) -> str:
+    from rich.console import Console
+    from rich.live import Live
+
+    from headgate.cli.top_page import shown
+
+    plan, plans = job.plan(), 0
+    with Live(console=Console(), auto_refresh=False, screen=False, transient=True) as live:
+        while not (facts := job.snapshot())["over"]:
+            if facts["plans"] != plans:
+                plan, plans = job.plan(), facts["plans"]
+            live.update(shown(facts, plan), refresh=True)
+            time.sleep(EVERY_S)
+    return f"job {job.name!r} is {facts['state']}"
+
+
+def why(job: Job, as_json: AsJson = False) -> None:
+    """Say which operator holds a running job up, and why, with the figures of the last seconds."""
+
+    def text() -> str:
+        from headgate.api.jobs.remote_job import connect
+
+        facts = connect(job).snapshot()
+        found = facts["bottleneck"]
+        if as_json:
+            return json.dumps({"job": facts["job_id"], "bottleneck": found})
+        return NOTHING if found is None else str(found["text"])
+
+    print_outcome(text, as_json, ending_of_wait)
