@@ -8,7 +8,7 @@ to try; this module counts failures, and decides when to report.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 SAME_FAILURES: Final = 3  # so many of one kind since the same checkpoint are reported
@@ -21,6 +21,7 @@ class Fingerprint:
     operator: str  # name and uid; empty where it is not known
     kind: str  # the exception's type
     line: str  # file and line of the program, or else the text that names the place
+    record: str = field(default="", compare=False)  # on which it failed; empty where it is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class SameFailure:
     fingerprint: Fingerprint
     times: int
     since: int | None  # the checkpoint from which all of them came; None: there was none
+    record: str = ""  # on which all of them failed; empty where they were several, or it is not known
 
 
 class SameFailures:
@@ -52,6 +54,7 @@ class SameFailures:
     def __init__(self, since: int | None, limit: int = SAME_FAILURES) -> None:
         self._since, self._limit = since, limit
         self._times: dict[Fingerprint, int] = {}
+        self._records: dict[Fingerprint, str] = {}
         self.repeating: SameFailure | None = None
 
     def on_failure(self, fingerprint: Fingerprint | None) -> bool:
@@ -62,9 +65,11 @@ class SameFailures:
         if fingerprint is None:
             return False
         times = self._times[fingerprint] = self._times.get(fingerprint, 0) + 1
+        if self._records.setdefault(fingerprint, fingerprint.record) != fingerprint.record:
+            self._records[fingerprint] = ""
         if times < self._limit:
             return False
-        self.repeating = SameFailure(fingerprint, times, self._since)
+        self.repeating = SameFailure(fingerprint, times, self._since, self._records[fingerprint])
         ratio, rest = divmod(times, self._limit)
         return rest == 0 and ratio & (ratio - 1) == 0
 
@@ -72,6 +77,7 @@ class SameFailures:
         """Clear counts and `repeating`, and count from `checkpoint`, which completed: the job got further."""
         self._since = checkpoint
         self._times.clear()
+        self._records.clear()
         self.repeating = None
 
     def describe(self) -> tuple[Hashable, ...]:

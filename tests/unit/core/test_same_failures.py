@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -33,6 +34,21 @@ def test_it_is_told_again_when_it_has_come_twice_as_often() -> None:
     assert [n for n in range(1, 50) if failures.on_failure(ODD)] == [3, 6, 12, 24, 48]
     assert failures.repeating is not None
     assert failures.repeating.times == 49
+
+
+def test_a_record_that_fails_each_time_is_named() -> None:
+    """One that came once does not count for others; the kind of failure is the same."""
+    failures = SameFailures(since=None)
+    for _ in range(3):
+        failures.on_failure(replace(ODD, record="7"))
+    assert failures.repeating is not None
+    assert failures.repeating.record == "7"
+    failures.on_failure(replace(ODD, record="8"))
+    assert (failures.repeating.times, failures.repeating.record) == (4, "")
+    failures.on_checkpoint(1)
+    for _ in range(3):
+        failures.on_failure(replace(ODD, record="8"))
+    assert failures.repeating.record == "8"
 
 
 @pytest.mark.parametrize("other", OTHERS)

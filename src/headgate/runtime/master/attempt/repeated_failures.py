@@ -30,13 +30,14 @@ def fingerprint_of(error: HeadgateError) -> Fingerprint | None:
     Example:
         >>> error = UserFunctionError("operator 'map' (uid 'm')", "7", "...", 1, "ValueError", "job.py:7")
         >>> fingerprint_of(error)
-        Fingerprint(operator="operator 'map' (uid 'm')", kind='ValueError', line='job.py:7')
+        Fingerprint(operator="operator 'map' (uid 'm')", kind='ValueError', line='job.py:7', record='7')
         >>> from headgate.common.errors import StorageError
         >>> fingerprint_of(StorageError("checkpoint 3 failed (state 'n' cannot be stored)")).line
         "checkpoint N failed (state 'n' cannot be stored)"
     """
     if isinstance(error, UserFunctionError):
-        return Fingerprint(error.operator, error.kind, error.line)
+        record = "" if error.record.startswith("none (") else error.record
+        return Fingerprint(error.operator, error.kind, error.line, record)
     if isinstance(error, BadRecordError):  # its text names file and line of the input
         return Fingerprint("", type(error).__name__, str(error).partition("\n")[0])
     if isinstance(error, FencedError | ProtocolError | JobFailedError):
@@ -61,7 +62,14 @@ def repeating_failure(same: SameFailure, action: SameFailureAction) -> Repeating
         )
     else:
         choices = f"the job ends, as {SAME_FAILURE_ACTION.key} says: {choices}"
-    text = f"the same failure for the {_th(same.times)} time since {since}: {where}{line}; {choices}"
+    what = "the same failure"
+    if same.record:
+        what, line = "the same record fails", f"{line} for record {same.record}"
+        choices = (
+            f"`headgate replay` shows what it does, and with on_error=hg.quarantine the job goes on without "
+            f"it; {choices}"
+        )
+    text = f"{what} for the {_th(same.times)} time since {since}: {where}{line}; {choices}"
     return RepeatingFailure(mark.operator, mark.kind, mark.line, same.times, same.since, text)
 
 
