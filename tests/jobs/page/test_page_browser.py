@@ -227,11 +227,19 @@ def test_hostile_texts_do_no_harm(job: Watched, window: Opened, text: str) -> No
 
 
 def test_hostile_names_do_no_harm(tmp_path: Path, window: Opened) -> None:
-    """A job may be called anything."""
+    """A job may be called anything, and an operator nearly so; both are found on all parts, as texts."""
     name = "<img src=x onerror=\"document.title='harmed'\">&amp; 'ticks'"
-    with watched(tmp_path, name) as job:
+    uid = "<img src=x onerror=alert(1)>;&lt;\"'`${7*7}%2F?#é"
+    with watched(tmp_path, name, uid) as job:
         page = window.at(job.url)
         expect(page.get_by_role("heading", level=1)).to_have_text(name)
+        expect(page.locator(".strip").first).to_contain_text(f"'{uid} -> text -> out' is the bottleneck")
+        page.get_by_role("button", name=uid[:20]).first.click()
+        expect(page.locator("#vertex option:checked")).to_contain_text(uid)
+        window.tab("State")
+        page.get_by_label("Key").fill("0")
+        page.get_by_role("button", name="Look").click()
+        expect(page.locator("main pre")).to_have_text(re.compile(r"^\d+$"))
         page.get_by_role("button", name="Cancel...").click()
         expect(page.get_by_role("dialog")).to_contain_text(name)
         assert page.locator("img").count() == 0
@@ -312,6 +320,21 @@ def test_a_page_of_another_site_gets_nothing(job: Watched, browser: Any) -> None
     assert (read, plain, framed) == ("refused", "refused", True)
     assert job.gets("/v1/snapshot")["state"] == "running"
     context.close()
+
+
+def test_links_to_other_pages_are_no_scripts(job: Watched, browser: Any) -> None:
+    """Spark's page is linked; an address that a browser would run is not."""
+    window = Opened(browser)
+    window.page.route("**/v1/events", lambda route: route.fulfill(status=503, body="{}"))
+    status = job.gets("/v1/snapshot")
+    status["links"] = {"spark_ui": "http://127.0.0.1:4040", "harm": "javascript:alert(1)"}
+    window.page.route("**/v1/snapshot", lambda route: route.fulfill(body=json.dumps(status)))
+    window.page.goto(job.url)
+    link = window.page.locator("#links a")
+    expect(link).to_have_count(1)
+    expect(link).to_have_attribute("href", "http://127.0.0.1:4040")
+    expect(link).to_have_text("spark ui")
+    window.context.close()
 
 
 def test_pages_beyond_the_limit_poll(job: Watched, browser: Any) -> None:

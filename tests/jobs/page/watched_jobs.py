@@ -137,7 +137,7 @@ class Watched:
 
 
 @contextlib.contextmanager
-def watched(folder: Path, name: str = "ticks", **options: Any) -> Iterator[Watched]:
+def watched(folder: Path, name: str = "ticks", uid: str = "count", **options: Any) -> Iterator[Watched]:
     """A job under way, with two subtasks, checkpoints in `folder`, and an endpoint; cancelled in the end."""
     number = next(_numbers)
     sky = SKY[number] = Weather()
@@ -151,7 +151,7 @@ def watched(folder: Path, name: str = "ticks", **options: Any) -> Iterator[Watch
     env = hg.Environment(parallelism=2, executor=MiniCluster(), config=config)
     env.checkpoints(every="500ms", storage=str(folder / "checkpoints"))
     ticks = env.from_source(Ticking(), uid="ticks")
-    counted = ticks.key_by(lambda n: n % 8 if n % 4 == 0 else 0).process(Slow(number), uid="count")
+    counted = ticks.key_by(lambda n: n % 8 if n % 4 == 0 else 0).process(Slow(number), uid=uid)
     counted.map(str, uid="text").write_json(str(folder / "out"), uid="out")
     with started(env, name, sky) as found:
         yield found

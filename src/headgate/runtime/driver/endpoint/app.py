@@ -23,7 +23,8 @@ from headgate.runtime.driver.endpoint.health import health_routes
 from headgate.runtime.driver.endpoint.metrics_answer import told
 from headgate.runtime.driver.endpoint.operations import Operation, Operations, awaited
 from headgate.runtime.driver.endpoint.page.page_routes import page_routes
-from headgate.runtime.driver.endpoint.served import ServedJob, error_facts, shown_value
+from headgate.runtime.driver.endpoint.page.shown_value import shown_value
+from headgate.runtime.driver.endpoint.served import ServedJob, error_facts
 
 WAIT_MS_MAX: Final = 30_000
 STATE_WAIT_MS: Final = 10_000

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
-
-import msgspec
+from typing import Final, TypeVar
 
 from headgate.api.jobs.executor_contract import JobControl
 from headgate.checkpoint.history_file import plain
@@ -23,7 +21,6 @@ from headgate.runtime.driver.metrics.prometheus_text import text_of
 from headgate.runtime.job.live_state import LiveState
 
 LOOP_WAIT_S: Final = 10.0
-TEXT_MAX: Final = 10_000  # characters of a value that is shown as text
 
 T = TypeVar("T")
 
@@ -78,24 +75,6 @@ class ServedJob:
 
     def shown_plan(self) -> dict[str, Json]:
         return plan_facts(self.name, self.plan())
-
-
-def shown_value(value: Any) -> dict[str, Json]:
-    """Return a value of keyed state as JSON: `value`, if JSON has its like, and its repr, cut at 10,000.
-
-    Example:
-        >>> shown_value({"a": 1})
-        {'value': {'a': 1}, 'in_json': True, 'text': "{'a': 1}"}
-        >>> shown_value(2 + 1j)
-        {'value': None, 'in_json': False, 'text': '(2+1j)'}
-    """
-    text = repr(value)
-    shown = text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}..."
-    try:
-        plain_value, in_json = msgspec.to_builtins(value, str_keys=True), True
-    except (TypeError, ValueError, RecursionError):
-        plain_value, in_json = None, False
-    return {"value": plain_value, "in_json": in_json, "text": shown}
 
 
 def error_facts(error: HeadgateError) -> dict[str, Json]:

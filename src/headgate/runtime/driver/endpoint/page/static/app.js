@@ -120,7 +120,21 @@ function head(status) {
     ["parallelism", `${status.parallelism} of at most ${w.count(status.max_parallelism)}`], ["checkpoint", latest],
     ["savepoint", status.savepoint], ["id", status.job_id],
   ]);
+  links(status.links);
   actions.update(status.over);
+}
+
+let linksShown = "";
+
+// To pages of others, such as Spark's; an address of another kind than these would be a script.
+function links(found) {
+  const now = JSON.stringify(found);
+  if (now === linksShown) return;
+  linksShown = now;
+  const shown = Object.entries(found).filter(([, address]) => /^https?:\/\//.test(address));
+  at("links").hidden = shown.length === 0;
+  at("links").replaceChildren(...shown.map(([name, address]) =>
+    el("a", { href: address, rel: "noreferrer", target: "_blank" }, name.replaceAll("_", " "))));
 }
 
 let stripsShown = "";

@@ -18,7 +18,7 @@ export class Overview {
     this.charts = new Charts();
     this.table = new Table("The operators and what they do now", COLUMNS);
     this.sources = new Table("Sources that get their input in epochs", [
-      { name: "source", text: true, head: true }, { name: "epoch" }, { name: "rows" }, { name: "rows" },
+      { name: "source", text: true, head: true }, { name: "epoch" }, { name: "rows" }, { name: "rows per second" },
       { name: "latency" }, { name: "waits for", text: true },
     ]);
     const scroll = { class: "scroll", tabindex: "0", role: "region", "aria-label": "Graph of the job, scrolls sideways" };

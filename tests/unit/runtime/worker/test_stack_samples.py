@@ -1,0 +1,47 @@
+"""Samples of a worker's loop: when they are taken, and which words a stack has."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+from headgate.common.process.system import Mailbox
+from headgate.runtime.worker.operators.operator_contract import frames_outward
+from headgate.runtime.worker.stack_samples import IDLE, OURS, StackSamples, stack_text
+
+
+def test_nothing_is_sampled_unless_it_is_wanted() -> None:
+    """A number begins a sampling, once; another one begins anew, and 0 ends it."""
+    samples = StackSamples(threading.get_ident())
+    samples.wanted(0)
+    assert samples.found() is None
+    samples.wanted(4)
+    first = samples._found
+    samples.wanted(4)
+    assert samples._found is first
+    assert samples.found() == (4, dict(first))
+    samples.wanted(5)
+    assert samples._found is not first
+    samples.wanted(0)
+    assert samples.found() is None
+    assert sum(thread.name == "headgate-samples" for thread in threading.enumerate()) <= 2
+
+
+def test_a_loop_that_waits_is_idle() -> None:
+    """And one that works for no operator is Headgate's own."""
+    mailbox, waits = Mailbox(), threading.Event()
+
+    def loop() -> None:
+        waits.set()
+        mailbox.wait(20_000)
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    waits.wait()
+    found = OURS
+    while found != IDLE:
+        found = stack_text(list(frames_outward(sys._current_frames().get(thread.ident or 0))))
+    mailbox.wake()
+    thread.join()
+    assert stack_text(list(frames_outward(sys._getframe()))) == OURS
+    assert stack_text([]) == OURS
