@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from replayed_jobs import Visits, environment, kept, replay_here, sink, visit
 from running_jobs import wait_until
 
 import headgate as hg
-import headgate.functions as F  # noqa: N812
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.connectors.discard import CountingSink
 from headgate.connectors.generator import generator_source
@@ -143,60 +140,6 @@ def test_two_inputs_are_named_as_inexact(tmp_path: Path, made: Made) -> None:
     assert any(report.inexact for report in found)
     assert [report.differences for report in found if not report.inexact and report.differences] == []
     assert any(report.differences == [] for report in found)
-
-
-TABLE = pa.schema({"user": pa.string(), "page": pa.string(), "t": pa.int64()})
-
-
-def table_of(visits: Any) -> Any:
-    return visits.to_table(TABLE)
-
-
-def windows_of_a_table(env: hg.Environment, visits: Any) -> None:
-    grouped = table_of(visits).group_by("user", F.window("t", "40ms"))
-    sink(grouped.agg(F.count("*").alias("n"), F.sum("t").alias("all"), uid="it").to_stream())
-
-
-def sessions_of_a_table(env: hg.Environment, visits: Any) -> None:
-    few = table_of(visits).filter(F.col("t") % 50 < 30)
-    grouped = few.group_by("user", F.session_window("t", "10ms"))
-    sink(grouped.agg(F.collect_list("page").alias("pages"), uid="it").to_stream())
-
-
-def counts_of_a_table(env: hg.Environment, visits: Any) -> None:
-    grouped = table_of(visits).group_by("user")
-    counted = grouped.agg(F.count("*").alias("n"), F.max("t").alias("last"), uid="it")
-    counted.write_changelog(tempfile.mkdtemp(), uid="out")
-
-
-def different_pages(env: hg.Environment, visits: Any) -> None:
-    counted = table_of(visits).group_by("user").agg(F.count_distinct("page").alias("n"), uid="it")
-    counted.write_changelog(tempfile.mkdtemp(), uid="out")
-
-
-TABLES = [windows_of_a_table, sessions_of_a_table, counts_of_a_table, different_pages]
-
-
-@pytest.mark.parametrize("made", TABLES)
-def test_operators_of_tables(tmp_path: Path, made: Made) -> None:
-    """On the rows of the key, with the state of the next checkpoint."""
-
-    def program() -> hg.Environment:
-        env = environment(tmp_path)
-        made(env, visits_of(env))
-        return env
-
-    program().execute("visits")
-    steps = 0
-    for before, after in list(pairwise(kept(tmp_path)))[::2]:
-        report = replay_here(program(), "it", "b", before, after)
-        assert report.failure is None
-        if made is different_pages:
-            assert ["stored in an order that depends on batches" in why for why in report.inexact] == [True]
-        else:
-            assert (report.differences, report.inexact) == ([], [])
-        steps += len(report.steps)
-    assert steps > 5
 
 
 FORMS = [

@@ -7,7 +7,7 @@ channel carries what it carried.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from headgate.common.keys.keygroups import key_group, operator_index_for_key_gro
 from headgate.graph.logical import FilterNode, KeyedProcessNode, Node, SourceNode, TimestampsNode
 from headgate.graph.partitioners import ByKeyGroup, Forward
 from headgate.graph.physical import Edge, PhysicalPlan, Vertex
+from headgate.offline.replay.meant_keys import meant_key
 from headgate.records.selectors import KeySelector
 from headgate.restore.in_flight_shares import records_of
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState
@@ -32,6 +33,7 @@ class Cut:
     plan: PhysicalPlan
     types: Mapping[EdgeId, Hint]  # types of the records on its exchanges, where known
     node: KeyedProcessNode
+    key: Hashable
     key_group: int
     subtask: int  # that owns the key group
     given: str | None = None  # uid of a source in whose place records are given; None: of none
@@ -125,7 +127,7 @@ def cut(
     plan: PhysicalPlan,
     types: Mapping[EdgeId, Hint],
     uid: str,
-    key: Any,
+    key: Hashable,
     parallelism: Mapping[str, int],
 ) -> Cut:
     """Return the part of `plan` that feeds the keyed operator `uid`, as it ran.
@@ -136,6 +138,7 @@ def cut(
         UsageError: there is no such operator, it has no keys, or its chains are not those of the snapshot.
     """
     target, node = _found(plan, uid)
+    key = meant_key(node, key)
     wanted = _upstream(plan, target)
     numbers = {vertex.id: VertexId(place) for place, vertex in enumerate(wanted)}
     kept = [edge for edge in plan.edges if edge.source in numbers and edge.target in numbers]
@@ -152,7 +155,7 @@ def cut(
     group = key_group(key, plan.max_parallelism)
     subtask = operator_index_for_key_group(plan.max_parallelism, vertices[-1].parallelism, group)
     known = {EdgeId(place): types[edge.id] for place, edge in enumerate(kept) if edge.id in types}
-    return Cut(PhysicalPlan(vertices, edges, plan.max_parallelism, slots), known, node, group, subtask)
+    return Cut(PhysicalPlan(vertices, edges, plan.max_parallelism, slots), known, node, key, group, subtask)
 
 
 def _found(plan: PhysicalPlan, uid: str) -> tuple[Vertex, KeyedProcessNode]:

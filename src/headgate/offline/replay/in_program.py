@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from headgate.api.declared.keyed_states import declared_state
@@ -23,7 +23,7 @@ from headgate.offline.replay.cutting import Cut, cut
 from headgate.offline.replay.debugging import Debugger
 from headgate.offline.replay.exactness import reasons
 from headgate.offline.replay.keyed_part import KeyReader, shown
-from headgate.offline.replay.not_replayable import check_functions, check_key, check_sources
+from headgate.offline.replay.not_replayable import check_functions, check_sources
 from headgate.offline.replay.records_file import with_records
 from headgate.offline.replay.replay_report import Difference, ReplayReport, ReplayRequest
 from headgate.offline.replay.running import Replay
@@ -63,39 +63,27 @@ def replayed(
     """Return the report of a replay by a plan of this process; raise what `replaying.replay` raises."""
     disk, begins = snapshots.opened(request["snapshot"])
     until = None if request["to"] is None else _later(snapshots.opened(request["to"]), begins)
-    key = key_of_text(request["key"])
-    plan = with_stored_groups(plan, config, begins)
     lived = begins if until is None else until[1]
-    part = _prepared(
-        request,
-        cut(plan, edge_record_types(nodes, plan), request["uid"], key, lived.parallelism),
-        key,
-        begins,
-    )
-    settings = job_settings(config).worker
-    reader = KeyReader(
-        key,
-        part.key_group,
-        plan.max_parallelism,
-        targets_of(declared_state(part.node.function)),
-        drop=settings.ignore_unclaimed,
-    )
+    plan = with_stored_groups(plan, config, begins)
+    part = _prepared(request, nodes, plan, begins, lived)
+    settings, code = job_settings(config).worker, user_code() or SAME_INTERPRETER
+    targets = targets_of(declared_state(part.node.function))
+    drop = settings.ignore_unclaimed
+    reader = KeyReader(part.key, part.key_group, plan.max_parallelism, targets, drop=drop)
     ends = None if until is None else until[1]
-    replay = Replay(
-        part, disk, begins, ends, settings, reader, user_code() or SAME_INTERPRETER, snapshots.disk
-    )
-    tap = _run(replay, request, part, key)
+    replay = Replay(part, disk, begins, ends, settings, reader, code, snapshots.disk)
+    tap = _run(replay, request)
     differences = None if until is None else _differences(replay, reader, *until, request["uid"])
     began = shown(reader.read(disk, keyed_handles(begins.operators.get(request["uid"], []))))
-    return _report(request, part, key, begins, ends, replay, tap, began, differences)
+    return _report(request, part, begins, ends, replay, tap, began, differences)
 
 
-def _run(replay: Replay, request: ReplayRequest, part: Cut, key: Hashable) -> Tap:
+def _run(replay: Replay, request: ReplayRequest) -> Tap:
     if not request["debug"]:
-        return replay.run(key, request["count"], lambda _: None)
-    debugger = Debugger(part.node.function)
+        return replay.run(request["count"], lambda _: None)
+    debugger = Debugger(replay.cut.node.function)
     try:
-        tap = replay.run(key, request["count"], debugger.before)
+        tap = replay.run(request["count"], debugger.before)
     finally:
         debugger.close()
     if tap.raised is not None:
@@ -103,8 +91,15 @@ def _run(replay: Replay, request: ReplayRequest, part: Cut, key: Hashable) -> Ta
     return tap
 
 
-def _prepared(request: ReplayRequest, part: Cut, key: Hashable, begins: CheckpointMetadata) -> Cut:
-    check_key(part.node, key)
+def _prepared(
+    request: ReplayRequest,
+    nodes: Sequence[Node],
+    plan: PhysicalPlan,
+    begins: CheckpointMetadata,
+    lived: CheckpointMetadata,
+) -> Cut:
+    types, key = edge_record_types(nodes, plan), key_of_text(request["key"])
+    part = cut(plan, types, request["uid"], key, lived.parallelism)
     if request["records"] is not None:
         part = with_records(part, request["records"])
     ends = request["to"] is not None or request["count"] is not None
@@ -143,7 +138,6 @@ def _differences(
 def _report(
     request: ReplayRequest,
     part: Cut,
-    key: Hashable,
     begins: CheckpointMetadata,
     ends: CheckpointMetadata | None,
     replay: Replay,
@@ -153,7 +147,7 @@ def _report(
 ) -> ReplayReport:
     return ReplayReport(
         uid=request["uid"],
-        key=repr(key),
+        key=repr(part.key),
         operator=part.node.name,
         subtask=part.subtask,
         key_group=part.key_group,

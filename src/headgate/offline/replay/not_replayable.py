@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 
 from headgate.api.functions import RichFunction
 from headgate.api.source import Boundedness, Split
 from headgate.common.errors import StrayPathError, UsageError
-from headgate.common.keys.key_types import first_misfit, hint_words, shape_words, shapes_of
 from headgate.graph.async_nodes import AsyncNode
-from headgate.graph.logical import KeyedProcessNode, Node, SourceNode
+from headgate.graph.logical import Node, SourceNode
 from headgate.offline.replay.cutting import Cut
 from headgate.restore.assignment import SPLITS, called
 from headgate.state.snapshots import CheckpointMetadata
 
 _RECORDS = "give its records with --records FILE, one JSON value a line"
-
-
-def check_key(node: KeyedProcessNode, key: Hashable) -> None:
-    """Raise UsageError for a key of another type than the program declares: it would have no state."""
-    if node.keys is None:
-        return
-    wrong = first_misfit(shapes_of([key]), node.keys.hint)
-    if wrong is not None:
-        raise UsageError(
-            f"--key is of type {shape_words(wrong)}, and operator {node.name!r} (uid {node.uid!r}) has keys "
-            f"of type {hint_words(node.keys.hint)}; text is given as it is, or as JSON in quotes"
-        )
 
 
 def check_sources(cut: Cut, begins: CheckpointMetadata, *, bounded: bool) -> None:

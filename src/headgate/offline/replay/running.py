@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -56,7 +56,7 @@ class Replay:
         code: UserCode,
         disks: Callable[[str], Disk] = open_disk,
     ) -> None:
-        self._cut, self._disk, self._until = cut, disk, until
+        self.cut, self._disk, self._until = cut, disk, until
         self._point = RestorePoint(cut.of_snapshot(begins), disk.describe())
         self._settings, self._reader, self._code = replay_settings(settings), reader, code
         self.clock = ReplayClock(begins.trigger_ms)
@@ -70,7 +70,7 @@ class Replay:
         self.failure: str | None = None
         self.left = False
 
-    def run(self, key: Hashable, count: int | None, before: Callable[[str], None]) -> Tap:
+    def run(self, count: int | None, before: Callable[[str], None]) -> Tap:
         """Run to the end, and return the tap with all steps; user code that raises ends it without an error.
 
         Raises:
@@ -79,7 +79,7 @@ class Replay:
         """
         try:
             self._deploy()
-            tap = self._tap(key, count, before)
+            tap = self._tap(count, before)
             self._hold_readers()
             self._feed(tap)
             return tap
@@ -91,7 +91,7 @@ class Replay:
     # -- to the point where input is read
 
     def _deploy(self) -> None:
-        cut, job = self._cut, self._point.checkpoint.job
+        cut, job = self.cut, self._point.checkpoint.job
         peers = dict.fromkeys(range(cut.plan.slots), "memory")
         shipped = Deployment(1, 1, b"", peers, None, None, ignore_unclaimed=self._settings.ignore_unclaimed)
         for slot, message in shipped.messages(cut.plan, self._point).items():
@@ -101,7 +101,7 @@ class Replay:
 
     def _of_key(self, slot: int, message: m.Deploy, program: bytes) -> m.Deploy:
         # Other subtasks of the operator get neither state nor records.
-        target, mine = self._cut.vertex.id, slot == self._cut.subtask
+        target, mine = self.cut.vertex.id, slot == self.cut.subtask
         restored = [
             (vertex, subtask, states if vertex != target else [self._alone(state) for state in states])
             for vertex, subtask, states in message.restored
@@ -130,29 +130,29 @@ class Replay:
         alone = self._reader.alone(self._disk, state.keyed)
         return msgspec.structs.replace(state, keyed=alone)
 
-    def _tap(self, key: Hashable, count: int | None, before: Callable[[str], None]) -> Tap:
-        task = self._task(self._cut.vertex.id, self._cut.subtask)
+    def _tap(self, count: int | None, before: Callable[[str], None]) -> Tap:
+        task = self._task(self.cut.vertex.id, self.cut.subtask)
         assert isinstance(task, GateTask)
         late, ends_at = 0, None
         if self._until is not None:
-            ended = operator_state(self._cut, self._until)
-            late, ends_at = held_back(self._cut, self._until), None if ended is None else ended.watermark
+            ended = operator_state(self.cut, self._until)
+            late, ends_at = held_back(self.cut, self._until), None if ended is None else ended.watermark
         if isinstance(task.head, KeyedProcessOperator):
-            return RowTap(task, key, count, before, late, ends_at)
-        selector = self._cut.selector
-        return ColumnTap(task, key, count, before, late, ends_at, selector=selector)
+            return RowTap(task, self.cut.key, count, before, late, ends_at)
+        selector = self.cut.selector
+        return ColumnTap(task, self.cut.key, count, before, late, ends_at, selector=selector)
 
     def _task(self, vertex: int, subtask: int) -> Any:
         assembly = self._gang.workers[subtask]._assembly
         if assembly is None:
             raise InternalError("a worker of the replay has no subtasks; please report this")
-        return assembly.tasks[SubtaskId(self._cut.plan.vertices[vertex].id, SubtaskIndex(subtask))]
+        return assembly.tasks[SubtaskId(self.cut.plan.vertices[vertex].id, SubtaskIndex(subtask))]
 
     def _hold_readers(self) -> None:
         begins = self._point.checkpoint
-        for vertex, node in self._cut.sources.items():
-            uid, readers = node.uid or "", self._cut.plan.vertices[vertex].parallelism
-            known = self._until is not None and uid != self._cut.given
+        for vertex, node in self.cut.sources.items():
+            uid, readers = node.uid or "", self.cut.plan.vertices[vertex].parallelism
+            known = self._until is not None and uid != self.cut.given
             ends = SourceEnds(uid, self._until) if known and self._until is not None else None
             self._check_readers(node, ends, readers)
             dealer = self.dealers[vertex] = SplitDealer(
@@ -211,7 +211,7 @@ class Replay:
             tap.reach_end()
             # A barrier as the job's: it goes through all channels, so the state is what came before it.
             self.ended = "stopped where the snapshot was taken"
-            for slot in range(self._cut.plan.slots):
+            for slot in range(self.cut.plan.slots):
                 self._gang.handle(slot, m.Trigger(1, self._until.checkpoint, self._until.trigger_ms))
             return False
         if self.state is None:
@@ -233,8 +233,8 @@ class Replay:
                 self._requests.append(message)
             case m.TaskFailed():
                 self._failed = self._failed or message
-            case m.Acknowledge() if message.snapshot.vertex == self._cut.vertex.id:
-                if slot == self._cut.subtask:
+            case m.Acknowledge() if message.snapshot.vertex == self.cut.vertex.id:
+                if slot == self.cut.subtask:
                     (self.state,) = message.snapshot.operators
 
     def _check(self) -> None:
