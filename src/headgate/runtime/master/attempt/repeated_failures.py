@@ -65,10 +65,8 @@ def repeating_failure(same: SameFailure, action: SameFailureAction) -> Repeating
     what = "the same failure"
     if same.record:
         what, line = "the same record fails", f"{line} for record {same.record}"
-        choices = (
-            f"`headgate replay` shows what it does, and with on_error=hg.quarantine the job goes on without "
-            f"it; {choices}"
-        )
+        ways = "`headgate replay` shows why, and on_error=hg.quarantine goes on without it"
+        choices = f"{ways}; {choices}"
     text = f"{what} for the {_th(same.times)} time since {since}: {where}{line}; {choices}"
     return RepeatingFailure(mark.operator, mark.kind, mark.line, same.times, same.since, text)
 
