@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import doctest
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,10 @@ from typing import Any
 
 import pytest
 from mini_jobs import TINY, environment, json_lines
+from typer.testing import CliRunner
 
 import headgate as hg
+from headgate.cli.main import app
 from headgate.serde.codecs.dynamic import decode_tagged
 
 BAD = {3, 40, 41, 77}
@@ -150,6 +153,27 @@ def test_what_a_failing_call_has_done_is_undone(backend: str, tmp_path: Path) ->
     assert (of_three["message"], of_three["operator"], of_three["timestamp"]) == ("no 3", "sums", 3)
     assert of_three["line"].endswith(f"test_bad_records.py:{inverse.__code__.co_firstlineno + 3}")
     assert decode_tagged(base64.b64decode(of_three["data"])) == 3
+
+
+def test_the_quarantine_is_looked_at(tmp_path: Path) -> None:
+    """By operator and error, and one by one; control characters of a record do no harm."""
+    env = environment(1, {"quarantine.dir": str(tmp_path / "bad")})
+    texts = env.from_collection(["1", "\x1b[31mtwo", "x" * 20_000]).map(int, uid="f", on_error=hg.quarantine)
+    texts.write_json(str(tmp_path / "out"), uid="out")
+    env.execute("looked at")
+    runner = CliRunner()
+    listed = runner.invoke(app, ["quarantine", "list", str(tmp_path / "bad")]).stdout
+    assert re.search(r"looked at +f +ValueError .* 2$", listed.splitlines()[-1])
+    shown = runner.invoke(app, ["quarantine", "show", str(tmp_path / "bad"), "--uid", "f"]).stdout
+    assert "\\x1b[31mtwo" in shown
+    assert "\x1b" not in shown
+    facts = json.loads(
+        runner.invoke(app, ["quarantine", "show", str(tmp_path / "bad"), "--last", "1", "--json"]).stdout
+    )
+    assert facts["records"][0]["job"] == "looked at"
+    assert runner.invoke(app, ["quarantine", "list", str(tmp_path / "none")]).exit_code == 2
+    other = runner.invoke(app, ["quarantine", "list", str(tmp_path / "bad"), "--job", "another"]).stdout
+    assert other.startswith("nothing is quarantined in ")
 
 
 def test_the_program_may_read_what_is_quarantined(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 import typer
 
-from headgate.cli import checkpoint, control, looking, nexmark, replay, savepoint, ui, usercode
+from headgate.cli import checkpoint, control, looking, nexmark, quarantine, replay, savepoint, ui, usercode
 from headgate.cli.command_parameters import (
     Arguments,
     AsJson,
@@ -50,6 +50,7 @@ app = typer.Typer(
 app.add_typer(savepoint.app, name="savepoint")
 app.add_typer(control.checkpoint_app, name="checkpoint")
 app.add_typer(usercode.app, name="usercode")
+app.add_typer(quarantine.quarantine_app, name="quarantine")
 control.checkpoint_app.command("verify")(checkpoint.verify_stored)
 control.checkpoint_app.command("prune")(checkpoint.prune_stored)
 savepoint.app.command("create")(control.create_savepoint)
