@@ -58,9 +58,8 @@ app.command("list")(control.list_jobs)
 for _command in (control.status, control.stop, control.cancel, control.rescale, control.query):
     app.command()(_command)
 app.command("nexmark")(nexmark.nexmark)
-app.command("ui")(ui.ui)
-app.command("top")(looking.top)
-app.command("why")(looking.why)
+for _name, _look in {"ui": ui.ui, "top": looking.top, "why": looking.why}.items():
+    app.command(_name)(_look)
 app.command("replay")(replay.replay_key)
 
 
