@@ -55,11 +55,10 @@ control.checkpoint_app.command("verify")(checkpoint.verify_stored)
 control.checkpoint_app.command("prune")(checkpoint.prune_stored)
 savepoint.app.command("create")(control.create_savepoint)
 app.command("list")(control.list_jobs)
-for _command in (control.status, control.stop, control.cancel, control.rescale, control.query):
+_CONTROLS: Final = (control.status, control.stop, control.cancel, control.rescale, control.query)
+for _command in (*_CONTROLS, looking.top, looking.why, ui.ui):
     app.command()(_command)
 app.command("nexmark")(nexmark.nexmark)
-for _name, _look in {"ui": ui.ui, "top": looking.top, "why": looking.why}.items():
-    app.command(_name)(_look)
 app.command("replay")(replay.replay_key)
 
 
