@@ -6,6 +6,8 @@ import base64
 import doctest
 import json
 import re
+import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 
 import pytest
 from mini_jobs import TINY, environment, json_lines
+from running_jobs import Valve, wait_until
 from typer.testing import CliRunner
 
 import headgate as hg
@@ -21,6 +24,7 @@ from headgate.serde.codecs.dynamic import decode_tagged
 
 BAD = {3, 40, 41, 77}
 NUMBERS = range(100)
+FIRST_RANG = Path("rang")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "bad-records.md"
 
 
@@ -153,6 +157,48 @@ def test_what_a_failing_call_has_done_is_undone(backend: str, tmp_path: Path) ->
     assert (of_three["message"], of_three["operator"], of_three["timestamp"]) == ("no 3", "sums", 3)
     assert of_three["line"].endswith(f"test_bad_records.py:{inverse.__code__.co_firstlineno + 3}")
     assert decode_tagged(base64.b64decode(of_three["data"])) == 3
+
+
+class Alarmed(hg.KeyedProcessFunction[int, int, int]):
+    """Has a timer of the wall clock that fails, and one after it."""
+
+    rung: hg.ValueState[int] = hg.value_state(default=0)
+
+    def process(self, n: int, ctx: hg.KeyedContext[int]) -> Iterator[int]:
+        for later in (1, 2):
+            ctx.timers.register_processing_time(ctx.timers.now_ms() + later)
+        yield from ()
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[int]:
+        self.rung.value += 1
+        ctx.timers.register_processing_time(timestamp + 1_000_000)
+        if not FIRST_RANG.exists():
+            FIRST_RANG.touch()
+            raise ValueError("the first")
+        yield self.rung.value
+
+
+def test_a_timer_of_the_wall_clock_that_fails_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it did to state is undone; its record in the quarantine has no event time where there is none."""
+    monkeypatch.setattr(sys.modules[__name__], "FIRST_RANG", tmp_path / "rang")
+    valve = Valve(9_990, 1, [5, 6])
+    env = environment(1, TINY)
+    alarmed = (
+        env.from_source(valve, uid="in")
+        .key_by(lambda n: 0)
+        .process(Alarmed(), uid="a", on_error=hg.quarantine)
+    )
+    errors, found = alarmed.side_output(hg.ERRORS).collect_later(), alarmed.collect_later()
+    with env.execute_async("alarmed") as handle:
+        wait_until(lambda: (tmp_path / "rang").exists(), "it rings")
+        time.sleep(0.05)
+        valve.open_to()
+        handle.result()
+    (error,) = errors.records
+    assert (error.timer, error.kind, error.record) == (True, "ValueError", None)
+    assert found.records[0] == 1
 
 
 def test_the_quarantine_is_looked_at(tmp_path: Path) -> None:

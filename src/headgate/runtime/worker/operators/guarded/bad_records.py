@@ -46,9 +46,9 @@ class BadRecords:
         """Note that so many records have come."""
         self._seen += records
 
-    def met(self, call: FailedCall, mark: int | None = None) -> None:
-        """Leave out the record of a failed call, whose effects are undone, or raise its error. `mark` is the
-        watermark (ms) that goes with the record's time.
+    def met(self, call: FailedCall, time: int | None, mark: int | None) -> None:
+        """Leave out the record of a failed call, whose effects are undone, or raise its error. `time` and
+        `mark` are event time and watermark (ms) of the side output; None: there is no event time.
         """
         shown = NoRecord(f"timer of key {call.key!r} at {call.timestamp}") if call.timer else call.record
         found = user_error(self._context, call.error, shown)
@@ -62,7 +62,7 @@ class BadRecords:
             raise found from None
         self._counts[action] += 1
         if action is OnError.QUARANTINE:
-            self._side.add(ERRORS, self._quarantined(call, found), call.timestamp, mark)
+            self._side.add(ERRORS, self._quarantined(call, found), time, None if time is None else mark)
 
     @property
     def _too_many(self) -> bool:

@@ -94,7 +94,7 @@ class GuardedOperator(Operator):
             except BaseException as error:
                 del out[len(origins) :]
                 self._journal.undo()
-                self._bad.met(FailedCall(row, error, None, time, timer=False), mark)
+                self._bad.met(FailedCall(row, error, None, time, timer=False), time, mark)
             origins.extend([index] * (len(out) - len(origins)))
         if out:
             at = np.array(origins, dtype=np.int64)

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from headgate.api.on_error import FailedCall
 from headgate.common.ports import Clock
+from headgate.common.time import WATERMARK_MIN
 from headgate.graph.logical import KeyedProcessNode
 from headgate.records.batch import Batch
 from headgate.runtime.job.operator_context import OperatorContext
@@ -79,8 +80,11 @@ class GuardedKeyedOperator(KeyedProcessOperator):
         ctx = self._ctx
         with_event_time_hint(error, ctx.timestamp)
         self._journal.undo()
-        mark = None if ctx.timestamp is None else self._timers.current_watermark
-        self._bad.met(FailedCall(record, error, key, ctx.timestamp, timer=timer), mark)
+        call = FailedCall(record, error, key, ctx.timestamp, timer=timer)
+        time, mark = ctx.timestamp, self._timers.current_watermark
+        if ctx.time_domain == "processing":  # as its side outputs, it has the event time that was reached
+            time = mark if mark > WATERMARK_MIN else None
+        self._bad.met(call, time, mark)
 
     def _call_timer(self, timestamp: int, key: Hashable, out: KeyedOutput) -> None:
         before = len(out.records)
