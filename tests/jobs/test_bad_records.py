@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 import headgate as hg
 from headgate.cli.main import app
 from headgate.serde.codecs.dynamic import decode_tagged
+from headgate.testing import simulate
 
 BAD = {3, 40, 41, 77}
 NUMBERS = range(100)
@@ -220,6 +221,26 @@ def test_the_quarantine_is_looked_at(tmp_path: Path) -> None:
     assert runner.invoke(app, ["quarantine", "list", str(tmp_path / "none")]).exit_code == 2
     other = runner.invoke(app, ["quarantine", "list", str(tmp_path / "bad"), "--job", "another"]).stdout
     assert other.startswith("nothing is quarantined in ")
+
+
+@pytest.mark.parametrize("config", [{}, {"execution.checkpointing.unaligned.enabled": True}])
+def test_under_faults_the_answer_is_that_of_the_good_records(config: dict[str, Any]) -> None:
+    """In the simulator, with processes and drivers that die; the bad ones are kept once each."""
+
+    def build(env: hg.Environment) -> None:
+        timed = env.from_collection(NUMBERS, uid="in").with_event_time(lambda n: n)
+        sums = timed.key_by(lambda n: n % 5).process(Sums(), uid="sums", on_error=hg.quarantine)
+        sums.collect_later(uid="out")
+        bad = sums.side_output(hg.ERRORS).map(
+            lambda each: (each.record, each.kind, each.timestamp), uid="bad"
+        )
+        bad.collect_later(uid="kept")
+
+    kept = [(str(n), "ValueError", n) for n in BAD] + [(None, "KeyError", 1_050)]
+    report = simulate(
+        build, seeds=range(8), config=config, expected={"out": answer(NUMBERS, BAD), "kept": kept}
+    )
+    assert report.restarts > 0
 
 
 def test_the_program_may_read_what_is_quarantined(tmp_path: Path) -> None:
