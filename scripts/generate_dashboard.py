@@ -98,6 +98,11 @@ ROWS: Final[dict[str, list[Panel]]] = {
             },
         ),
         (
+            "State by operator",
+            "bytes",
+            {"{{operator}}": f"sum by (operator) (headgate_checkpoint_last_state_bytes{{{JOB}}})"},
+        ),
+        (
             "Ended in an hour",
             "none",
             {"{{result}}": f"increase(headgate_checkpoints_total{{{JOB}}}[1h])"},

@@ -136,6 +136,12 @@ LAST_BYTES: Final = _last(
     "Bytes of all state in the newest complete checkpoint.",
     "lastCheckpointFullSize",
 )
+LAST_STATE: Final = _last(
+    "last_state_bytes",
+    "bytes",
+    "Bytes of the subtask's state in the newest complete checkpoint.",
+    "rocksdb.total-sst-files-size",
+)
 LAST_WRITTEN: Final = _last(
     "last_written_bytes", "bytes", "Bytes that were written for it anew.", "lastCheckpointSize"
 )
@@ -173,7 +179,16 @@ LAST_ASYNC: Final = _last(
 )
 OF_CHECKPOINTS: Final = (
     *(CHECKPOINTS, SAVEPOINTS, CHECKPOINTS_PENDING, LAST_ID, LAST_COMPLETED, LAST_DURATION, LAST_COMMIT),
-    *(LAST_BYTES, LAST_WRITTEN, LAST_IN_FLIGHT, LAST_START_DELAY, LAST_ALIGNMENT, LAST_SYNC, LAST_ASYNC),
+    *(
+        LAST_BYTES,
+        LAST_STATE,
+        LAST_WRITTEN,
+        LAST_IN_FLIGHT,
+        LAST_START_DELAY,
+        LAST_ALIGNMENT,
+        LAST_SYNC,
+        LAST_ASYNC,
+    ),
 )
 
 RESIDENT_BYTES: Final = Metric(

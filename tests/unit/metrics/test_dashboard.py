@@ -11,6 +11,7 @@ import pytest
 
 from headgate.metrics.metric import Kind, Metric, Place
 from headgate.metrics.metric_table import TABLE
+from headgate.metrics.of_jobs import LAST_STATE
 from scripts.generate_dashboard import ALERTS, dashboard, files
 
 OF_PLACE = {Place.SUBTASK: {"operator", "subtask"}, Place.WORKER: {"worker"}}
@@ -40,6 +41,7 @@ def test_what_is_asked_for_is_told(expression: str) -> None:
     for name, conditions in found:
         metric = SAMPLES[name]
         labels = {label.name for label in metric.labels} | OF_PLACE.get(metric.place, set())
+        labels |= OF_PLACE[Place.SUBTASK] if metric is LAST_STATE else set()
         asked = set(re.findall(r"(\w+)=", conditions)) | set(re.findall(r"by \((\w+)", expression))
         assert asked <= labels | {"job_name", "job_id", "le"}
 

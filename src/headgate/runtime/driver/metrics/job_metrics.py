@@ -158,6 +158,14 @@ def _of_checkpoints(seen: CoordinatorStatistics, last: CheckpointRecord | None) 
     yield _one(of.LAST_DURATION, last.duration_ms)
     yield _one(of.LAST_COMMIT, max(0, last.duration_ms - stored_ms))
     yield _one(of.LAST_BYTES, last.size)
+    places = [(last.topology.vertex(each.vertex).uids[0], str(each.subtask)) for each in subtasks]
+    yield Family(
+        of.LAST_STATE,
+        [
+            Sample({"operator": operator, "subtask": subtask}, each.state_size)
+            for (operator, subtask), each in zip(places, subtasks, strict=True)
+        ],
+    )
     yield _one(of.LAST_WRITTEN, sum(each.bytes_written for each in subtasks))
     yield _one(of.LAST_IN_FLIGHT, last.bytes_in_flight)
     yield _one(of.LAST_START_DELAY, round(max((each.start_delay_ms for each in subtasks), default=0)))
