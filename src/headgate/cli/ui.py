@@ -6,11 +6,12 @@ import html
 import json
 import sys
 import webbrowser
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from headgate.cli.command_parameters import AsJson
+from headgate.cli.command_parameters import AsJson, DefineStorage
 from headgate.cli.exit_codes import ending_of_wait, print_outcome
 
 if TYPE_CHECKING:
@@ -44,12 +45,18 @@ class Page(NamedTuple):
     url: str
 
 
-def ui(job: JobOrPlace = None, which: Which = None, no_open: NoOpen = False, as_json: AsJson = False) -> None:
+def ui(
+    job: JobOrPlace = None,
+    which: Which = None,
+    define: DefineStorage = None,
+    no_open: NoOpen = False,
+    as_json: AsJson = False,
+) -> None:
     """Open the web page of a job, and print its address; whoever has the address controls the job."""
 
     def text() -> str:
         if job is not None and is_place(job):
-            return _serve(job, which, no_open or as_json)
+            return _serve(job, which, define or (), no_open or as_json)
         pages = [Page(each.name, each.job_id, page_url(each)) for each in _chosen(job)]
         if as_json:
             return json.dumps({"pages": [page._asdict() for page in pages]})
@@ -103,8 +110,9 @@ def _chosen(job: str | None) -> list[JobFile]:
     return [found.file]
 
 
-def _serve(place: str, which: str | None, no_open: bool) -> str:
+def _serve(place: str, which: str | None, define: Sequence[str], no_open: bool) -> str:
     from headgate.offline.kept_pages import show_kept
+    from headgate.offline.storages import storage_options
 
     def tell(name: str, job_id: str, url: str) -> None:
         print(url, flush=True)
@@ -112,7 +120,8 @@ def _serve(place: str, which: str | None, no_open: bool) -> str:
         if not no_open:
             _open([Page(name, job_id, url)])
 
-    show_kept(place, which, tell)
+    with storage_options(define):
+        show_kept(place, which, tell)
     return "the page is served no longer"
 
 

@@ -92,9 +92,11 @@ def test_the_first_program_runs_cell_by_cell(tmp_path: Path) -> None:
     shown = in_kernel(printed_program().split("\n\n\n"), tmp_path)
     assert [cell["traceback"] for cell in shown if cell["status"] != "ok"] == []
     progress, result = texts(shown[-1])
+    page, end = progress.splitlines()
     assert re.fullmatch(
-        r"standings: finished after .* s: 4,668 records in, checkpoints \d+, restarts 0", progress
+        r"standings: the page of the job is http://127\.0\.0\.1:\d+; `headgate ui` opens it", page
     )
+    assert re.fullmatch(r"standings: finished after .* s: 4,668 records in, checkpoints \d+, restarts 0", end)
     assert re.fullmatch(r"<JobResult 'standings': ended well, after .*, restarts 0>", result)
     lines = [line for part in (tmp_path / "out").rglob("part-*") for line in part.read_text().splitlines()]
     assert sum(not json.loads(line)["quiet"] for line in lines) == 4_668

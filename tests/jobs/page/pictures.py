@@ -39,6 +39,10 @@ def environment(folder: Path) -> hg.Environment:
     return env
 
 
+# No picture shows a path of the machine on which it was taken.
+Slow.process.__code__ = Slow.process.__code__.replace(co_filename="/home/ada/scores.py")
+
+
 def now_ms(_: int) -> int:
     """The time of a record, which is new."""
     return int(time.time() * 1000)

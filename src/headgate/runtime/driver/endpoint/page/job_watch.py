@@ -6,7 +6,6 @@ The job master's loop reports, the endpoint's thread reads; a lock is held for a
 from __future__ import annotations
 
 import threading
-from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
@@ -22,21 +21,16 @@ from headgate.common.settings.config import Config
 from headgate.graph.physical import PhysicalPlan, Vertex
 from headgate.runtime.driver.endpoint.page.bottleneck import bottleneck
 from headgate.runtime.driver.endpoint.page.failure_story import Story
-from headgate.runtime.driver.endpoint.page.recent_rates import FIELDS, RecentRates, row_of, shown_numbers
+from headgate.runtime.driver.endpoint.page.rate_history import RateHistory
+from headgate.runtime.driver.endpoint.page.recent_rates import RecentRates, shown_numbers
 from headgate.runtime.driver.endpoint.page.shown_settings import ShownSettings
 from headgate.runtime.job.listener import JobListener
 from headgate.runtime.protocol.messages import Counters
 
-HISTORY_MAX: Final = 600
-HISTORY_EVERY_MS: Final = 950
-"""Heartbeats come each second; a little less, so that one which comes early still gives a sample."""
-
 PRINTED_MAX: Final = 500
 LINE_MAX: Final = 2_000  # characters of a printed line
 TEXT_MAX: Final = 4_000  # characters of a failure's text in the status
-_PASSED_ON: Final = (
-    *("begins", "controllable", "gang_submitted", "checkpoint_completed", "savepoint_completed", "told"),
-)
+_PASSED_ON: Final = (*("begins", "controllable", "checkpoint_completed", "savepoint_completed", "told"),)
 """Reports of a job listener from which nothing is remembered."""
 
 
@@ -67,8 +61,7 @@ class JobWatch(JobListener):
         self.streams = 0  # open streams of events; counted by the endpoint's thread
         self.wake: Callable[[], None] | None = None  # called when there is news that should not wait
         self._lock, self._rates, self._story = threading.Lock(), RecentRates(), Story()
-        self._history: deque[tuple[int, array[float]]] = deque(maxlen=HISTORY_MAX)
-        self._sampled_ms = 0
+        self._history = RateHistory()
         self._workers: dict[int, tuple[str, int]] = {}
         self._printed: deque[str] = deque(maxlen=PRINTED_MAX)
         self._plans = self._printed_ever = 0
@@ -116,15 +109,7 @@ class JobWatch(JobListener):
     def history(self) -> dict[str, Json]:
         """Return ten minutes of each vertex's rates, a number a second; None for what was not known then."""
         with self._lock:
-            samples, vertices = list(self._history), [vertex.id for vertex in self._plan.vertices]
-        found: list[Json] = []
-        for place, vertex in enumerate(vertices):
-            at = place * len(FIELDS)
-            columns: dict[str, Json] = {
-                field: [_known(row[at + number]) for _, row in samples] for number, field in enumerate(FIELDS)
-            }
-            found.append({"id": vertex, **columns})
-        return {"time_ms": [moment for moment, _ in samples], "vertices": found}
+            return self._history.columns([vertex.id for vertex in self._plan.vertices])
 
     def story(self) -> dict[str, Json]:
         with self._lock:
@@ -157,6 +142,11 @@ class JobWatch(JobListener):
 
     # -- JobListener -------------------------------------------------------------------------------------
 
+    def gang_submitted(self, gang: int, slots: int) -> None:
+        with self._lock:
+            self._workers.clear()
+        self._next.gang_submitted(gang, slots)
+
     def worker_registered(self, slot: int, pid: int, host: str) -> None:
         with self._lock:
             self._workers[slot] = host, pid
@@ -179,18 +169,14 @@ class JobWatch(JobListener):
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             self._rates.heard(counters, now_ms)
-            if now_ms - self._sampled_ms >= HISTORY_EVERY_MS:
-                self._sampled_ms = now_ms
+            if self._history.due(now_ms):
                 rates = [self._rates.of_vertex(vertex, now_ms) for vertex in self._plan.vertices]
-                self._history.append((self._clock.now_ms(), row_of(rates)))
+                self._history.add(self._clock.now_ms(), rates)
         self._next.progress(counters)
 
     def rescaled(self, plan: PhysicalPlan) -> None:
         with self._lock:
-            if len(plan.vertices) != len(self._plan.vertices):
-                self._history.clear()
             self._plan, self._plans = plan, self._plans + 1
-            self._workers.clear()
             self._rates.clear()
         self._next.rescaled(plan)
 
@@ -233,10 +219,6 @@ class JobWatch(JobListener):
         wake = self.wake
         if wake is not None:
             wake()
-
-
-def _known(value: float) -> float | None:
-    return None if value != value else value  # NaN differs from itself
 
 
 def _cut(text: Json) -> Json:

@@ -6,7 +6,6 @@ of a subtask say how long apart they are.
 
 from __future__ import annotations
 
-from array import array
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -26,11 +25,6 @@ five seconds. Of heartbeats that come more often the newest takes the place of t
 
 SILENT_AFTER_MS: Final = 10_000
 """The rates of a subtask that has been silent for longer are not known."""
-
-FIELDS: Final = ("in_per_s", "out_per_s", "busy", "backpressured", "watermark_ms")
-"""The fields of :class:`VertexRates` that are kept as history, in the order of :func:`row_of`."""
-
-_UNKNOWN: Final = float("nan")
 
 
 def _at(metric: Metric, *labels: str) -> int:
@@ -143,12 +137,6 @@ class RecentRates:
             skew=skew([each[_IN] for each in values]),
             watermark_ms=_watermark(values),
         )
-
-
-def row_of(vertices: Sequence[VertexRates]) -> array[float]:
-    """Return the history fields of all vertices, one after the other; NaN stands for what is not known."""
-    found = (getattr(vertex, field) for vertex in vertices for field in FIELDS)
-    return array("d", (_UNKNOWN if value is None else value for value in found))
 
 
 def skew(records: Sequence[int]) -> float | None:

@@ -11,7 +11,8 @@ import pytest
 import headgate as hg
 from headgate.common.settings.config import Config
 from headgate.runtime.driver.endpoint.page.failure_story import ATTEMPTS_MAX, NOTES_MAX
-from headgate.runtime.driver.endpoint.page.job_watch import HISTORY_MAX, LINE_MAX, PRINTED_MAX, JobWatch
+from headgate.runtime.driver.endpoint.page.job_watch import LINE_MAX, PRINTED_MAX, JobWatch
+from headgate.runtime.driver.endpoint.page.rate_history import HISTORY_MAX
 from headgate.runtime.driver.endpoint.page.shown_settings import MASK, ShownSettings
 from headgate.runtime.job.listener import JobListener
 from headgate.testing import Counters, ManualClock

@@ -10,12 +10,11 @@ import headgate as hg
 from headgate.graph.physical import PhysicalPlan
 from headgate.metrics import metric_table as table
 from headgate.runtime.driver.endpoint.page.bottleneck import bottleneck
+from headgate.runtime.driver.endpoint.page.rate_history import FIELDS, RateHistory, row_of
 from headgate.runtime.driver.endpoint.page.recent_rates import (
-    FIELDS,
     SAMPLES,
     SILENT_AFTER_MS,
     RecentRates,
-    row_of,
     shown_numbers,
 )
 from headgate.runtime.protocol.messages import Counters
@@ -124,3 +123,22 @@ def test_the_bottleneck_is_busy_while_its_sender_waits(busy: int, waits: int, fo
         assert cause.vertex == 1
         assert cause.text.startswith("'work -> out' is the bottleneck: its busiest subtask works 90%")
         assert "more subtasks" in cause.text
+
+
+def test_history_follows_the_plan() -> None:
+    """Rows of a plan with other vertices are dropped; of a new vertex nothing is known at first."""
+    history, rates = RateHistory(), RecentRates()
+    one = rates.of_vertex(plan().vertices[0], 0)
+    assert [history.due(moment) for moment in (0, 900, 1_000, 1_900, 1_950)] == [
+        True,
+        False,
+        True,
+        False,
+        True,
+    ]
+    history.add(5, [one])
+    assert history.columns([0, 1])["vertices"] == [
+        {"id": vertex, **{field: [None] for field in FIELDS}} for vertex in (0, 1)
+    ]
+    history.add(6, [one, one])
+    assert history.columns([0, 1])["time_ms"] == [6]
