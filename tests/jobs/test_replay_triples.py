@@ -10,7 +10,7 @@ import pytest
 
 from headgate.common.ports import Disk
 from headgate.offline.replay.keyed_part import KeyReader, KeyState
-from headgate.offline.replay.tap import RowTap
+from headgate.offline.replay.row_tap import RowTap
 from headgate.records.batch import Batch
 from sim.replays import Triple, replay_seed
 

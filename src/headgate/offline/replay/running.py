@@ -18,8 +18,9 @@ from headgate.offline.replay.cutting import Cut, held_back, operator_state
 from headgate.offline.replay.debugging import LEFT
 from headgate.offline.replay.gang import Gang, ReplayClock
 from headgate.offline.replay.keyed_part import KeyReader
+from headgate.offline.replay.row_tap import RowTap
 from headgate.offline.replay.splits import HeldReader, SourceEnds, SplitDealer, held
-from headgate.offline.replay.tap import RowTap, Tap
+from headgate.offline.replay.tap import Tap
 from headgate.restore.point import RestorePoint
 from headgate.runtime.job.shipped_program import Program, WorkerSettings
 from headgate.runtime.master.attempt.deployment import Deployment
