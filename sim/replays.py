@@ -146,6 +146,7 @@ def _replayed(
         "to": ends,
         "count": None,
         "records": None,
+        "save": None,
         "side_effects": True,
         "debug": False,
     }

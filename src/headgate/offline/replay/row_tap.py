@@ -6,10 +6,17 @@ limits of batches (`runtime/worker/operators/keyed_operator.py`).
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterable, Sequence
+
+from headgate.common.time import WATERMARK_MIN
 from headgate.offline.replay.keyed_part import shown
+from headgate.offline.replay.saving import Fed, Played
 from headgate.offline.replay.tap import Tap, time_of
 from headgate.records.batch import Batch
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
+from headgate.state.backend import Part
+from headgate.state.snapshots import Inline, OperatorSubtaskState, StateHandle
 
 
 class RowTap(Tap):
@@ -18,6 +25,21 @@ class RowTap(Tap):
     def _begin(self) -> None:
         super()._begin()
         self._noted_clock = _NotedClock(self._keyed)
+        self._stored: OperatorSubtaskState | None = None
+        self._fed: list[Fed] = []
+
+    def record_all(self) -> None:
+        """Keep the state as it is now, and from now on all records and output, for :meth:`played`."""
+        pending = self._keyed.snapshot(1)
+        assert pending is not None
+        self._stored, self._kept_output = pending.finish(_Memory()), []
+
+    def played(self) -> Played:
+        """Return what was recorded since :meth:`record_all`."""
+        assert self._stored is not None
+        assert self._kept_output is not None
+        ended = self._mark if self._mark > WATERMARK_MIN else None
+        return Played(self._stored, self._fed, ended, self._kept_output)
 
     @property
     def _keyed(self) -> KeyedProcessOperator:
@@ -40,6 +62,9 @@ class RowTap(Tap):
             self._until(int(row.watermarks[0]))
         self.senders.add(sender)
         self.records += 1
+        if self._stored is not None:
+            before = None if row.watermarks is None else int(row.watermarks[0])
+            self._fed.append(Fed(copy.deepcopy(row.rows()[0]), time_of(row), before))
         with self._step("record", repr(row.rows()[0]), sender, time_of(row)):
             while not self._take(row):
                 self._drain()
@@ -85,3 +110,18 @@ class _NotedClock:
 
     def precise_ms(self) -> float:
         return float(self._clock.precise_ms())
+
+
+class _Memory:
+    """The files of a snapshot that is kept in its handles."""
+
+    def write(self, uid: str, parts: Iterable[Part]) -> Inline:
+        return Inline(b"".join(parts))
+
+    def write_sections(
+        self, uid: str, sections: Sequence[Iterable[Part]], *, inline: bool
+    ) -> list[StateHandle]:
+        return [self.write(uid, parts) for parts in sections]
+
+    def share(self, handle: StateHandle, root: str | None) -> bool:
+        return False

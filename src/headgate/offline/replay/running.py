@@ -71,8 +71,9 @@ class Replay:
         self.failure: str | None = None
         self.left = False
 
-    def run(self, count: int | None, before: Callable[[str], None]) -> Tap:
+    def run(self, count: int | None, before: Callable[[str], None], began: Callable[[Tap], None]) -> Tap:
         """Run to the end, and return the tap with all steps; user code that raises ends it without an error.
+        `began` gets the tap before the first step.
 
         Raises:
             UsageError: the program does not fit the snapshot.
@@ -81,6 +82,7 @@ class Replay:
         try:
             self._deploy()
             tap = self._tap(count, before)
+            began(tap)
             self._hold_readers()
             self._feed(tap)
             return tap

@@ -58,6 +58,7 @@ class Tap(ABC):
         self._held_back, self._ends_at, self._waiting = held_back, ends_at, 0
         self._line: deque[tuple[Batch | int, str]] = deque()
         self._out: list[Any] = []
+        self._kept_output: list[Any] | None = None
         self._sides: list[tuple[str, Any]] = []
         self._take, self._advance = operator.process_some, operator.watermark
         self._entry = operator.entry
@@ -223,6 +224,8 @@ class Tap(ABC):
             )
         )
         self._state, self._timers = state, timers
+        if self._kept_output is not None:
+            self._kept_output += self._out
         self._out.clear()
         self._sides.clear()
 
