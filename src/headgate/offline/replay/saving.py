@@ -6,7 +6,7 @@ import base64
 import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -36,14 +36,17 @@ class Played(NamedTuple):
     output: Sequence[Any]
 
 
-_TEST = '''"""Key {key} of operator {uid!r}, as headgate replay found it: state, records and output."""
+KIT: Final = "headgate.testing"
+"""The module whose harness a saved test uses."""
+
+_TEST: Final = '''"""Key {key} of operator {uid!r}, as headgate replay found it: state, records and output."""
 
 from __future__ import annotations
 
 import base64
 import sys
 
-{path}from headgate.testing import OperatorHarness
+{path}from {kit} import OperatorHarness
 {imports}
 
 STATE = base64.b64decode(
@@ -96,6 +99,7 @@ def save_test(file: str, program: str, cut: Cut, played: Played) -> None:
         records=_listed(tuple(fed) for fed in played.fed),
         output=_listed(played.output),
         function=type(function).__qualname__,
+        kit=KIT,
         groups=cut.plan.max_parallelism,
         end="" if ended is None else f"    harness.advance_watermark({min(ended, WATERMARK_MAX)})\n",
     )
@@ -131,7 +135,7 @@ def _check_function(function: Any) -> None:
     if not same:
         raise UsageError(
             f"--save cannot write a test of {kind.__qualname__}, which is made with arguments; write the "
-            "test with headgate.testing.OperatorHarness, from the output of --json"
+            f"test with {KIT}.OperatorHarness, from the output of --json"
         )
 
 
