@@ -24,7 +24,7 @@ class RowTap(Tap):
 
     def _begin(self) -> None:
         super()._begin()
-        self._noted_clock = _NotedClock(self._keyed)
+        self._noted_clock = NotedClock(self._keyed)
         self._stored: OperatorSubtaskState | None = None
         self._fed: list[Fed] = []
 
@@ -94,7 +94,7 @@ class RowTap(Tap):
         return found | {("processing", time) for time in backend.processing_timers.frozen()[0]}
 
 
-class _NotedClock:
+class NotedClock:
     """Takes the place of the clock that an operator's function reads, and notes whether it did."""
 
     def __init__(self, operator: KeyedProcessOperator) -> None:

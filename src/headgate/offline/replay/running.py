@@ -18,7 +18,7 @@ from headgate.offline.replay.cutting import Cut, held_back, operator_state
 from headgate.offline.replay.debugging import LEFT
 from headgate.offline.replay.gang import Gang, ReplayClock
 from headgate.offline.replay.keyed_part import KeyReader
-from headgate.offline.replay.row_tap import RowTap
+from headgate.offline.replay.row_tap import NotedClock, RowTap
 from headgate.offline.replay.splits import HeldReader, SourceEnds, SplitDealer, held
 from headgate.offline.replay.tap import Tap
 from headgate.restore.point import RestorePoint
@@ -66,6 +66,7 @@ class Replay:
         self._failed: m.TaskFailed | None = None
         self.dealers: dict[int, SplitDealer] = {}
         self._readers: list[HeldReader] = []
+        self._clocks: list[tuple[KeyedProcessOperator, NotedClock]] = []
         self.state: OperatorSubtaskState | None = None
         self.ended = ""
         self.failure: str | None = None
@@ -84,6 +85,7 @@ class Replay:
             tap = self._tap(count, before)
             began(tap)
             self._hold_readers()
+            self._note_clocks()
             self._feed(tap)
             return tap
         finally:
@@ -172,6 +174,24 @@ class Replay:
                 f"source {node.uid!r} has {len(ends.positions)} readers in the snapshot of --to and "
                 f"{readers} in the replay; replay with --to of a snapshot that the same program took"
             )
+
+    def _note_clocks(self) -> None:
+        for worker in self._gang.workers:
+            assembly = worker._assembly
+            for task in () if assembly is None else assembly.tasks.values():
+                for operator in task.operators:
+                    if isinstance(operator, KeyedProcessOperator) and task.id.vertex != self.cut.vertex.id:
+                        self._clocks.append((operator, NotedClock(operator)))
+
+    @property
+    def by_clock(self) -> list[str]:
+        """Names of operators upstream whose functions have read the wall clock, or have timers by it."""
+        found = [
+            operator.context.name
+            for operator, clock in self._clocks
+            if clock.read or len(operator._timers.processing)
+        ]
+        return sorted(set(found))
 
     # -- the input
 
