@@ -122,12 +122,22 @@ def _later(
     opened: tuple[Disk, CheckpointMetadata], begins: CheckpointMetadata
 ) -> tuple[Disk, CheckpointMetadata]:
     disk, found = opened
-    if found.job != begins.job or found.checkpoint <= begins.checkpoint:
+    if not follows(found, begins):
         raise UsageError(
             f"--to is {found.kind} {found.checkpoint} of job {found.job_name!r}, and --from is {begins.kind} "
-            f"{begins.checkpoint} of job {begins.job_name!r}; expected a later one of the same run"
+            f"{begins.checkpoint} of job {begins.job_name!r}; expected a later one of the same run, or of "
+            "one that was begun from it"
         )
     return disk, found
+
+
+def follows(found: CheckpointMetadata, begins: CheckpointMetadata) -> bool:
+    """Return whether snapshot `found` was taken after `begins`: by the same job, or by one that descends from
+    it or from a later one of the same job.
+    """
+    if found.job == begins.job:
+        return found.checkpoint > begins.checkpoint
+    return any(fork.job == begins.job and fork.checkpoint >= begins.checkpoint for fork in found.forks)
 
 
 def _differences(
