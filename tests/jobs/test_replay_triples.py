@@ -41,6 +41,7 @@ def demand(found: list[Triple], share: float) -> None:
     assert any(step.kind == "timer" for triple in exact(found) for step in triple.report.steps)
 
 
+@pytest.mark.timeout(300)
 def test_replays_of_simulated_jobs() -> None:
     """Twenty triples; where a state may differ, the report says why."""
     demand(triples(0, TRIPLES), 0.1)
