@@ -156,6 +156,19 @@ def test_functions_that_reach_outside_need_leave(job: Path) -> None:
     assert report.steps
 
 
+class Closed(Visits):
+    """Cannot be opened here."""
+
+    def open(self, context: Any) -> None:
+        raise OSError("no such server")
+
+
+def test_a_function_that_cannot_be_opened_is_told(job: Path) -> None:
+    """With the operator and the user's own words."""
+    with pytest.raises(hg.UsageError, match=r"(?s)operator 'Closed' .*no such server"):
+        replay_here(program(job, Closed()), "visits", "a", kept(job)[0], side_effects=True)
+
+
 def test_asynchronous_functions_are_refused(job: Path) -> None:
     """Their answers are not recorded anywhere."""
     with pytest.raises(hg.UsageError, match=r"uid 'asked'\) calls an asynchronous function.*--records"):

@@ -103,6 +103,8 @@ class Replay:
             program = Program(job, cut.plan_of(slot), self._settings, cut.types)
             self._gang.handle(slot, self._of_key(slot, message, program.to_bytes(self._code)))
             self._check()
+            if self.failure is not None:
+                raise UsageError(self.failure)  # nothing is open that could take a step
 
     def _of_key(self, slot: int, message: m.Deploy, program: bytes) -> m.Deploy:
         # Other subtasks of the operator get neither state nor records.
