@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 from typing_extensions import override
@@ -16,7 +17,7 @@ from headgate.api.jobs.executor_contract import JobSpec
 from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.keys.key_text import key_text
 from headgate.graph.logical import KeyedProcessNode
-from headgate.offline.replay.in_program import Snapshots, replayed
+from headgate.offline.replay.in_program import Snapshots, follows, replayed
 from headgate.offline.replay.replay_report import ReplayReport, ReplayRequest
 from headgate.offline.replay.unlike import unlike
 from headgate.offline.rewriting import keyed_handles
@@ -82,10 +83,14 @@ class Triple:
         )
 
 
+def _name(cut: CheckpointMetadata) -> str:
+    return f"{cut.job}/{cut.checkpoint}"
+
+
 class _Keeping(Checks):
     """Notes which checkpoints complete."""
 
-    kept: dict[int, CheckpointMetadata]
+    kept: dict[str, CheckpointMetadata]
 
     @override
     def begins(self, scene: JobScene) -> None:
@@ -97,7 +102,7 @@ class _Keeping(Checks):
         super().checkpoint(scene, checkpoint)
         point = scene.master.checkpoints.points.latest
         if point is not None and self.leads(scene.driver):
-            self.kept[checkpoint] = point.checkpoint
+            self.kept[_name(point.checkpoint)] = point.checkpoint
 
 
 class _OfKnown(_Keeping, ExactlyOnce):
@@ -118,15 +123,16 @@ def replay_seed(seed: int) -> Triple | None:
     kept = list(checks.kept.values())
     rng = random.Random(f"{seed} replay")
     nodes = [node for node in _keyed(job) if node.uid is not None]
-    if len(kept) < LEAST_KEPT or not nodes:
+    pairs = [pair for pair in pairwise(kept) if follows(pair[1], pair[0])]
+    if len(kept) < LEAST_KEPT or not pairs or not nodes:
         return None
-    at, node = rng.randrange(len(kept) - 1), rng.choice(nodes)
+    pair, node = rng.choice(pairs), rng.choice(nodes)
     disk = SimDisk.at(URI, files)
-    keys = sorted({key for cut in kept[at : at + 2] for key in _keys(disk, cut, node)}, key=repr)
+    keys = sorted({key for cut in pair for key in _keys(disk, cut, node)}, key=repr)
     if not keys:
         return None
-    snapshots = Snapshots(lambda uri: (disk, checks.kept[int(uri)]), lambda _: disk)
-    uid, pair = node.uid or "", kept[at : at + 2]
+    snapshots = Snapshots(lambda uri: (disk, checks.kept[uri]), lambda _: disk)
+    uid = node.uid or ""
     for key in rng.sample(keys, min(KEYS_TRIED, len(keys))):
         first = _replayed(job, uid, key, pair, snapshots)
         if first.steps:  # of a key without records there is little to see
@@ -135,9 +141,13 @@ def replay_seed(seed: int) -> Triple | None:
 
 
 def _replayed(
-    job: JobSpec, uid: str, key: Hashable, pair: list[CheckpointMetadata], snapshots: Snapshots
+    job: JobSpec,
+    uid: str,
+    key: Hashable,
+    pair: tuple[CheckpointMetadata, CheckpointMetadata],
+    snapshots: Snapshots,
 ) -> ReplayReport:
-    begins, ends = (str(cut.checkpoint) for cut in pair)
+    begins, ends = map(_name, pair)
     request: ReplayRequest = {
         "program": job.name,
         "uid": uid,
@@ -146,6 +156,7 @@ def _replayed(
         "to": ends,
         "count": None,
         "records": None,
+        "save": None,
         "side_effects": True,
         "debug": False,
     }

@@ -17,6 +17,7 @@ ALLOWED = {
     # (file, text): why it may stand there
     ("common/registry.py", "headgate.testing.mini_cluster:MiniCluster"): "a name to look up, not a question",
     ("common/registry.py", "headgate.testing.process_cluster:ProcessCluster"): "likewise",
+    ("offline/replay/saving.py", "headgate.testing"): "what the text that it writes imports",
 }
 
 

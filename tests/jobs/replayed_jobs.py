@@ -91,6 +91,7 @@ def replay_here(
         "to": to,
         "count": None,
         "records": None,
+        "save": None,
         "side_effects": False,
         "debug": False,
     }

@@ -45,14 +45,19 @@ def visit(number):
     return {"user": "abc"[number % 3], "t": number}
 
 
-env = hg.Environment(executor=MiniCluster(), config={
-    "execution.checkpointing.interval": "20ms",
-    "execution.checkpointing.dir": "checkpoints",
-    "execution.checkpointing.num-retained": 1000,
-})
-visits = env.from_source(generator_source(visit, 600, 600, splits=1), uid="in").with_event_time("t")
-visits.key_by("user").process(Count(), uid="count").sink_to(CountingSink(), uid="out")
-env.execute("visits")
+def main():
+    env = hg.Environment(executor=MiniCluster(), config={
+        "execution.checkpointing.interval": "20ms",
+        "execution.checkpointing.dir": "checkpoints",
+        "execution.checkpointing.num-retained": 1000,
+    })
+    visits = env.from_source(generator_source(visit, 600, 600, splits=1), uid="in").with_event_time("t")
+    visits.key_by("user").process(Count(), uid="count").sink_to(CountingSink(), uid="out")
+    env.execute("visits")
+
+
+if __name__ == "__main__":
+    main()
 """
 
 
@@ -160,3 +165,20 @@ def test_a_debugger_can_be_left(job: Path) -> None:
     )
     assert "the debugger was left" in ended.stdout
     assert ended.returncode == 0
+
+
+def test_a_replay_is_saved_as_a_test(job: Path, tmp_path: Path) -> None:
+    """It passes without the job's storage; with another function it fails."""
+    saved = tmp_path / "test_key.py"
+    code, _, err = replay(job, "--once", "--save", str(saved))
+    assert (code, err) == (0, "")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(saved)]
+    passed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "1 passed" in passed.stdout, passed.stdout
+    text = saved.read_text(encoding="utf-8")
+    assert "from job import Count" in text
+    other = text.replace("'b ", "'c ", 1)
+    assert other != text
+    saved.write_text(other, encoding="utf-8")
+    failed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "1 failed" in failed.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -35,7 +36,7 @@ def program(
     folder: Path, function: Any = None, source: Any = None, uid: str = "visits", **changes: Any
 ) -> hg.Environment:
     env = environment(folder)
-    made = source or generator_source(visit, COUNT, 3_000, splits=1)
+    made = source or generator_source(visit, COUNT, 600, splits=1)
     visits = env.from_source(made, uid="in", **changes).with_event_time("t")
     if function == "async":
         visits = visits.map_async(answer, uid="asked")
@@ -115,10 +116,13 @@ def test_input_that_is_another_one(job: Path) -> None:
 def test_records_of_a_file_take_the_place_of_input_that_is_gone(job: Path, tmp_path: Path) -> None:
     """The source is named with the way out; with the records since the snapshot it gets the next state."""
     gone = Dropped(visit, COUNT, None, False, COUNT, None)
-    first, second, *_ = kept(job)
+    exact, (first, second) = next(
+        (report, pair)
+        for pair in pairwise(kept(job))
+        if (report := replay_here(program(job), "visits", "a", *pair)).steps
+    )
     with pytest.raises(hg.UsageError, match=r"uid 'in'\) cannot go back .*--records FILE"):
         replay_here(program(job, source=gone), "visits", "a", first, second)
-    exact = replay_here(program(job), "visits", "a", first, second)
     records = tmp_path / "records.jsonl"
     times = [step.timestamp for step in exact.steps if step.kind == "record"]
     begun = min(time for time in times if time is not None)
@@ -150,6 +154,19 @@ def test_functions_that_reach_outside_need_leave(job: Path) -> None:
         replay_here(program(job, Waiting()), "visits", "a", first)
     report = replay_here(program(job, Waiting()), "visits", "a", first, side_effects=True)
     assert report.steps
+
+
+class Closed(Visits):
+    """Cannot be opened here."""
+
+    def open(self, context: Any) -> None:
+        raise OSError("no such server")
+
+
+def test_a_function_that_cannot_be_opened_is_told(job: Path) -> None:
+    """With the operator and the user's own words."""
+    with pytest.raises(hg.UsageError, match=r"(?s)operator 'Closed' .*no such server"):
+        replay_here(program(job, Closed()), "visits", "a", kept(job)[0], side_effects=True)
 
 
 def test_asynchronous_functions_are_refused(job: Path) -> None:

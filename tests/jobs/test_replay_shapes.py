@@ -214,3 +214,61 @@ def test_savepoints_of_a_rescaled_job(tmp_path: Path, form: str) -> None:
         for key in "abc":
             report = replay_here(program(1), "it", key, before, after)
             assert (report.differences, report.inexact) == ([], [])
+
+
+class ByClock(Visits):
+    """Reads the wall clock, and has a timer by it."""
+
+    def process(self, record: dict, ctx: hg.KeyedContext[str]) -> Iterator[str]:
+        ctx.timers.register_processing_time(ctx.timers.now_ms() + 10)
+        yield from super().process(record, ctx)
+
+
+class Forgetful(Visits):
+    """Keeps a value for a second."""
+
+    shortly: hg.ValueState[int] = hg.value_state(default=0, ttl=hg.StateTtl("1s"))
+
+    def process(self, record: dict, ctx: hg.KeyedContext[str]) -> Iterator[str]:
+        self.shortly.value += 1
+        yield from super().process(record, ctx)
+
+
+class Numbered(Pages):
+    """Reads the clock upstream of what is replayed."""
+
+    def process(self, record: dict, ctx: hg.KeyedContext[str]) -> Iterator[dict]:
+        yield record | {"number": ctx.timers.now_ms()}
+
+
+@pytest.mark.parametrize(
+    ("function", "upstream", "idle", "whys"),
+    [
+        (ByClock, None, None, ["timers of processing time fired", "the function reads the wall clock"]),
+        (Forgetful, None, None, ["entries of 'shortly' whose time to live is over"]),
+        (Visits, Numbered, None, ["'Numbered' reads the wall clock"]),
+        (Visits, None, "1s", ["counted as idle depends on the wall clock"]),
+    ],
+)
+def test_what_the_wall_clock_decides_is_named(
+    tmp_path: Path, function: Any, upstream: Any, idle: str | None, whys: list[str]
+) -> None:
+    """Timers, readings, also upstream, time to live, idleness."""
+
+    def program() -> hg.Environment:
+        env = environment(tmp_path)
+        source = generator_source(visit, COUNT, 1_000, splits=1)
+        stream = env.from_source(source, uid="in").with_event_time("t", idleness=idle)
+        if idle is not None:
+            stream = stream.union(visits_of(env, "others"))
+        if upstream is not None:
+            stream = stream.key_by("page").process(upstream(), uid="pages")
+        sink(stream.key_by("user").process(function(), uid="it"))
+        return env
+
+    program().execute("visits")
+    first, *_, last = kept(tmp_path)
+    report = replay_here(program(), "it", "b", first, last)
+    assert report.failure is None
+    for why in whys:
+        assert any(why in each for each in report.inexact), report.inexact

@@ -10,7 +10,7 @@ import pytest
 
 from headgate.common.ports import Disk
 from headgate.offline.replay.keyed_part import KeyReader, KeyState
-from headgate.offline.replay.tap import RowTap
+from headgate.offline.replay.row_tap import RowTap
 from headgate.records.batch import Batch
 from sim.replays import Triple, replay_seed
 
@@ -41,6 +41,7 @@ def demand(found: list[Triple], share: float) -> None:
     assert any(step.kind == "timer" for triple in exact(found) for step in triple.report.steps)
 
 
+@pytest.mark.timeout(300)
 def test_replays_of_simulated_jobs() -> None:
     """Twenty triples; where a state may differ, the report says why."""
     demand(triples(0, TRIPLES), 0.1)

@@ -37,6 +37,10 @@ def replay_key(
     count: Annotated[
         int | None, typer.Option("--count", min=1, metavar="N", help="Stop after N records of the key.")
     ] = None,
+    save: Annotated[
+        str | None,
+        typer.Option("--save", metavar="TEST.PY", help="Write the replay as a test of the function."),
+    ] = None,
     debug: Annotated[
         bool, typer.Option("--pdb", help="Open a debugger where the function is called, and where it raises.")
     ] = False,
@@ -64,7 +68,7 @@ def replay_key(
         settings = assignments(RunRequest("", (), define or (), None, brings or (), requirements))
         found = replay(
             program, needed("--uid", uid), key_typed(needed("--key", key)), needed("--from", from_), to,
-            arguments or (), settings, count=count, records=records, twice=not once, debug=debug,
+            arguments or (), settings, count=count, records=records, save=save, twice=not once, debug=debug,
             side_effects=side_effects,
         )  # fmt: skip
         shown = as_json_text(found) if as_json else "\n".join(page(found))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headgate.api.declared.keyed_states import declared_state
+from headgate.common.time import WATERMARK_MAX
 from headgate.graph.async_nodes import AsyncNode
-from headgate.graph.logical import Node
+from headgate.graph.logical import Node, TimestampsNode
 from headgate.graph.partitioners import Rebalance
 from headgate.offline.replay.cutting import Cut, held_back, operator_state
 from headgate.offline.replay.running import Replay
@@ -18,7 +20,7 @@ def reasons(
     cut: Cut, begins: CheckpointMetadata, until: CheckpointMetadata | None, replay: Replay, tap: Tap
 ) -> list[str]:
     """Return a sentence for each thing that no snapshot records and that mattered to this key; [] if none."""
-    found = [*_of_order(cut, tap), *_of_plan(cut), *_of_time(tap), *_of_splits(cut, replay)]
+    found = [*_of_order(cut, tap), *_of_plan(cut), *_of_time(cut, replay, tap), *_of_splits(cut, replay)]
     if until is not None:
         found += _of_snapshots(cut, begins, until)
     return found
@@ -57,11 +59,31 @@ def _nodes(cut: Cut) -> Iterator[Node]:
     return (node for vertex in cut.plan.vertices for node in vertex.chain)
 
 
-def _of_time(tap: Tap) -> Iterator[str]:
+def _of_time(cut: Cut, replay: Replay, tap: Tap) -> Iterator[str]:
+    states = declared_state(cut.node.function)
+    if kept := [name for name, state in states.items() if state.ttl is not None]:
+        yield (
+            f"entries of {_some(kept)} whose time to live is over are removed at moments that depend on the "
+            "clock and on other keys"
+        )
+    if getattr(getattr(cut.node, "aggregation", None), "window", None) is not None and _by_clock(cut.node):
+        yield "the windows are those of the wall clock, whose readings are not recorded"
+    if any(cut.channels(vertex) > 1 for vertex in cut.plan.vertices) and any(map(_may_be_idle, _nodes(cut))):
+        yield "when a source counted as idle depends on the wall clock"
+    for name in replay.by_clock:
+        yield f"{name!r} reads the wall clock or has timers by it, and neither is recorded"
     if tap.wall_timers:
         yield "timers of processing time fired at moments that are not recorded"
     if tap.clock_read:
         yield "the function reads the wall clock, whose readings are not recorded"
+
+
+def _by_clock(node: Node) -> bool:
+    return bool(getattr(node, "aggregation").window.clock == "processing")  # noqa: B009 - of tables only
+
+
+def _may_be_idle(node: Node) -> bool:
+    return isinstance(node, TimestampsNode) and node.strategy.idleness_ms is not None
 
 
 def _of_splits(cut: Cut, replay: Replay) -> Iterator[str]:
@@ -79,6 +101,10 @@ def _some(names: list[str]) -> str:
     return ", ".join(map(repr, names[:3])) + more
 
 
+def _source_uids(cut: Cut) -> list[str]:
+    return [node.uid or "" for node in cut.sources.values()]
+
+
 def _of_snapshots(cut: Cut, begins: CheckpointMetadata, until: CheckpointMetadata) -> Iterator[str]:
     overtaken = sum(map(records_of, cut.of_snapshot(until).in_flight)) - held_back(cut, until)
     if overtaken:
@@ -87,6 +113,9 @@ def _of_snapshots(cut: Cut, begins: CheckpointMetadata, until: CheckpointMetadat
             "processed and the snapshot has not"
         )
     state = operator_state(cut, until)
+    drained = state is not None and state.watermark == WATERMARK_MAX
+    if drained and len(cut.plan.vertices) > 2 and not all(map(until.finished.get, _source_uids(cut))):
+        yield "the snapshot of --to was taken after event time had been moved to its end, upstream as well"
     if state is not None and state.firing_to is not None:
         yield "the snapshot of --to was taken while due timers were firing, and the replay has fired all"
     upstream = cut.uids - {cut.node.uid}

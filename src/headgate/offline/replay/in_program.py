@@ -26,7 +26,9 @@ from headgate.offline.replay.keyed_part import KeyReader, shown
 from headgate.offline.replay.not_replayable import check_functions, check_sources
 from headgate.offline.replay.records_file import with_records
 from headgate.offline.replay.replay_report import Difference, ReplayReport, ReplayRequest
+from headgate.offline.replay.row_tap import RowTap
 from headgate.offline.replay.running import Replay
+from headgate.offline.replay.saving import check_savable, save_test
 from headgate.offline.replay.tap import Tap, changes
 from headgate.offline.rewriting import keyed_handles
 from headgate.runtime.driver.start_checks import with_stored_groups
@@ -73,17 +75,25 @@ def replayed(
     ends = None if until is None else until[1]
     replay = Replay(part, disk, begins, ends, settings, reader, code, snapshots.disk)
     tap = _run(replay, request)
+    if request["save"] is not None and isinstance(tap, RowTap):
+        save_test(request["save"], request["program"], part, tap.played())
     differences = None if until is None else _differences(replay, reader, *until, request["uid"])
     began = shown(reader.read(disk, keyed_handles(begins.operators.get(request["uid"], []))))
     return _report(request, part, begins, ends, replay, tap, began, differences)
 
 
 def _run(replay: Replay, request: ReplayRequest) -> Tap:
+    def began(tap: Tap) -> None:
+        if request["save"] is not None:
+            check_savable(replay.cut)
+            assert isinstance(tap, RowTap)
+            tap.record_all()
+
     if not request["debug"]:
-        return replay.run(request["count"], lambda _: None)
+        return replay.run(request["count"], lambda _: None, began)
     debugger = Debugger(replay.cut.node.function)
     try:
-        tap = replay.run(request["count"], debugger.before)
+        tap = replay.run(request["count"], debugger.before, began)
     finally:
         debugger.close()
     if tap.raised is not None:
@@ -112,12 +122,22 @@ def _later(
     opened: tuple[Disk, CheckpointMetadata], begins: CheckpointMetadata
 ) -> tuple[Disk, CheckpointMetadata]:
     disk, found = opened
-    if found.job != begins.job or found.checkpoint <= begins.checkpoint:
+    if not follows(found, begins):
         raise UsageError(
             f"--to is {found.kind} {found.checkpoint} of job {found.job_name!r}, and --from is {begins.kind} "
-            f"{begins.checkpoint} of job {begins.job_name!r}; expected a later one of the same run"
+            f"{begins.checkpoint} of job {begins.job_name!r}; expected a later one of the same run, or of "
+            "one that was begun from it"
         )
     return disk, found
+
+
+def follows(found: CheckpointMetadata, begins: CheckpointMetadata) -> bool:
+    """Return whether snapshot `found` was taken after `begins`: by the same job, or by one that descends from
+    it or from a later one of the same job.
+    """
+    if found.job == begins.job:
+        return found.checkpoint > begins.checkpoint
+    return any(fork.job == begins.job and fork.checkpoint >= begins.checkpoint for fork in found.forks)
 
 
 def _differences(

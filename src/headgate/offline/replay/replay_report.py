@@ -17,6 +17,7 @@ class ReplayRequest(TypedDict):
     to: str | None  # the snapshot at whose positions the replay stops; None: at the end of the input
     count: int | None  # stop after so many records of the key; None: no limit
     records: str | None  # path of a file with records in place of a source that cannot go back
+    save: str | None  # path of a test to be written
     side_effects: bool  # whether functions may run that reach outside of the job
     debug: bool  # whether a debugger opens where user code raises, and at each record before
 

@@ -32,6 +32,7 @@ def replay(
     *,
     count: int | None = None,
     records: str | Path | None = None,
+    save: str | Path | None = None,
     side_effects: bool = False,
     twice: bool = True,
     debug: bool = False,
@@ -52,6 +53,7 @@ def replay(
         options: ``key=value`` settings; those of storages count for the snapshots, too.
         count: stop after so many records of the key; None: no limit.
         records: a file with a JSON value a line: records in place of a source that cannot go back.
+        save: a file into which a test is written, with the state, the records and the output.
         side_effects: whether functions may run that reach outside of the job.
         twice: whether it is replayed again, in a process with another order of sets, and what differs is
             reported as :attr:`ReplayReport.unlike`.
@@ -67,13 +69,14 @@ def replay(
         for uri in filter(None, (snapshot, to)):
             refuse_unreadable(uri)
         request: ReplayRequest = {
-            "program": str(program),
+            "program": str(Path(program).absolute()),
             "uid": uid,
             "key": key_text(key),
             "snapshot": absolute(snapshot),
             "to": None if to is None else absolute(to),
             "count": count,
             "records": None if records is None else str(Path(records).absolute()),
+            "save": None if save is None else str(Path(save).absolute()),
             "side_effects": side_effects,
             "debug": debug,
         }

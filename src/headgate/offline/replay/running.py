@@ -18,8 +18,9 @@ from headgate.offline.replay.cutting import Cut, held_back, operator_state
 from headgate.offline.replay.debugging import LEFT
 from headgate.offline.replay.gang import Gang, ReplayClock
 from headgate.offline.replay.keyed_part import KeyReader
+from headgate.offline.replay.row_tap import NotedClock, RowTap
 from headgate.offline.replay.splits import HeldReader, SourceEnds, SplitDealer, held
-from headgate.offline.replay.tap import RowTap, Tap
+from headgate.offline.replay.tap import Tap
 from headgate.restore.point import RestorePoint
 from headgate.runtime.job.shipped_program import Program, WorkerSettings
 from headgate.runtime.master.attempt.deployment import Deployment
@@ -65,13 +66,15 @@ class Replay:
         self._failed: m.TaskFailed | None = None
         self.dealers: dict[int, SplitDealer] = {}
         self._readers: list[HeldReader] = []
+        self._clocks: list[tuple[KeyedProcessOperator, NotedClock]] = []
         self.state: OperatorSubtaskState | None = None
         self.ended = ""
         self.failure: str | None = None
         self.left = False
 
-    def run(self, count: int | None, before: Callable[[str], None]) -> Tap:
+    def run(self, count: int | None, before: Callable[[str], None], began: Callable[[Tap], None]) -> Tap:
         """Run to the end, and return the tap with all steps; user code that raises ends it without an error.
+        `began` gets the tap before the first step.
 
         Raises:
             UsageError: the program does not fit the snapshot.
@@ -80,7 +83,9 @@ class Replay:
         try:
             self._deploy()
             tap = self._tap(count, before)
+            began(tap)
             self._hold_readers()
+            self._note_clocks()
             self._feed(tap)
             return tap
         finally:
@@ -98,6 +103,8 @@ class Replay:
             program = Program(job, cut.plan_of(slot), self._settings, cut.types)
             self._gang.handle(slot, self._of_key(slot, message, program.to_bytes(self._code)))
             self._check()
+            if self.failure is not None:
+                raise UsageError(self.failure)  # nothing is open that could take a step
 
     def _of_key(self, slot: int, message: m.Deploy, program: bytes) -> m.Deploy:
         # Other subtasks of the operator get neither state nor records.
@@ -169,6 +176,24 @@ class Replay:
                 f"source {node.uid!r} has {len(ends.positions)} readers in the snapshot of --to and "
                 f"{readers} in the replay; replay with --to of a snapshot that the same program took"
             )
+
+    def _note_clocks(self) -> None:
+        for worker in self._gang.workers:
+            assembly = worker._assembly
+            for task in () if assembly is None else assembly.tasks.values():
+                for operator in task.operators:
+                    if isinstance(operator, KeyedProcessOperator) and task.id.vertex != self.cut.vertex.id:
+                        self._clocks.append((operator, NotedClock(operator)))
+
+    @property
+    def by_clock(self) -> list[str]:
+        """Names of operators upstream whose functions have read the wall clock, or have timers by it."""
+        found = [
+            operator.context.name
+            for operator, clock in self._clocks
+            if clock.read or len(operator._timers.processing)
+        ]
+        return sorted(set(found))
 
     # -- the input
 

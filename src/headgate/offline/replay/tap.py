@@ -1,8 +1,7 @@
-"""Watches one keyed operator: lets through the records of one key, one by one, and notes what each does.
+"""Watches one keyed operator: lets through the records of one key, and notes what they do.
 
-The operator is production's own, in production's own subtask. The tap takes the place of two of its methods:
-a batch goes on as batches of single records, and event time stops at each due timer. Neither changes what the
-operator does, for its results depend on no limits of batches (`runtime/worker/operators/keyed_operator.py`).
+The operator is production's own, in production's own subtask. A tap takes the place of some of its methods,
+and of what follows it.
 """
 
 from __future__ import annotations
@@ -17,10 +16,8 @@ from headgate.common.errors import UserFunctionError
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.core.marks import Mark
 from headgate.graph.logical import Side
-from headgate.offline.replay.keyed_part import shown
 from headgate.offline.replay.replay_report import Change, Step
 from headgate.records.batch import Batch
-from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
 from headgate.runtime.worker.operators.operator_contract import Receiver
 from headgate.runtime.worker.task.gate_task import GateTask
 
@@ -61,6 +58,7 @@ class Tap(ABC):
         self._held_back, self._ends_at, self._waiting = held_back, ends_at, 0
         self._line: deque[tuple[Batch | int, str]] = deque()
         self._out: list[Any] = []
+        self._kept_output: list[Any] | None = None
         self._sides: list[tuple[str, Any]] = []
         self._take, self._advance = operator.process_some, operator.watermark
         self._entry = operator.entry
@@ -115,7 +113,7 @@ class Tap(ABC):
             self.senders.add(sender)
             for at, record in enumerate(batch.rows()):
                 row = batch.slice(at, at + 1)
-                with self._step("broadcast", repr(record), sender, _time_of(row)):
+                with self._step("broadcast", repr(record), sender, time_of(row)):
                     while not take(row):
                         self._drain()
         return len(batch)
@@ -226,72 +224,18 @@ class Tap(ABC):
             )
         )
         self._state, self._timers = state, timers
+        if self._kept_output is not None:
+            self._kept_output += self._out
         self._out.clear()
         self._sides.clear()
-
-
-class RowTap(Tap):
-    """Takes the steps of one key in an operator of records: each record and each due timer is a step."""
-
-    def _begin(self) -> None:
-        super()._begin()
-        self._noted_clock = _NotedClock(self._keyed)
-
-    @property
-    def _keyed(self) -> KeyedProcessOperator:
-        assert isinstance(self._operator, KeyedProcessOperator)
-        return self._operator
-
-    @property
-    def clock_read(self) -> bool:
-        """Whether the function has asked for processing time."""
-        return self._noted_clock.read
-
-    def _let_through(self, batch: Batch, sender: str) -> None:
-        keys = self._keyed._key_types.keys_of(batch, self._keyed._key)
-        for at, key in enumerate(keys):
-            if key == self._key and not self.full:
-                self._record(batch.slice(at, at + 1), sender)
-
-    def _record(self, row: Batch, sender: str) -> None:
-        if row.watermarks is not None:
-            self._until(int(row.watermarks[0]))
-        self.senders.add(sender)
-        self.records += 1
-        with self._step("record", repr(row.rows()[0]), sender, _time_of(row)):
-            while not self._take(row):
-                self._drain()
-        self.full = self.records == self._count
-
-    def _reach(self, watermark: int) -> None:
-        while (due := self._keyed._next_due()) is not None and due <= watermark:
-            with self._step("timer", str(due)):
-                self._advance(due)
-                self._drain()
-        if watermark > self._mark:
-            self._advance(watermark)
-            self._drain()
-
-    @property
-    def _mark(self) -> int:
-        return self._keyed._mark
-
-    def _now(self) -> dict[str, str]:
-        backend = self._keyed._backend
-        held = {name: [value for _, value in backend.scan(name)] for name in backend.handles}
-        return shown({name: values for name, values in held.items() if values})
-
-    def _set_timers(self) -> set[tuple[str, int]]:
-        backend = self._keyed._backend
-        found = {("event", time) for time in backend.event_timers.frozen()[0]}
-        return found | {("processing", time) for time in backend.processing_timers.frozen()[0]}
 
 
 def _words(timers: set[tuple[str, int]]) -> list[str]:
     return [f"{kind} {time}" for kind, time in sorted(timers)]
 
 
-def _time_of(row: Batch) -> int | None:
+def time_of(row: Batch) -> int | None:
+    """Return the event time of a batch's first record, in ms; None: it has none."""
     return None if row.timestamps is None else int(row.timestamps[0])
 
 
@@ -342,21 +286,3 @@ class _Sides(dict[str, Receiver]):
 
     def get(self, tag: str, default: Any = None) -> _Collector:
         return _Collector(lambda record: self._add(tag, record))
-
-
-class _NotedClock:
-    """Takes the place of the clock that an operator's function reads, and notes whether it did."""
-
-    def __init__(self, operator: KeyedProcessOperator) -> None:
-        self._clock, self.read = operator.context.clock, False
-        operator._timers._clock = self
-
-    def now_ms(self) -> int:
-        self.read = True
-        return int(self._clock.now_ms())
-
-    def monotonic_ms(self) -> int:
-        return int(self._clock.monotonic_ms())
-
-    def precise_ms(self) -> float:
-        return float(self._clock.precise_ms())
