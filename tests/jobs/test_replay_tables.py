@@ -111,7 +111,7 @@ def test_operators_of_tables_get_the_next_state(tmp_path: Path, made: Made) -> N
     assert [report.failure for report in found] == [None] * len(found)
     assert [(report.differences, report.inexact) for report in found] == [([], [])] * len(found)
     steps = [step for report in found for step in report.steps]
-    assert len(steps) > 3
+    assert len(steps) > 1
     assert any(step.output for step in steps) or made is different_rows  # each of which came before
 
 
