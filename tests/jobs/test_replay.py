@@ -36,7 +36,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_each_checkpoint_follows_from_the_one_before(job: Path) -> None:
     """For each key and each two checkpoints, also across the end of the input; nothing is named inexact."""
     pairs = list(pairwise(kept(job)))
-    assert len(pairs) > 3
+    assert len(pairs) > 1
     for before, after in pairs:
         for key in "abc":
             report = replay_here(generated(job), "visits", key, before, after)

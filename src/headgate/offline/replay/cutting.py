@@ -20,6 +20,7 @@ from headgate.common.keys.keygroups import key_group, operator_index_for_key_gro
 from headgate.graph.logical import FilterNode, KeyedProcessNode, Node, SourceNode, TimestampsNode
 from headgate.graph.partitioners import ByKeyGroup, Forward
 from headgate.graph.physical import Edge, PhysicalPlan, Vertex
+from headgate.graph.table_nodes import TableNode
 from headgate.offline.replay.meant_keys import meant_key
 from headgate.records.selectors import KeySelector
 from headgate.restore.in_flight_shares import records_of
@@ -104,11 +105,12 @@ class Cut:
 def held_back(cut: Cut, until: CheckpointMetadata) -> int:
     """Return how many records, the last that the operator's subtask got, were in flight to it at `until`.
 
-    With several channels, or records in flight before other operators, that is unknown: 0.
+    With several channels, or records in flight before other operators, that is unknown: 0. So it is before
+    operators of tables, where rows are put together by the batch.
     """
     streams = [stream for stream in cut.of_snapshot(until).in_flight if records_of(stream)]
     mine = [stream for stream in streams if stream.receiver == cut.node.uid]
-    if len(mine) < len(streams) or cut.channels(cut.vertex) > 1:
+    if len(mine) < len(streams) or cut.channels(cut.vertex) > 1 or isinstance(cut.node, TableNode):
         return 0
     return sum(records_of(stream) for stream in mine if stream.receiver_subtask == cut.subtask)
 

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from headgate.api.declared.keyed_states import declared_state
 from headgate.common.time import WATERMARK_MAX
 from headgate.graph.async_nodes import AsyncNode
-from headgate.graph.logical import Node, TimestampsNode
+from headgate.graph.logical import KeyedProcessNode, Node, TimestampsNode
 from headgate.graph.partitioners import Rebalance
+from headgate.graph.table_nodes import WindowAggregateNode
+from headgate.offline.keyed_verdicts import targets_of
 from headgate.offline.replay.cutting import Cut, held_back, operator_state
 from headgate.offline.replay.running import Replay
 from headgate.offline.replay.tap import IN_FLIGHT, Tap
@@ -50,6 +52,8 @@ def _of_plan(cut: Cut) -> Iterator[str]:
             yield f"which subtask of {target.name!r} got which records is not recorded"
     if getattr(getattr(cut.node, "aggregation", None), "distinct", None):
         yield "different values of a group are stored in an order that depends on batches"
+    if any(isinstance(node, WindowAggregateNode) and _has_floats(node) for node in _nodes(cut)):
+        yield "sums of floating-point numbers depend on how rows came together in batches"
     for node in _nodes(cut):
         if isinstance(node, AsyncNode) or node.blocking:
             yield f"{node.name!r} calls something outside of the job, which may answer otherwise"
@@ -76,6 +80,11 @@ def _of_time(cut: Cut, replay: Replay, tap: Tap) -> Iterator[str]:
         yield "timers of processing time fired at moments that are not recorded"
     if tap.clock_read:
         yield "the function reads the wall clock, whose readings are not recorded"
+
+
+def _has_floats(node: KeyedProcessNode) -> bool:
+    targets = targets_of(declared_state(node.function))
+    return any("float" in str(target.schema) for target in targets.values())
 
 
 def _by_clock(node: Node) -> bool:
