@@ -74,6 +74,8 @@ def _of_time(cut: Cut, replay: Replay, tap: Tap) -> Iterator[str]:
         yield "the windows are those of the wall clock, whose readings are not recorded"
     if any(cut.channels(vertex) > 1 for vertex in cut.plan.vertices) and any(map(_may_be_idle, _nodes(cut))):
         yield "when a source counted as idle depends on the wall clock"
+    if not replay.barriers_are_marks and any(source.marked for source in cut.sources.values()):
+        yield "rows of corrected tables are settled at marks, which the wall clock begins"
     for name in replay.by_clock:
         yield f"{name!r} reads the wall clock or has timers by it, and neither is recorded"
     if tap.wall_timers:

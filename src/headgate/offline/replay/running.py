@@ -60,6 +60,7 @@ class Replay:
         self.cut, self._disk, self._until = cut, disk, until
         self._point = RestorePoint(cut.of_snapshot(begins), disk.describe())
         self._settings, self._reader, self._code = replay_settings(settings), reader, code
+        self.barriers_are_marks = settings.exactly_once and not settings.unaligned  # of the run
         self.clock = ReplayClock(begins.trigger_ms)
         self._gang = Gang(begins.job, cut.plan.slots, self.clock, self._received, code, disks)
         self._requests: list[m.RequestSplits] = []
