@@ -40,10 +40,12 @@ class Latest(JobListener):
 
 
 class Reminded(hg.KeyedProcessFunction[int, Any, int]):
-    """Timers in both domains: soon, and long after the job's end."""
+    """Timers in both domains: soon, and after the last record."""
 
     def process(self, record: Any, ctx: hg.KeyedContext[int]) -> Iterator[int]:
         ctx.timers.register_event_time(record["n"] + 2)
+        # This one waits while the job runs, however seldom the job tells its metrics.
+        ctx.timers.register_event_time(record["n"] + HOUR_MS)
         ctx.timers.register_processing_time(ctx.timers.now_ms() + 1)
         ctx.timers.register_processing_time(ctx.timers.now_ms() + HOUR_MS)
         # In a turn of the loop one record is taken here, and one by `slower`: so these wait, on any machine.
