@@ -138,6 +138,8 @@ def sample(hint: Any, which: int = 0) -> Any:
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         hints = get_type_hints(hint)
         return hint(**{name: sample(hints[name], which) for name in hint.__struct_fields__})
+    if isinstance(hint, type) and issubclass(hint, tuple):  # one with names
+        return hint(*(sample(each, which) for each in get_type_hints(hint).values()))
     if dataclasses.is_dataclass(hint):
         hints = get_type_hints(hint)
         return hint(**{field.name: sample(hints[field.name], which) for field in dataclasses.fields(hint)})  # type: ignore[operator]
