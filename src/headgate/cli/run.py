@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -72,17 +71,19 @@ def assignments(request: RunRequest) -> list[str]:
 
 def run(request: RunRequest) -> int:
     """Run a program in this process to its end; return the exit code. Errors are shown on standard error."""
-    with reserve_stdout() if request.as_json else nullcontext() as writer:
+    with reserve_stdout() if request.as_json else nullcontext() as writer, _logging():
         ending = _run(request, writer)
         if ending.text:
-            print(ending.text, file=sys.stderr, flush=True)
+            logs.report(ending.text)
     return ending.code
 
 
 def _run(request: RunRequest, writer: LineWriter | None) -> Ending:
     try:
         settings = assignments(request)
-        with _signals_cancel(), _logging(request.as_json), launched(settings, request.restore_from):
+        all_json = Config().with_command_line(settings).get(o.LOGS_FORMAT) is o.LogFormat.JSON
+        logs.set_up_logging(request.as_json, all_json=all_json)
+        with _signals_cancel(), launched(settings, request.restore_from):
             run_alone(request.program, request.arguments)
     except BaseException as error:
         ending = ending_of(error)
@@ -124,9 +125,9 @@ def _signals_cancel() -> Iterator[None]:
 
 
 @contextmanager
-def _logging(as_json: bool) -> Iterator[None]:
+def _logging() -> Iterator[None]:
+    # Set up once the settings are known; what the command reports at its end is a line of the log, too.
     level = logging.getLogger().level
-    logs.set_up_logging(as_json)
     try:
         yield
     finally:

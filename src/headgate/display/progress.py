@@ -21,6 +21,7 @@ from headgate.common.settings.config import Config
 from headgate.common.settings.options import ProgressDisplay
 from headgate.display.event_texts import END_EVENTS, Display, Facts, phrases, sentence
 from headgate.display.printed import Cell, ShowsInCell, notebook_display
+from headgate.display.progress_logged import LogDisplay
 from headgate.display.progress_status import JobProgress, error_facts
 from headgate.graph.logical import SourceNode
 from headgate.graph.physical import PhysicalPlan
@@ -211,7 +212,14 @@ def listener_for(
     clock = clock or SystemClock()
     sources = None if plan is None else _sources(plan)
     status = JobProgress(job_name, sources, clock.monotonic_ms())
-    return Narrator(status, _display(config.get(o.PROGRESS), status, clock), clock)
+    chosen = config.get(o.PROGRESS)
+    if (
+        chosen is ProgressDisplay.AUTO
+        and config.get(o.LOGS_FORMAT) is o.LogFormat.JSON
+        and not notebook_display()
+    ):
+        return Narrator(status, LogDisplay(status, clock), clock)
+    return Narrator(status, _display(chosen, status, clock), clock)
 
 
 def _sources(plan: PhysicalPlan) -> frozenset[int]:

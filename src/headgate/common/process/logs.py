@@ -7,43 +7,28 @@ so a program that runs jobs as a library keeps its own logging.
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from dataclasses import asdict
+from types import TracebackType
 from typing import Final, TextIO
 
 from typing_extensions import override
 
-from headgate.common.plain_data import Json
-from headgate.common.refusals.texts import shortened
+from headgate.common.process.log_lines import NO_TASK, LoggedJob
+from headgate.common.process.log_lines import JsonFormatter as JsonFormatter
+from headgate.common.process.log_lines import PlainFormatter as PlainFormatter
+from headgate.common.process.log_lines import TaskContext as TaskContext
 
 _QUIET: Final = ("py4j",)  # libraries that log too much at INFO
-
-
-@dataclass(frozen=True, slots=True)
-class TaskContext:
-    """The subtask that a thread works for; its fields appear in the thread's log lines.
-
-    Attributes:
-        job: the job's id or name.
-        uid: uid of the operator, or of the first operator of a chain.
-        subtask: index of the subtask, from 0.
-        attempt: number of the attempt (deployment of the job), from 1.
-    """
-
-    job: str | None = None
-    uid: str | None = None
-    subtask: int | None = None
-    attempt: int | None = None
-
-
-_NOTHING: Final = TaskContext()
-_current: Final[ContextVar[TaskContext]] = ContextVar("headgate_task", default=_NOTHING)
+_LOG: Final = logging.getLogger("headgate.process")
+_current: Final[ContextVar[TaskContext]] = ContextVar("headgate_task", default=NO_TASK)
+_jobs: Final[list[LoggedJob]] = []
+"""The jobs that run in this process."""
 
 
 def use_task_context(context: TaskContext) -> None:
@@ -60,7 +45,7 @@ def use_task_context(context: TaskContext) -> None:
 
 def clear_task_context() -> None:
     """Record that this thread works for no subtask any more."""
-    _current.set(_NOTHING)
+    _current.set(NO_TASK)
 
 
 def task_context() -> TaskContext:
@@ -69,14 +54,33 @@ def task_context() -> TaskContext:
 
 
 @contextmanager
-def logging_for(job: str) -> Iterator[None]:
-    """Name the job, and no subtask, in this thread's log lines within the block; used by the driver."""
+def logging_for(job: str) -> Iterator[LoggedJob]:
+    """Name the job, and no subtask, in this thread's log lines within the block; used by the driver. Other
+    threads' lines name the job, too, if it is the only one of the process; yield how it is named.
+    """
     before = _current.get()
     _current.set(TaskContext(job))
     try:
-        yield
+        with job_of_process(LoggedJob(job)) as named:
+            yield named
     finally:
         _current.set(before)
+
+
+@contextmanager
+def job_of_process(job: LoggedJob) -> Iterator[LoggedJob]:
+    """Name `job` within the block in the lines of threads that work for it, or for no job that is known."""
+    _jobs.append(job)
+    try:
+        yield job
+    finally:
+        _jobs.remove(job)
+
+
+def _job_of(context: TaskContext) -> LoggedJob | None:
+    if context.job is None:
+        return _jobs[0] if len(_jobs) == 1 else None
+    return next((job for job in list(_jobs) if context.job in (job.id, job.name)), None)
 
 
 class ContextFilter(logging.Filter):
@@ -89,41 +93,11 @@ class ContextFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         context = _current.get()
         record.headgate_task = context
+        record.headgate_job = _job_of(context)
         for name, value in asdict(context).items():
             if name not in record.__dict__:
                 record.__dict__[name] = "-" if value is None else value
         return True
-
-
-class PlainFormatter(logging.Formatter):
-    """Formats log lines for people: time with zone, level, fields, logger, message."""
-
-    @override
-    def format(self, record: logging.LogRecord) -> str:
-        context: TaskContext = getattr(record, "headgate_task", _NOTHING)
-        fields = "".join(f"{name}={value} " for name, value in asdict(context).items() if value is not None)
-        message = shortened(record.getMessage())
-        time = datetime.fromtimestamp(record.created).astimezone().isoformat(" ", "milliseconds")
-        text = f"{time} {record.levelname} {fields}{record.name}: {message}"
-        return "\n".join([text, *_details(self, record)])
-
-
-class JsonFormatter(logging.Formatter):
-    """Formats log lines for machines: one JSON object each; a field that is not known is null."""
-
-    @override
-    def format(self, record: logging.LogRecord) -> str:
-        context: TaskContext = getattr(record, "headgate_task", _NOTHING)
-        line: dict[str, Json] = {
-            "time_ms": int(record.created * 1000),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": shortened(record.getMessage()),
-            **asdict(context),
-        }
-        if details := _details(self, record):
-            line["exception"] = "\n".join(details)
-        return json.dumps(line)
 
 
 class _StderrHandler(logging.StreamHandler[TextIO]):
@@ -141,7 +115,7 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
         raise AttributeError("this handler always writes to sys.stderr")
 
 
-def set_up_logging(as_json: bool = False, level: int = logging.INFO) -> None:
+def set_up_logging(as_json: bool = False, level: int = logging.INFO, *, all_json: bool = False) -> None:
     """Log to the standard error of this process, with the fields of :class:`TaskContext` in each line.
 
     A second call replaces the first one's handler; handlers of other code stay. py4j logs warnings only.
@@ -149,25 +123,77 @@ def set_up_logging(as_json: bool = False, level: int = logging.INFO) -> None:
     Args:
         as_json: one JSON object per line instead of text.
         level: of the root logger.
+        all_json: as `as_json`, and what Python itself would write there as text becomes lines of the log:
+            warnings, and exceptions that end a thread or the process.
     """
     handler = _StderrHandler()
     handler.addFilter(ContextFilter())
-    handler.setFormatter(JsonFormatter() if as_json else PlainFormatter())
     root = logging.getLogger()
     remove_logging()
     root.addHandler(handler)
     root.setLevel(level)
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
+    use_format(as_json or all_json, all_json=all_json)
+
+
+def use_format(as_json: bool, *, all_json: bool = False) -> bool:
+    """Change the format of the handler of :func:`set_up_logging`; return False if there is none."""
+    found = _handlers()
+    for handler in found:
+        handler.setFormatter(JsonFormatter() if as_json or all_json else PlainFormatter())
+    _reports.set(all_json and bool(found))
+    return bool(found)
 
 
 def remove_logging() -> None:
     """Remove the handler that :func:`set_up_logging` added; log levels stay."""
-    root = logging.getLogger()
-    for handler in [handler for handler in root.handlers if isinstance(handler, _StderrHandler)]:
-        root.removeHandler(handler)
+    for handler in _handlers():
+        logging.getLogger().removeHandler(handler)
+    _reports.set(False)
 
 
-def _details(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
-    found = [] if record.exc_info is None else [shortened(formatter.formatException(record.exc_info))]
-    return found if record.stack_info is None else [*found, formatter.formatStack(record.stack_info)]
+def _handlers() -> list[_StderrHandler]:
+    return [each for each in logging.getLogger().handlers if isinstance(each, _StderrHandler)]
+
+
+def report(text: str) -> None:
+    """Write a text for people to the standard error: as it is, or where all lines there are JSON, as one."""
+    if _reports.on:
+        _LOG.error("%s", text)
+    else:
+        sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+class _Reports:
+    """Python's own reports on the standard error; while it is on, they are lines of the log."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self._before = sys.excepthook, threading.excepthook
+
+    def set(self, on: bool) -> None:
+        if on == self.on:
+            return
+        self.on = on
+        logging.captureWarnings(on)
+        if on:
+            self._before = sys.excepthook, threading.excepthook
+            sys.excepthook, threading.excepthook = _ended, _thread_ended
+        else:
+            sys.excepthook, threading.excepthook = self._before
+
+
+def _ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    _LOG.critical("the process ends with an exception", exc_info=(kind, error, trace))
+
+
+def _thread_ended(what: threading.ExceptHookArgs) -> None:
+    if what.exc_value is not None and what.exc_type is not SystemExit:
+        name = "?" if what.thread is None else what.thread.name
+        raised = what.exc_type, what.exc_value, what.exc_traceback
+        _LOG.error("thread %s ended with an exception", name, exc_info=raised)
+
+
+_reports: Final = _Reports()

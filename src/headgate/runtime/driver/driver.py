@@ -28,7 +28,7 @@ from headgate.common.files.permissions import permissions_of_job
 from headgate.common.ids import JobId
 from headgate.common.ports import Disk, Gang, Link
 from headgate.common.process.children import OwnProcess
-from headgate.common.process.logs import logging_for
+from headgate.common.process.log_lines import LoggedJob
 from headgate.common.process.same_interpreter import SAME_INTERPRETER
 from headgate.common.process.search_path import framework_path
 from headgate.common.process.system import BackgroundThread, Mailbox, SystemClock, SystemRandomness
@@ -41,6 +41,7 @@ from headgate.ha.second_jobs import take_places
 from headgate.restore.assignment import check_compatible
 from headgate.restore.point import RestorePoint
 from headgate.runtime.driver.claiming import check_claim, keeps, refuse_in_use, taken_over
+from headgate.runtime.driver.driver_logs import logging_job, logs_of_workers
 from headgate.runtime.driver.endpoint.endpoint_settings import endpoint_settings
 from headgate.runtime.driver.job_control import JobControl
 from headgate.runtime.driver.restored_elsewhere import Keeping
@@ -91,25 +92,32 @@ def run_job(
     strategy gives up, JobCancelledError if another thread or process cancelled the job, and after Ctrl-C
     KeyboardInterrupt once it has ended (or after 20 s).
     """
-    with logging_for(job.name), permissions_of_job(storage_settings(job.config).permissions):
-        return _Driver(job, listener, dies_with_parent, answers_commands).run(make_gang)
+    permissions = permissions_of_job(storage_settings(job.config).permissions)
+    with logging_job(job.name, job.config) as named, permissions:
+        return _Driver(job, listener, dies_with_parent, answers_commands, named).run(make_gang)
 
 
 class _Driver:
     def __init__(
-        self, job: JobSpec, listener: JobListener, dies_with_parent: bool, answers_commands: bool
+        self,
+        job: JobSpec,
+        listener: JobListener,
+        dies_with_parent: bool,
+        answers_commands: bool,
+        named: LoggedJob,
     ) -> None:
-        self._job, self._dies_with_parent = job, dies_with_parent
+        self._job, self._dies_with_parent, self._named = job, dies_with_parent, named
         self._settings, self._storage_settings = job_settings(job.config), storage_settings(job.config)
         self._disks = disks_with(self._storage_settings)
         answers = endpoint_settings(job.config, answers_commands)
         self._id = JobId(f"{readable(job.name)}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}")
+        named.id = self._id
         self._leading: HighAvailability | None = None
         self._submitted: JobMaster | None = None
         self._keeping: Keeping | None = None
         self._clock, self._mailbox, self._interrupts = SystemClock(), Mailbox(), Interrupts()
         self._process = OwnProcess()
-        self._shown = ShownJob(job, listener, self._clock, answers)
+        self._shown = ShownJob(job, listener, self._clock, answers, named)
         self._statistics = self._shown.statistics
         self._links: dict[WorkerKey, Link] = {}
         self._secret = secrets.token_bytes(SECRET_BYTES)
@@ -135,6 +143,7 @@ class _Driver:
                 explicitly = self._claimed_point(service, opened)
                 point = where_to_begin(service, explicitly, self._disks, self._fell_back())
                 plan = adopt_key_groups(self._job, point)
+            self._named.id = self._id
             self._shown.open(opened)
             code = self._job.user_code or SAME_INTERPRETER
             background = BackgroundThread("headgate-checkpoints", code.call)
@@ -365,6 +374,7 @@ class _Driver:
 
     def _worker_spec(self, address: str, generation: int) -> WorkerSpec:
         settings: JobSettings = self._settings
+        logs, shows = logs_of_workers(self._job.name, self._job.config), where_prints_show()
         return WorkerSpec(
             control_address=address,
             secret=self._secret,
@@ -376,10 +386,10 @@ class _Driver:
             frame_size_max=settings.worker.frame_size_max,
             sys_path=tuple(path for path in framework_path() if path),
             dies_with_parent=self._dies_with_parent,
-            log_json=self._job.config.get(o.PROGRESS) is o.ProgressDisplay.JSON,
+            logs=logs,
             probe=self._job.config.get(o.PROBE),
             storage=self._storage_settings,
-            sends_prints=where_prints_show() is not Prints.LOG,
+            sends_prints=shows is Prints.CELL or (shows is Prints.TERMINAL and not logs.all_json),
         )
 
     def _gang_exited(self, gang: int, error: str | None) -> None:

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from headgate.api.jobs.executor_contract import JobSpec
+from headgate.common.masking import Mask
 from headgate.common.ports import Clock, Disk
+from headgate.common.process.log_lines import LoggedJob
+from headgate.runtime.driver.driver_logs import AttemptInLogs
 from headgate.runtime.driver.endpoint.endpoint_settings import EndpointSettings
 from headgate.runtime.driver.endpoint.metrics_port import MetricsPort, opened_port
 from headgate.runtime.driver.endpoint.page.job_watch import JobWatch
@@ -29,12 +32,18 @@ class ShownJob:
     """
 
     def __init__(
-        self, job: JobSpec, listener: JobListener, clock: Clock, answers: EndpointSettings | None
+        self,
+        job: JobSpec,
+        listener: JobListener,
+        clock: Clock,
+        answers: EndpointSettings | None,
+        named: LoggedJob,
     ) -> None:
         self.metrics = JobMetrics(job.plan, clock)
-        self._watch = JobWatch(job.plan, job.config, Listeners(self.metrics, listener))
+        followed = Listeners(AttemptInLogs(named), self.metrics, listener)
+        self._watch = JobWatch(job.plan, job.config, followed)
         self.statistics = JobStatistics(job.plan, self._watch, job.told)
-        self._config, self._clock, self._answers = job.config, clock, answers
+        self._config, self._clock, self._answers, self._named = job.config, clock, answers, named
         self._endpoint: Endpoint | None = None
         self._port: MetricsPort | None = None
 
@@ -42,6 +51,7 @@ class ShownJob:
         """Listen where the configuration says, until `opened` ends; ConfigError: nothing can listen there."""
         if self._answers is not None:
             self._endpoint = Endpoint(self._answers)
+            self._named.mask = Mask([*self._named.mask.secrets, self._endpoint.secret])
             opened.callback(self._endpoint.close)
         self._port = opened_port(self._config, opened)
 

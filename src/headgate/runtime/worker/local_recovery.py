@@ -55,6 +55,7 @@ class LocalRecovery:
             _LOG.info(
                 "slot %d restored checkpoint %s: %d bytes from local copies, %d bytes from %s",
                 self._slot, checkpoint, restored.bytes_local, restored.bytes_remote, restored.describe(),
+                extra={"checkpoint": checkpoint},
             )  # fmt: skip
 
     def completed(self, checkpoint: int, background: Background) -> None:

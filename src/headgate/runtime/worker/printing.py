@@ -46,6 +46,11 @@ class LogOutlet:
         """
         _LOG.info("%s: %s", place, line)
 
+    @staticmethod
+    def is_heard() -> bool:
+        """Return whether the log of this process takes lines of this level."""
+        return _LOG.isEnabledFor(logging.INFO)
+
     def close(self) -> None:
         """Write the lines that are still buffered; no line follows."""
 

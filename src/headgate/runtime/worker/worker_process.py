@@ -25,7 +25,7 @@ from headgate.common.ids import JobId
 from headgate.common.ports import Link, NoProbe, Probe, UserCode
 from headgate.common.process.children import descriptors_closed
 from headgate.common.process.collections_time import CollectionsTime
-from headgate.common.process.logs import set_up_logging
+from headgate.common.process.logs import report
 from headgate.common.process.processes import resident_bytes
 from headgate.common.process.same_interpreter import SAME_INTERPRETER
 from headgate.common.process.system import BackgroundThread, Mailbox, SystemClock
@@ -39,6 +39,7 @@ from headgate.runtime.worker.printing import LogOutlet, SendingOutlet, printing_
 from headgate.runtime.worker.stack_samples import StackSamples
 from headgate.runtime.worker.task.chain_runner import UserThread
 from headgate.runtime.worker.worker import Worker, WorkerState
+from headgate.runtime.worker.worker_logs import WorkerLogs
 from headgate.runtime.worker.worker_ports import WorkerPorts
 
 LINGER_S = 2.0
@@ -68,7 +69,7 @@ class WorkerSpec:
     frame_size_max: int  # largest frame accepted from a peer, in bytes
     sys_path: tuple[str, ...] = ()  # the driver's import path, for modules next to the user's program
     dies_with_parent: bool = True  # whether it exits with its parent process; False where workers are threads
-    log_json: bool = False  # whether log lines are JSON
+    logs: WorkerLogs = field(default_factory=WorkerLogs)  # how it writes its log
     # "module:attribute" of a factory for `common.ports.Probe`, for fault injection; or None
     probe: str | None = None
     # how storages other than directories are accessed
@@ -95,7 +96,7 @@ def run_worker(
     or refused this worker; FencedError: the worker's generation was replaced.
     """
     if spec.dies_with_parent:
-        set_up_logging(spec.log_json)
+        spec.logs.set_up()
         use_storage_settings(spec.storage)
     sys.path.extend(path for path in spec.sys_path if path not in sys.path)
     tempfile.gettempdir()  # fixed now, before user code can change the environment that it depends on
@@ -128,8 +129,7 @@ def limit_threads() -> None:
 
 
 def _end_process(reason: str) -> None:
-    sys.stderr.write(f"headgate: this worker stops: {reason}\n")
-    sys.stderr.flush()
+    report(f"headgate: this worker stops: {reason}")
     os._exit(EXIT_FENCED)
 
 
@@ -172,6 +172,8 @@ class _Process:
             probe, disks = load_probe(spec.probe), disks_with(spec.storage)
             post, user_thread = self._mailbox.post, functools.partial(UserThread, call=call)
             box = opened.enter_context(black_box()) if spec.dies_with_parent else None
+            if spec.dies_with_parent:
+                opened.enter_context(spec.logs.naming(spec.job, slot, spec.secret))
             if box is not None:
                 opened.enter_context(rare_collections())
                 self._box = box
@@ -195,7 +197,7 @@ class _Process:
         outlet: LogOutlet | None = None
         if self._spec.sends_prints:
             outlet = SendingOutlet(lambda lines, left_out: link.send(m.Printed(0, lines, left_out)))
-        elif self._spec.dies_with_parent:
+        elif self._spec.dies_with_parent or (self._spec.logs.all_json and LogOutlet.is_heard()):
             outlet = LogOutlet()
         alone = self._spec.dies_with_parent
         return printing_to(outlet, self._spec.job, self._slot, alone=alone, box=self._box)

@@ -28,12 +28,14 @@ _LOG: Final = logging.getLogger("headgate.endpoint")
 
 
 class Endpoint:
-    """One job's HTTP endpoint: listens once created (else ConfigError), and answers after :meth:`begin`."""
+    """One job's HTTP endpoint: listens once created (else ConfigError), and answers after :meth:`begin`.
+    Requests must show its `secret`.
+    """
 
     def __init__(self, settings: EndpointSettings) -> None:
         self._settings, self._socket = settings, listening(settings)
         self._operations = Operations()
-        self._secret = secrets.token_urlsafe(SECRET_BYTES)
+        self.secret = secrets.token_urlsafe(SECRET_BYTES)
         self._published: PublishedJob | None = None
         self._thread: threading.Thread | None = None
         self._job: ServedJob | None = None
@@ -94,7 +96,7 @@ class Endpoint:
             host=socket.gethostname(),
             started_ms=job.started_ms,
             address=self.address,
-            secret=self._secret,
+            secret=self.secret,
             storage=job.storage,
             certificate=None if certificate is None else _leaf(Path(certificate).read_text()),
         )
@@ -105,7 +107,7 @@ class Endpoint:
                 # Here, because the libraries take as long to load as a small job to begin.
                 from headgate.runtime.driver.endpoint.http_server import server_of
 
-                self._server = server_of(job, self._operations, self._secret, self._settings, self._socket)
+                self._server = server_of(job, self._operations, self.secret, self._settings, self._socket)
                 if not self._closing.is_set():
                     self._server.run(sockets=[self._socket])
         except Exception:
