@@ -103,4 +103,4 @@ def test_the_command_ends_with_an_object(tmp_path: Path) -> None:
     assert lines[-1]["logger"] == "headgate.process"
     assert lines[-1]["message"].startswith("headgate: operator")
     assert "ValueError: five\nis odd" in lines[-1]["message"]
-    assert "hidden" not in json.dumps(lines[:-1])
+    assert "hidden" not in json.dumps(lines)

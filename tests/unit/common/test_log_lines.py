@@ -1,4 +1,4 @@
-"""A log line for machines: one valid JSON object whatever is logged, with ids that are known, and no secret."""
+"""A log line for machines: one valid JSON object whatever is logged, ids where known, and no secret."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -31,6 +32,18 @@ def written(capsys: pytest.CaptureFixture[str]) -> Iterator[Written]:
     logging.getLogger().setLevel(level)
 
 
+@contextmanager
+def heard_by_us_alone(name: str) -> Iterator[logging.Logger]:
+    """A logger without pytest's handlers, which raise, or keep texts that pytest-xdist cannot send."""
+    log = logging.getLogger(name)
+    log.propagate = False
+    for handler in logs._handlers():
+        log.addHandler(handler)
+    yield log
+    log.propagate = True
+    log.handlers.clear()
+
+
 HOSTILE = [
     "two\nlines\r\nand\x00control\x1b[2Jcharacters\x85\u2028\u2029",
     "half a character \ud800, and its other half \udc00",
@@ -45,10 +58,11 @@ HOSTILE = [
 def test_a_hostile_text_is_one_valid_line(written: Written, text: str) -> None:
     """As a message, a field, a logger's name, an exception, the name of a job or of an operator."""
     logs.use_task_context(logs.TaskContext(text, text, 0, 1))
-    try:
-        raise ValueError(text)
-    except ValueError:
-        logging.getLogger(f"l{text}").exception(text, extra={"field": text, f"name {text}": 1})
+    with heard_by_us_alone(f"l{text}") as log:
+        try:
+            raise ValueError(text)
+        except ValueError:
+            log.exception(text, extra={"field": text, f"name {text}": 1})
     (line,) = written()
     for name in ("message", "logger", "job", "uid", "exception"):
         assert isinstance(line[name], str)
@@ -72,16 +86,11 @@ class Broken:
 
 def test_what_cannot_be_formatted_is_a_line_all_the_same(written: Written) -> None:
     """Arguments that do not fit, objects without text, an empty exception."""
-    log = logging.getLogger("x")
-    log.propagate = False  # other handlers would raise
-    for handler in (each for each in logging.getLogger().handlers if isinstance(each, logs._StderrHandler)):
-        log.addHandler(handler)
-    log.warning("%d of %d", "one")
-    log.warning("%s", Broken())
-    log.warning("a field", extra={"broken": Broken(), "list": [1, 2], "none": None})
-    log.error("nothing was raised", exc_info=True)
-    log.propagate = True
-    log.handlers.clear()
+    with heard_by_us_alone("x") as log:
+        log.warning("%d of %d", "one")
+        log.warning("%s", Broken())
+        log.warning("a field", extra={"broken": Broken(), "list": [1, 2], "none": None})
+        log.error("nothing was raised", exc_info=True)
     first, second, third, fourth = written()
     assert first["message"] == "'%d of %d' (with arguments that do not fit: TypeError)"
     assert second["message"] == "'%s' (with arguments that do not fit: RuntimeError)"

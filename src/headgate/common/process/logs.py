@@ -29,6 +29,8 @@ _LOG: Final = logging.getLogger("headgate.process")
 _current: Final[ContextVar[TaskContext]] = ContextVar("headgate_task", default=NO_TASK)
 _jobs: Final[list[LoggedJob]] = []
 """The jobs that run in this process."""
+_ended_last: Final[list[LoggedJob]] = []
+"""The job that ended last in this process: what is reported afterwards may quote its secrets."""
 
 
 def use_task_context(context: TaskContext) -> None:
@@ -75,6 +77,7 @@ def job_of_process(job: LoggedJob) -> Iterator[LoggedJob]:
         yield job
     finally:
         _jobs.remove(job)
+        _ended_last[:] = [job]
 
 
 def _job_of(context: TaskContext) -> LoggedJob | None:
@@ -160,6 +163,8 @@ def _handlers() -> list[_StderrHandler]:
 def report(text: str) -> None:
     """Write a text for people to the standard error: as it is, or where all lines there are JSON, as one."""
     if _reports.on:
+        for job in (*_jobs, *_ended_last):
+            text = job.mask.text(text)
         _LOG.error("%s", text)
     else:
         sys.stderr.write(f"{text}\n")
