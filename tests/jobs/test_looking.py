@@ -15,9 +15,9 @@ from running_jobs import Valve, wait_until
 from typer.testing import CliRunner
 
 import headgate as hg
-from headgate.cli.looking import NOTHING
 from headgate.cli.main import app
 from headgate.common.files.job_files import known_jobs
+from headgate.runtime.driver.endpoint.page.why_answer import NOTHING
 from headgate.testing import MiniCluster
 
 
@@ -55,13 +55,19 @@ def asked(*arguments: str) -> str:
 
 
 def test_the_slow_operator_is_named(tmp_path: Path) -> None:
-    """With figures, and by its uid, brackets included."""
+    """With figures, its line, and by its uid, brackets included."""
     with running(tmp_path / "out", 9_980, 100_000):
         wait_until(lambda: "is the bottleneck" in asked("why", "looked at"), "it is found")
         said = asked("why", "looked at")
-        assert said.startswith("'[slow] -> out' is the bottleneck: its busiest subtask works ")
+        assert said.startswith("'[slow] -> out' is the bottleneck: slow (test_looking.py:")
+        assert ") of '[slow]' takes " in said
+        assert said.rstrip().endswith(
+            "call it asynchronously (map_async) or mark it as blocking (hg.blocking)"
+        )
         found = json.loads(asked("why", "looked at", "--json"))
-        assert found["bottleneck"]["text"] == said.strip() or found["bottleneck"]["vertex"] == 1
+        assert (found["kind"], found["vertex"], found["uid"]) == ("slow function", 1, "[slow]")
+        assert found["line"].startswith("slow (test_looking.py:")
+        assert found["samples"] > 20
         shown = asked("top", "looked at", "--once")
         assert shown.splitlines()[0].startswith("looked at is running, attempt 1, 0 restarts")
         assert "is the bottleneck" in shown
@@ -73,7 +79,7 @@ def test_the_slow_operator_is_named(tmp_path: Path) -> None:
 def test_nothing_is_said_of_a_job_that_waits_for_input(tmp_path: Path) -> None:
     """It is not held up."""
     with running(tmp_path / "out", 9_981, 1):
-        assert asked("why", "looked at").strip() == NOTHING
+        wait_until(lambda: asked("why", "looked at").startswith(NOTHING), "it is known")
 
 
 def test_a_job_that_does_not_run_is_refused() -> None:

@@ -5,19 +5,29 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from headgate.cli.command_parameters import AsJson, Job
+from headgate.cli.command_parameters import AsJson, DefineStorage, Job
 from headgate.cli.exit_codes import ending_of_wait, print_outcome
+from headgate.cli.ui import Which, is_place
+from headgate.common.plain_data import Json
 
 if TYPE_CHECKING:
     from headgate.api.jobs.remote_job import RemoteJob
 
 EVERY_S: Final = 1.0
-NOTHING: Final = "nothing holds the job up: no operator works nearly all the time while others wait for it"
 
+JobOrPlace = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB",
+        help="A running job: its name, its id, or the beginning of its id. For a job that is over: its "
+        "checkpoint directory, a path with a slash or a URI.",
+    ),
+]
 Once = Annotated[bool, typer.Option("--once", help="Print it once and end; so where there is no terminal.")]
 
 
@@ -68,16 +78,28 @@ def _live(job: RemoteJob) -> str:
     return f"job {job.name!r} is {facts['state']}"
 
 
-def why(job: Job, as_json: AsJson = False) -> None:
-    """Say which operator holds a running job up, and why, with the figures of the last seconds."""
+def why(job: JobOrPlace, which: Which = None, define: DefineStorage = None, as_json: AsJson = False) -> None:
+    """Say what holds a running job up: which operator, why, and what helps. The workers are watched for 3 s.
+
+    With --json, the fields of GET /v1/why. For a job that is over: what its kept page said last.
+    """
 
     def text() -> str:
-        from headgate.api.jobs.remote_job import connect
-
-        facts = connect(job).snapshot()
-        found = facts["bottleneck"]
-        if as_json:
-            return json.dumps({"job": facts["job_id"], "bottleneck": found})
-        return NOTHING if found is None else str(found["text"])
+        found = _kept(job, which, define or ()) if is_place(job) else _asked(job)
+        return json.dumps(found) if as_json else str(found["text"])
 
     print_outcome(text, as_json, ending_of_wait)
+
+
+def _asked(job: str) -> dict[str, Json]:
+    from headgate.api.jobs.remote_job import connect
+
+    return connect(job).why()
+
+
+def _kept(place: str, which: str | None, define: Sequence[str]) -> dict[str, Json]:
+    from headgate.offline.kept_pages import kept_why
+    from headgate.offline.storages import storage_options
+
+    with storage_options(define):
+        return kept_why(place, which)

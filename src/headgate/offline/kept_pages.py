@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headgate.checkpoint.history_file import KeptHistory, find_histories, read_history
+from headgate.checkpoint.history_file import History, KeptHistory, find_histories, read_history
 from headgate.common.errors import StorageError, UsageError
+from headgate.common.plain_data import Json
 from headgate.runtime.driver.endpoint.page.kept_page import INSIDE, kept_answers
 
 Tell = Callable[[str, str, str], None]  # takes the job's name and id, and the address of its page
@@ -18,6 +19,23 @@ def show_kept(uri: str, job: str | None, tell: Tell) -> None:
     """
     from headgate.runtime.driver.endpoint.kept_server import serve_kept
 
+    history, answers = _read(uri, job)
+    serve_kept(answers, lambda url: tell(history.job_name, history.job, url))
+
+
+def kept_why(uri: str, job: str | None) -> dict[str, Json]:
+    """Return the last answer to what held a job up, of the page that :func:`show_kept` shows, with the moment
+    `time_ms` at which it was kept, in ms since 1970. Raises as :func:`show_kept` does.
+    """
+    history, answers = _read(uri, job)
+    status, found = answers["/v1/snapshot"], answers.get("/v1/why")
+    assert isinstance(status, dict)
+    if not isinstance(found, dict):
+        raise StorageError(f"the page of job {history.job!r} was kept by a version that did not say why")
+    return {**found, "time_ms": status["time_ms"]}
+
+
+def _read(uri: str, job: str | None) -> tuple[History, dict[str, Json]]:
     kept = _chosen(find_histories(uri), job)
     name = kept.name.removesuffix("history/checkpoints.json") + INSIDE
     where = kept.disk.describe(name)
@@ -30,8 +48,7 @@ def show_kept(uri: str, job: str | None, tell: Tell) -> None:
             f"`headgate checkpoints {uri}` shows its checkpoints"
         ) from None
     history = read_history(kept)
-    answers = kept_answers(data, where, history.records)
-    serve_kept(answers, lambda url: tell(history.job_name, history.job, url))
+    return history, kept_answers(data, where, history.records)
 
 
 def _chosen(found: list[KeptHistory], job: str | None) -> KeptHistory:

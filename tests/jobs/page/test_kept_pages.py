@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 from watched_jobs import PATIENCE_S, watched
 
 import headgate as hg
 from headgate.checkpoint.history_file import find_histories
+from headgate.cli.main import app
 from headgate.offline.kept_pages import show_kept
 from headgate.runtime.driver.endpoint.page.kept_page import INSIDE, kept_answers
 
@@ -74,6 +76,23 @@ def test_the_page_of_a_job_outlives_it(folder: Path) -> None:
                 urllib.request.urlopen(url.split("/#")[0] + "/v1/snapshot", timeout=PATIENCE_S)
             with pytest.raises(urllib.error.HTTPError, match="404"):
                 got(url, "/v1/operations/7")
+
+
+def test_why_says_how_the_job_ended(folder: Path) -> None:
+    """By the same place; a page of an earlier version, which did not say it, is told."""
+    result = CliRunner().invoke(app, ["why", str(folder), "--json"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert (found["name"], found["kind"], found["state"]) == ("ticks", "over", "cancelled")
+    assert found["text"].startswith("the job has ended, it is cancelled")
+    assert found["time_ms"] > 0
+    (path,) = folder.glob(f"*/{INSIDE}")
+    page = json.loads(path.read_bytes())
+    del page["answers"]["/v1/why"]
+    path.write_text(json.dumps(page), encoding="utf-8")
+    result = CliRunner().invoke(app, ["why", str(folder)])
+    assert result.exit_code == 1
+    assert "was kept by a version that did not say why" in result.stderr
 
 
 def test_of_several_jobs_one_is_chosen(folder: Path, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from headgate.common.plain_data import Json
 
 ANSWER_WAIT_S: Final = 20.0  # how long the driver may take for an answer that it gives at once
 POLL_S: Final = 10.0  # how long one request waits for an outcome
+WHY_S: Final = 3  # how long the workers' loops are sampled for what holds the job up
 NAMED_MAX: Final = 10
 TERMINAL: Final = frozenset({"finished", "failed", "cancelled"})
 
@@ -86,6 +87,18 @@ class RemoteJob(JobRequests):
         as a dict: the fields of ``GET /v1/snapshot`` in `docs/page.md`. OperatingError: no answer.
         """
         return self._ask("GET", "/v1/snapshot")
+
+    def why(self, seconds: int = WHY_S) -> Answer:
+        """Return what holds the job up, as a dict: the fields of ``GET /v1/why`` in `docs/why.md`.
+
+        The workers' loops are sampled first, for so many seconds; 0: they are not. A sampling that somebody
+        else has begun is left alone. OperatingError: the job's driver does not answer.
+        """
+        if seconds > 0:
+            if not self._ask("GET", "/v1/profile")["runs"]:
+                self._ask("POST", "/v1/profile", {"seconds": seconds})
+            clock.sleep(seconds)
+        return self._ask("GET", "/v1/why")
 
     def __repr__(self) -> str:
         return f"<RemoteJob {self.name!r} ({self.job_id})>"

@@ -141,6 +141,11 @@ def users_line(error: BaseException) -> str | None:
     return own or any_other
 
 
+def is_of_program(name: str) -> bool:
+    """Return whether a file of code is the program's own: not Headgate's, Python's, or a package's."""
+    return not name.startswith(_OTHERS)
+
+
 def is_of_the_program(error: BaseException) -> bool:
     """Return whether a frame of the program itself is in the error's traceback, not only of libraries.
 
@@ -148,8 +153,8 @@ def is_of_the_program(error: BaseException) -> bool:
         >>> is_of_the_program(ValueError("raised nowhere"))
         False
     """
-    files = (frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__))
-    return any(not file.startswith(_OTHERS) for file in files)
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(is_of_program(frame.f_code.co_filename) for frame, _ in frames)
 
 
 def calling_line() -> str:

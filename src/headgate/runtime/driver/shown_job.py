@@ -65,6 +65,8 @@ class ShownJob:
     ) -> None:
         """Answer from now on; `post` has the job master's loop run a callback, `disk` is the checkpoints'."""
         self._watch.profiles = StackProfiles(master.members, post)
+        self._watch.beats = master.heartbeats
+        self._watch.records = lambda: master.checkpoints.history.records
         self.statistics.begins(live)
         self.statistics.controllable(control)
         served = ServedJob(

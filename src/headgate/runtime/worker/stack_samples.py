@@ -10,12 +10,14 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import PurePath
+from itertools import groupby
+from pathlib import Path, PurePath
 from types import FrameType
 from typing import Final
 
-from headgate.common.refusals.users_frames import is_users_file
-from headgate.runtime.worker.operators.operator_contract import frames_outward, operator_called
+from headgate.common.refusals.users_frames import is_of_program, is_users_file
+from headgate.core.bottleneck.areas import CHECKPOINT, FRAMEWORK, IDLE, ROCKSDB, SENDING, SERIALIZATION
+from headgate.runtime.worker.operators.operator_contract import call_of_operator, frames_outward
 
 EVERY_S: Final = 0.02
 LONGEST_S: Final = 120.0  # a sampling ends by itself then, whatever the job master says
@@ -23,8 +25,14 @@ STACKS_MAX: Final = 400  # different ones; what comes after them counts as "(mor
 FRAMES_MAX: Final = 40
 NAME_MAX: Final = 120
 
-IDLE: Final = "(idle)"
-OURS: Final = "(Headgate)"
+_ROOT: Final = f"{Path(__file__).resolve().parents[2]}/"
+_AREAS: Final = {
+    **dict.fromkeys(("runtime/worker/snapshot/", "state/rocksdb/snapshot.py", "checkpoint/"), CHECKPOINT),
+    "state/rocksdb/": ROCKSDB,
+    **dict.fromkeys(("serde/", "runtime/protocol/", "records/detach.py"), SERIALIZATION),
+    **dict.fromkeys(("runtime/worker/exchange/", "runtime/transport/"), SENDING),
+}
+"""What the framework does in its files. The first that fits names a call, with all that is called in it."""
 
 
 class StackSamples:
@@ -58,26 +66,53 @@ class StackSamples:
 
 
 def stack_text(frames: Sequence[FrameType]) -> str:
-    """Return a stack, given with the innermost frame first, as text: the operator that is called, then the
-    functions of the user's code and of the libraries that it uses, outermost first, with semicolons between.
+    """Return a stack, given with the innermost frame first, as text with semicolons between: the operator
+    that is called, then the functions of the user's code and of the libraries that it uses, outermost first.
+    What Headgate does there is an area in parentheses, if it is a special one, or the innermost.
     """
-    where = operator_called(frames)
-    if where is None:
-        waits = any(frame.f_code.co_qualname == "Mailbox.wait" for frame in frames)
-        return IDLE if waits else OURS
-    users: list[FrameType] = []
-    for frame in frames:
-        if is_users_file(frame.f_code.co_filename):
-            users.append(frame)
-        elif users:
-            break  # the frames further out have called Headgate
-    names = [_name(frame) for frame in reversed(users[:FRAMES_MAX])]
-    return ";".join([_plain(where.label), *(names or [OURS])])
+    called = call_of_operator(frames)
+    if called is not None:
+        where, inner = called
+        return ";".join([_plain(where.label), *_calls(inner)])
+    if any(frame.f_code.co_qualname == "Mailbox.wait" for frame in frames):
+        return IDLE
+    return area_of([frame.f_code.co_filename for frame in frames])
+
+
+def _calls(frames: Sequence[FrameType]) -> list[str]:
+    found: list[str] = []
+    for users, group in groupby(frames[:FRAMES_MAX], lambda frame: is_users_file(frame.f_code.co_filename)):
+        if users:
+            found += map(_name, group)
+            continue
+        area = area_of([frame.f_code.co_filename for frame in group])
+        if area != FRAMEWORK or not found:
+            found.append(area)
+    return found[::-1] or [FRAMEWORK]
+
+
+def area_of(files: Sequence[str]) -> str:
+    """Return what the framework does in calls whose code is in `files`.
+
+    Example:
+        >>> area_of([f"{_ROOT}serde/codecs/rows.py", f"{_ROOT}state/rocksdb/state_table.py"])
+        '(state in RocksDB)'
+        >>> area_of([f"{_ROOT}runtime/worker/operators/fused.py"])
+        '(Headgate)'
+    """
+    inside = [file.removeprefix(_ROOT) for file in files]
+    for place, area in _AREAS.items():
+        if any(file.startswith(place) for file in inside):
+            return area
+    return FRAMEWORK
 
 
 def _name(frame: FrameType) -> str:
     code = frame.f_code
-    return _plain(f"{code.co_qualname} ({PurePath(code.co_filename).name}:{code.co_firstlineno})")
+    path = PurePath(code.co_filename)
+    # The folder tells a library from the program's own files.
+    file = path.name if is_of_program(code.co_filename) else f"{path.parent.name}/{path.name}"
+    return _plain(f"{code.co_qualname} ({file}:{code.co_firstlineno})")
 
 
 def _plain(text: str) -> str:

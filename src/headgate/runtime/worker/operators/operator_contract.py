@@ -222,12 +222,18 @@ def frames_outward(frame: FrameType | None) -> Iterator[FrameType]:
 
 def operator_called(frames: Iterable[FrameType]) -> OperatorContext | None:
     """Return the context of the innermost operator that `frames` (innermost first) run in; None: in none."""
+    called = call_of_operator(frames)
+    return None if called is None else called[0]
+
+
+def call_of_operator(frames: Iterable[FrameType]) -> tuple[OperatorContext, list[FrameType]] | None:
+    """Return what :func:`operator_called` does, and the frames within that operator, innermost first."""
     inner: list[FrameType] = []
     for frame in frames:
         # Looking only at methods' locals saves a copy of the locals of every other function.
         owner = frame.f_locals.get("self") if frame.f_code.co_varnames[:1] == ("self",) else None
         if isinstance(owner, Operator):
-            return owner.context_of_call(inner)
+            return owner.context_of_call(inner), inner
         inner.append(frame)
     return None
 

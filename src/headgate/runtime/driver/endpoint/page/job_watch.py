@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -17,15 +17,23 @@ from headgate.common.errors import HeadgateError
 from headgate.common.plain_data import Json
 from headgate.common.ports import Clock
 from headgate.common.process.system import SystemClock
+from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
+from headgate.core.bottleneck.evidence import AlignmentSeen, Evidence
+from headgate.core.bottleneck.judge import judge
+from headgate.core.checkpoint.history import CheckpointRecord
 from headgate.graph.physical import PhysicalPlan, Vertex
-from headgate.runtime.driver.endpoint.page.bottleneck import bottleneck
 from headgate.runtime.driver.endpoint.page.failure_story import Story
+from headgate.runtime.driver.endpoint.page.job_evidence import Stacks, alignment_of, evidence_of
 from headgate.runtime.driver.endpoint.page.rate_history import RateHistory
 from headgate.runtime.driver.endpoint.page.recent_rates import RecentRates, shown_numbers
 from headgate.runtime.driver.endpoint.page.shown_settings import ShownSettings
+from headgate.runtime.driver.endpoint.page.worker_rates import WorkerRates
 from headgate.runtime.job.listener import JobListener
-from headgate.runtime.protocol.messages import Counters
+from headgate.runtime.protocol.messages import Counters, Heartbeat
+
+EARLY_MS: Final = 3_000
+"""Before an attempt has run for so long, nothing is said of it: caches are empty, modules being loaded."""
 
 PRINTED_MAX: Final = 500
 LINE_MAX: Final = 2_000  # characters of a printed line
@@ -43,6 +51,9 @@ class Profiles(Protocol):
     def found(self) -> dict[str, Json]:
         """Return `number` of the last sampling, whether it `runs`, and `stacks` with how often each came."""
 
+    def recent(self) -> Stacks:
+        """Return the stacks of each worker, if they were sampled lately."""
+
 
 class JobWatch(JobListener):
     """The job listener that remembers what the job's page shows, and passes all reports on to `listener`. Its
@@ -58,10 +69,15 @@ class JobWatch(JobListener):
         self.settings = ShownSettings(config)
         self.state: str | None = None  # in which the job ended; None: it has not
         self.profiles: Profiles | None = None  # set by the driver before the job begins
+        # Return the last heartbeats by slot, and the records of checkpoints; called in the job master's loop.
+        self.beats: Callable[[], Mapping[int, Heartbeat]] = dict
+        self.records: Callable[[], Sequence[CheckpointRecord]] = tuple
         self.streams = 0  # open streams of events; counted by the endpoint's thread
         self.wake: Callable[[], None] | None = None  # called when there is news that should not wait
         self._lock, self._rates, self._story = threading.Lock(), RecentRates(), Story()
-        self._history = RateHistory()
+        self._history, self._processes = RateHistory(), WorkerRates()
+        self._alignment: AlignmentSeen | None = None
+        self._credit = config.get(o.CREDIT_INITIAL)
         self._workers: dict[int, tuple[str, int]] = {}
         self._printed: deque[str] = deque(maxlen=PRINTED_MAX)
         self._plans = self._printed_ever = 0
@@ -79,7 +95,8 @@ class JobWatch(JobListener):
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             rates = [self._rates.of_vertex(vertex, now_ms) for vertex in self._plan.vertices]
-            cause = bottleneck(self._plan, {each.id: each for each in rates})
+            settled = (self._runs_ms() or 0) >= EARLY_MS
+            cause = judge(self._evidence(now_ms)) if settled else None
             last = self._story.attempts[-1] if self._story.attempts else None
             facts |= {
                 "failures": self._story.failures,
@@ -96,6 +113,41 @@ class JobWatch(JobListener):
         vertices: list[Json] = msgspec.to_builtins(rates)
         facts |= {"time_ms": self._clock.now_ms(), "vertices": vertices}
         return {**facts, "bottleneck": msgspec.to_builtins(cause)}
+
+    def failures_within(self, past_ms: int) -> tuple[int, int | None]:
+        """Return how many attempts have failed in the last `past_ms`, and how long (ms) the present one has
+        run; None: it does not run yet.
+        """
+        now_ms = self._clock.now_ms()
+        with self._lock:
+            attempts = list(self._story.attempts)
+            runs_ms = None if attempts and attempts[-1].end else self._runs_ms()
+        failed = [
+            each for each in attempts if each.end == "failed" and now_ms - (each.ended_ms or 0) <= past_ms
+        ]
+        return len(failed), runs_ms
+
+    def _runs_ms(self) -> int | None:
+        last = self._story.attempts[-1] if self._story.attempts else None
+        if last is None or last.running_ms is None:
+            return None
+        return (last.ended_ms or self._clock.now_ms()) - last.running_ms
+
+    def evidence(self, stacks: Stacks) -> Evidence:
+        """Return what is known about what holds the job up, with samples of the workers' loops."""
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            return self._evidence(now_ms, stacks)
+
+    def _evidence(self, now_ms: int, stacks: Stacks | None = None) -> Evidence:
+        return evidence_of(
+            self._plan, self._rates, self._processes, now_ms, credit_initial=self._credit,
+            process_of=self._process_of, alignment=self._alignment, stacks=stacks,
+        )  # fmt: skip
+
+    def _process_of(self, slot: int) -> str:
+        host, pid = self._workers.get(slot, ("", 0))
+        return f"process {pid} on {host}" if pid else ""
 
     def subtasks(self) -> dict[str, Json]:
         """Return the newest numbers of each subtask by vertex: the series of docs/metrics.md, and rates."""
@@ -154,7 +206,7 @@ class JobWatch(JobListener):
 
     def deploying(self, attempt: int, checkpoint: int | None) -> None:
         with self._lock:
-            self._rates.clear()
+            self._forget_rates()
             self._story.deploying(attempt, checkpoint, self._clock.now_ms())
         self._next.deploying(attempt, checkpoint)
         self._news()
@@ -169,15 +221,17 @@ class JobWatch(JobListener):
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             self._rates.heard(counters, now_ms)
+            self._processes.heard(self.beats())
             if self._history.due(now_ms):
                 rates = [self._rates.of_vertex(vertex, now_ms) for vertex in self._plan.vertices]
                 self._history.add(self._clock.now_ms(), rates)
+                self._alignment = alignment_of(self.records(), self._clock.now_ms())
         self._next.progress(counters)
 
     def rescaled(self, plan: PhysicalPlan) -> None:
         with self._lock:
             self._plan, self._plans = plan, self._plans + 1
-            self._rates.clear()
+            self._forget_rates()
         self._next.rescaled(plan)
 
     def failed(self, attempt: int, error: HeadgateError, restart_in_ms: int | None) -> None:
@@ -214,6 +268,11 @@ class JobWatch(JobListener):
             self._story.ended(state, self._clock.now_ms())
         self._next.ended(state)
         self._news()
+
+    def _forget_rates(self) -> None:
+        self._rates.clear()
+        self._processes.clear()
+        self._alignment = None
 
     def _news(self) -> None:
         wake = self.wake

@@ -23,6 +23,7 @@ from headgate.core.checkpoint.history import CheckpointRecord
 from headgate.runtime.driver.endpoint.page.checkpoint_facts import facts_of, subtasks_of
 from headgate.runtime.driver.endpoint.page.job_watch import JobWatch
 from headgate.runtime.driver.endpoint.page.plan_facts import plan_facts
+from headgate.runtime.driver.endpoint.page.why_answer import why_facts
 
 INSIDE: Final = "history/page.json"
 FORMAT_VERSION: Final = 1
@@ -79,6 +80,7 @@ class PageKeeper:
         status, watch = self._control.status(), self._watch
         return {
             "/v1/snapshot": watch.snapshot(status),
+            "/v1/why": why_facts(watch, status),
             "/v1/plan": plan_facts(status.name, watch.plan),
             "/v1/history": watch.history(),
             "/v1/subtasks": watch.subtasks(),

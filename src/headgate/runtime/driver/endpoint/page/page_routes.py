@@ -22,6 +22,7 @@ from headgate.runtime.driver.endpoint.page.checkpoint_facts import facts_of, sub
 from headgate.runtime.driver.endpoint.page.event_streams import STREAMS_MAX, EventResponse, EventStreams
 from headgate.runtime.driver.endpoint.page.job_watch import JobWatch
 from headgate.runtime.driver.endpoint.page.page_files import FILES, page_file
+from headgate.runtime.driver.endpoint.page.why_answer import why_facts
 
 FULL: Final = {
     "error": {
@@ -51,6 +52,7 @@ def page_routes(watch: JobWatch, control: JobControl, recorded: Recorded) -> lis
         "/v1/events": routes.events,
         "/v1/snapshot": routes.snapshot,
         "/v1/subtasks": routes.subtasks,
+        "/v1/why": routes.why,
         "/v1/history": routes.history,
         "/v1/failures": routes.failures,
         "/v1/output": routes.output,
@@ -79,6 +81,9 @@ class _PageRoutes:
 
     async def subtasks(self, request: Request) -> Response:
         return await self._facts(self._watch.subtasks)
+
+    async def why(self, request: Request) -> Response:
+        return await self._facts(lambda: why_facts(self._watch, self._control.status()))
 
     async def history(self, request: Request) -> Response:
         return await self._facts(self._watch.history)

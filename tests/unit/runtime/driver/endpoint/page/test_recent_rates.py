@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 
-import pytest
-
 import headgate as hg
 from headgate.graph.physical import PhysicalPlan
 from headgate.metrics import metric_table as table
-from headgate.runtime.driver.endpoint.page.bottleneck import bottleneck
 from headgate.runtime.driver.endpoint.page.rate_history import FIELDS, RateHistory, row_of
 from headgate.runtime.driver.endpoint.page.recent_rates import (
     SAMPLES,
@@ -109,20 +106,6 @@ def test_numbers_are_in_base_units() -> None:
     assert found["headgate_busy_seconds_total"] == 1.5
     assert found["headgate_records_in_total"] == 3
     assert found[table.WATERMARK.at("input")] is None
-
-
-@pytest.mark.parametrize(("busy", "waits", "found"), [(900, 300, True), (700, 300, False), (900, 100, False)])
-def test_the_bottleneck_is_busy_while_its_sender_waits(busy: int, waits: int, found: bool) -> None:
-    """Both; who is merely busy, or whose sender waits for another one, is none."""
-    rates, running = RecentRates(), plan()
-    rates.heard([heartbeat(0, 0, backpressured=waits, idle=1_000 - waits)], 0)
-    rates.heard([heartbeat(1, subtask, records_in=5, busy=busy, idle=1_000 - busy) for subtask in (0, 1)], 0)
-    cause = bottleneck(running, {each.id: rates.of_vertex(each, 0) for each in running.vertices})
-    assert (cause is not None) is found
-    if cause is not None:
-        assert cause.vertex == 1
-        assert cause.text.startswith("'work -> out' is the bottleneck: its busiest subtask works 90%")
-        assert "more subtasks" in cause.text
 
 
 def test_history_follows_the_plan() -> None:
