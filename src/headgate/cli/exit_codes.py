@@ -65,7 +65,7 @@ class SignalledError(TerminatedError):
 
     def __init__(self, code: ExitCode) -> None:
         super().__init__(code)
-        self.code = code
+        self.code, self.by_sigterm = code, code is ExitCode.TERMINATED
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +127,7 @@ def _ending_of(error: BaseException) -> Ending:
                 return Ending(error.code or ExitCode.FINISHED)
             return Ending(ExitCode.JOB_FAILED, str(error.code))
         case SignalledError():
-            what = (
-                "stopped by a signal; the next driver goes on" if error.goes_on else "cancelled by a signal"
-            )
-            return Ending(error.code, f"headgate: {what}")
+            return Ending(error.code, f"headgate: {_signalled(error)}")
         case KeyboardInterrupt():
             return Ending(ExitCode.INTERRUPTED, "headgate: cancelled")
         case UserFunctionError():
@@ -150,6 +147,12 @@ def _ending_of(error: BaseException) -> Ending:
     if _raised_by_headgate(error):
         return Ending(ExitCode.INTERNAL, _please_report("".join(traceback.format_exception(error))))
     return Ending(ExitCode.USER_CODE, f"headgate: the program raised\n\n{users_traceback(error).rstrip()}")
+
+
+def _signalled(error: SignalledError) -> str:
+    if error.savepoint is not None:
+        return f"stopped by a signal; `headgate run --from {error.savepoint}` goes on"
+    return "stopped by a signal; the next driver goes on" if error.goes_on else "cancelled by a signal"
 
 
 def _no_such_snapshot(error: BaseException) -> bool:

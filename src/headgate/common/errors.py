@@ -56,6 +56,12 @@ class TerminatedError(KeyboardInterrupt):
     goes_on: bool = False
     """Whether the job was left to the next driver, and not cancelled."""
 
+    by_sigterm: bool = False
+    """Whether the signal was SIGTERM, to which `headgate.on-sigterm` applies."""
+
+    savepoint: str | None = None
+    """URI of the savepoint with which the job was stopped; None: with none."""
+
 
 class UsageError(HeadgateError):
     """The program or its settings are wrong; the message says how to mend them."""

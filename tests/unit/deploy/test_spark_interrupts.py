@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.deploy.spark.signal_handlers import deferring_interrupts, ending_cleanly
+from headgate.common.process.signal_handlers import deferring_interrupts, ending_cleanly
 
 
 @pytest.fixture(autouse=True)

@@ -209,6 +209,11 @@ class JobControl(Protocol):
             handed_over: with high availability, end this driver only: the next one takes over the job.
         """
 
+    def terminate(self) -> None:
+        """End the job as `headgate.on-sigterm` has it: stop it with a savepoint, cancel it, or leave it to
+        the next driver. Of stops only the first counts.
+        """
+
     def rescale(self, parallelism: int, then: Then, from_last: bool = False) -> None:
         """Continue at another parallelism; `then` gets that number once all subtasks run, or the error. The
         job restores a new checkpoint; with `from_last`, the last completed one where no new one can be taken.

@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from headgate.api.checking.arguments import check_seconds
 from headgate.api.jobs.executor_contract import Executor, JobControl, JobResult, JobSpec, JobStatus
+from headgate.api.jobs.sigterm_of_handles import tell_of_sigterm
 from headgate.api.showing import html_facts
 from headgate.common.errors import HeadgateError, OperatingError, TerminatedError, UsageError
 from headgate.common.files.durable import clock
@@ -155,6 +156,9 @@ class JobHandle(JobRequests):
 
         self._thread = threading.Thread(target=run, name=f"headgate-job-{job.name}")
         self._thread.start()
+        self._saved = not self._survives and job.config.get(o.ON_SIGTERM) is o.OnSigterm.SAVEPOINT
+        if self._saved:
+            tell_of_sigterm(self)
 
     def __enter__(self) -> JobHandle:
         return self
@@ -253,9 +257,37 @@ class JobHandle(JobRequests):
         self._end(handed_over=True)
         return self._survives
 
+    def terminate(self) -> None:
+        """Begin to end the job as ``headgate.on-sigterm`` has it, and do not wait for that: stop it with a
+        savepoint, or do as :meth:`hand_over`. A job that has not begun is cancelled.
+        """
+        if self._saved and self._control.done() and self._control.exception() is None:
+            self._control.result().terminate()
+        else:
+            self.hand_over()
+
+    def leave(self, error: TerminatedError) -> None:
+        """End the job for a signal that ends the process; `error` gets what became of it.
+
+        Args:
+            error: raised by the signal. After SIGTERM a job that is stopped with a savepoint is waited for;
+                a second signal while it is cancels it.
+        """
+        if not self._saved or not error.by_sigterm:
+            error.goes_on = self.hand_over()
+            return
+        self.terminate()
+        try:
+            self._thread.join()
+        except KeyboardInterrupt:
+            self._end(handed_over=False)
+            return
+        if self._result.exception() is None:
+            error.savepoint = self._result.result().savepoint
+
     def _leave(self, error: BaseException) -> None:
         if isinstance(error, TerminatedError):
-            error.goes_on = self.hand_over()
+            self.leave(error)
         else:
             self._end(handed_over=False)
 

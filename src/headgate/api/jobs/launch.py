@@ -119,8 +119,11 @@ def _waiting_for_jobs(started: list[Started]) -> Iterator[None]:
             started[0].result()
             del started[0]
     except TerminatedError as error:
+        if error.by_sigterm:
+            for job in started:  # all of them at once
+                job.terminate()
         while started:
-            error.goes_on = started.pop().hand_over()
+            started.pop().leave(error)
         raise
     except BaseException:
         while started:

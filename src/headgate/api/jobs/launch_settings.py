@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from headgate.api.jobs.executor_contract import JobResult
+from headgate.common.errors import TerminatedError
 from headgate.common.ports import IsolatedCode
 from headgate.common.process.process_exceptions import PastAllHandlers
 from headgate.common.settings.config import Config
@@ -43,8 +44,11 @@ class Started(Protocol):
     def cancel(self, timeout_s: float | None = 0) -> None:
         """Cancel the job, and wait for its end at most `timeout_s` seconds; None: as long as it takes."""
 
-    def hand_over(self) -> bool:
-        """Leave the job to the next driver (high availability) or cancel it; return whether it goes on."""
+    def terminate(self) -> None:
+        """Begin to end the job as is configured for signals that end the process; do not wait."""
+
+    def leave(self, error: TerminatedError) -> None:
+        """End the job so, wait for a savepoint that it is to have, and note what became of it in `error`."""
 
 
 @dataclass

@@ -3,7 +3,7 @@
 ``SystemExit``, ``KeyboardInterrupt``, ``GeneratorExit`` and asyncio's ``CancelledError`` get past every
 ``except Exception``. Raised by a program's function they are an error of it. A Ctrl-C, a signal that ends
 the process, and what Headgate itself raises past all handlers must not be taken for one. The handling of
-Ctrl-C begins in `deploy.spark.signal_handlers`, and ends the job in `runtime.driver.driver`.
+Ctrl-C begins in `common.process.signal_handlers`, and ends the job in `runtime.driver.driver`.
 """
 
 from __future__ import annotations

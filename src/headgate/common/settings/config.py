@@ -184,6 +184,11 @@ def validate(config: Config) -> None:
             f"{_shown(config, o.SAVEPOINT_DIR)}, which is lost with its process, but a savepoint outlives "
             "its job; name a folder or an object store"
         )
+    if folder is None and config.get(o.ON_SIGTERM) is o.OnSigterm.SAVEPOINT:
+        raise ConfigError(
+            f"{_shown(config, o.ON_SIGTERM)}, and there is no place for the savepoint; set "
+            f"{o.SAVEPOINT_DIR.key}"
+        )
     for one, two, reason in (*_contradictions(config), *_contradictions_of_the_job(config)):
         raise ConfigError(f"{_shown(config, one)} and {_shown(config, two)} contradict each other: {reason}")
     _refuse_settings_of_other_strategies(config)

@@ -29,6 +29,7 @@ from headgate.common.settings.config_option import (
 from headgate.common.settings.error_options import *  # noqa: F403 - all options can be had from here
 from headgate.common.settings.metrics_options import *  # noqa: F403 - all options can be had from here
 from headgate.common.settings.outward_options import *  # noqa: F403 - all options can be had from here
+from headgate.common.settings.signal_options import *  # noqa: F403 - all options can be had from here
 from headgate.common.settings.state_options import *  # noqa: F403 - all options can be had from here
 from headgate.common.time import HOURS, MINUTES, SECONDS
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from headgate.api.jobs.executor_contract import JobResult, JobSpec
 from headgate.checkpoint.storage.settings import storage_settings
 from headgate.common.files.permissions import permissions_of_job
+from headgate.common.process.signal_handlers import ending_cleanly
 from headgate.common.settings import options as o
 from headgate.connectors.dataframe import DataFrameConnector
 from headgate.deploy.spark.gang import SparkGang
 from headgate.deploy.spark.session import acquire, master_of
 from headgate.deploy.spark.settings import is_local
 from headgate.deploy.spark.shipped_code import ship
-from headgate.deploy.spark.signal_handlers import ending_cleanly
 from headgate.deploy.spark.slots import Need, holding, wait_for_slots
 from headgate.deploy.spark.staging import check_restorable, connectors_of, staged
 from headgate.deploy.spark.streams import check_epochs, check_streams, epochs_ready, streams_ready

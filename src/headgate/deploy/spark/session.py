@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 from headgate.api.jobs.launch_settings import variables_set
 from headgate.common.errors import OperatingError, UsageError
 from headgate.common.process.children import at_exit
+from headgate.common.process.signal_handlers import deferring_interrupts
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
 from headgate.common.settings.loader_options import JVM_RESOLVE_ORDER, ResolveOrder
@@ -38,7 +39,6 @@ from headgate.deploy.spark.settings import (
     settings_after_submit,
     submit_settings,
 )
-from headgate.deploy.spark.signal_handlers import deferring_interrupts
 from headgate.deploy.spark.slots import held
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import dataclasses
 import secrets
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -46,6 +46,7 @@ from headgate.runtime.driver.endpoint.endpoint_settings import endpoint_settings
 from headgate.runtime.driver.job_control import JobControl
 from headgate.runtime.driver.restored_elsewhere import Keeping
 from headgate.runtime.driver.shown_job import ShownJob
+from headgate.runtime.driver.sigterm import TURN_MS, StopAtSigterm, sigterm_is_heard
 from headgate.runtime.driver.start_checks import checks, with_stored_groups
 from headgate.runtime.driver.swallowed_signals import Interrupts
 from headgate.runtime.job.job_settings import JobSettings, job_settings
@@ -93,7 +94,7 @@ def run_job(
     KeyboardInterrupt once it has ended (or after 20 s).
     """
     permissions = permissions_of_job(storage_settings(job.config).permissions)
-    with logging_job(job.name, job.config) as named, permissions:
+    with logging_job(job.name, job.config) as named, permissions, sigterm_is_heard(job.config):
         return _Driver(job, listener, dies_with_parent, answers_commands, named).run(make_gang)
 
 
@@ -178,7 +179,9 @@ class _Driver:
 
     def _loop(self) -> None:
         master = self._master
-        control = JobControl(master, self._mailbox.post, self._clock.now_ms())
+        note = self._statistics.note
+        self._stop = StopAtSigterm(master, self._job.config, self._clock, note)
+        control = JobControl(master, self._mailbox.post, self._clock.now_ms(), self._stop.begin)
         live = LiveState(master.query, self._mailbox.post)
         storage = self._settings.storage
         disk = None if storage is None else self._disks(storage)
@@ -186,17 +189,15 @@ class _Driver:
         if self._job.begins is not None:
             self._job.begins(control)
         if self._leading is not None:
-            note = self._statistics.note
             self._leading.on_lost(lambda error: self._mailbox.post(lambda: master.fenced(error)))
             self._leading.on_doubt(lambda text: self._mailbox.post(lambda: note(text)))
         self._submitted = master
         self._process.call(master.submit)
         try:
-            with self._interrupts.remembered():
-                while not master.state.terminal:
-                    self._turn(1000)
-                    self._interrupts.raise_again()
+            self._turns()
         except KeyboardInterrupt as error:
+            if self._stopped_with_savepoint(error):
+                raise
             master.cancel(handed_over=isinstance(error, TerminatedError))
             deadline = clock.monotonic() + CANCEL_GRACE_S
             while not master.state.terminal and clock.monotonic() < deadline:
@@ -205,6 +206,23 @@ class _Driver:
         finally:
             control.close()
             self._shown.close(master.state.value)
+
+    def _turns(self) -> None:
+        with self._interrupts.remembered():
+            while not self._master.state.terminal:
+                self._turn(1000)
+                self._interrupts.raise_again()
+
+    def _stopped_with_savepoint(self, error: KeyboardInterrupt) -> bool:
+        # A second signal while it stops cancels the job.
+        if not isinstance(error, TerminatedError) or not self._stop.concerns(error):
+            return False
+        self._interrupts.forget()
+        with suppress(KeyboardInterrupt):
+            self._stop.begin()
+            self._turns()
+        error.savepoint = self._master.savepoint
+        return self._master.state.terminal
 
     def _has_ended(self, error: BaseException | None) -> bool:
         # By itself or on its user's request, so that the next run begins anew.
@@ -217,6 +235,7 @@ class _Driver:
         # Enumerators are user code.
         self._process.call(self._mailbox.drain)
         self._process.call(self._master.tick)
+        self._stop.tick()
         if self._keeping is not None and self._master.checkpoints.has_own:
             self._keeping.end()
             self._keeping = None
@@ -224,7 +243,7 @@ class _Driver:
             return
         due = self._master.next_wakeup()
         wait = wait_max_ms if due is None else max(0, min(wait_max_ms, due - self._clock.monotonic_ms()))
-        self._mailbox.wait(wait)
+        self._mailbox.wait(min(wait, TURN_MS) if self._stop.under_way else wait)
 
     def _result(self, began: int) -> JobResult:
         master = self._master

@@ -24,12 +24,18 @@ STATUS_WAIT_S: Final = 10.0
 class JobControl:
     """Controls a running job, from any thread; implements the interface in `api.jobs.executor_contract`.
     Made by the driver, which closes it when the job has ended. `post` has the job master's loop run a
-    callback; `started_ms` (ms since the epoch) is when the job started, for its status.
+    callback; `started_ms` (ms since the epoch) is when the job started, for its status; `terminates` does in
+    that loop what SIGTERM is to do.
     """
 
     def __init__(
-        self, master: JobMaster, post: Callable[[Callable[[], None]], None], started_ms: int
+        self,
+        master: JobMaster,
+        post: Callable[[Callable[[], None]], None],
+        started_ms: int,
+        terminates: Callable[[], None] | None = None,
     ) -> None:
+        self._terminates = terminates
         self._master, self._post, self._started_ms = master, post, started_ms
         self._lock = threading.Lock()
         self._waiting: set[_Requester] = set()
@@ -68,6 +74,12 @@ class JobControl:
 
     def cancel(self, handed_over: bool = False) -> None:
         self._post(lambda: self._master.cancel(handed_over))
+
+    def terminate(self) -> None:
+        if self._terminates is None:
+            self.cancel(handed_over=True)
+        else:
+            self._post(self._terminates)
 
     def rescale(self, parallelism: int, then: Then, from_last: bool = False) -> None:
         self._ask(lambda reply_to: self._master.rescale(parallelism, from_last, reply_to), then)

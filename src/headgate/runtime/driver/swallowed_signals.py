@@ -63,6 +63,10 @@ class Interrupts:
         if raised is not None:
             raise raised
 
+    def forget(self) -> None:
+        """Forget the remembered exception: it came through by itself."""
+        self._raised = None
+
     def _remembering(self, handler: Handler) -> Handler:
         def remember(number: int, frame: FrameType | None) -> None:
             try:

@@ -1,6 +1,6 @@
 """Turns Ctrl-C and SIGTERM to the driver's process into exceptions.
 
-The job is cancelled where they arrive: in the driver's loop (`runtime/driver/driver.py`), or in
+The job ends where they arrive: in the driver's loop (`runtime/driver/driver.py`), or in
 `api/jobs/job_handle.py` for a job in the background.
 
 Only the main thread can be interrupted; in any other these do nothing. Handlers that the program
@@ -23,7 +23,9 @@ Handler = Callable[[int, FrameType | None], Any] | int | None
 
 
 class Terminated(TerminatedError):
-    """Raised by SIGTERM in the main thread: the job is cancelled or handed over, and the program ends."""
+    """Raised by SIGTERM in the main thread: its job is cancelled, stopped or handed over, and it ends."""
+
+    by_sigterm = True
 
 
 @contextmanager
