@@ -8,9 +8,11 @@ from test_blocking_functions import BesideRig
 
 from headgate.common.time import WATERMARK_MIN
 from headgate.runtime.protocol.elements import Watermark
-from headgate.runtime.worker.task.gate_task import GateTask
+from headgate.runtime.worker.task.gate_task import ELEMENTS_MAX, GateTask
 
 SIGN = Watermark(WATERMARK_MIN)
+STEP_MS = 10
+"""The desired duration of a step."""
 
 
 class AlwaysDue(Watching):
@@ -27,14 +29,46 @@ def waiting(rig: Rig, batches: int) -> None:
         rig.task.deliver(0, element)
 
 
+def test_small_batches_are_taken_together() -> None:
+    """A turn of the loop for each would be too few turns where many senders send small batches."""
+    rig = Rig(1)
+    waiting(rig, ELEMENTS_MAX + 4)
+    assert rig.task.step()
+    assert rig.records == list(range(ELEMENTS_MAX - 1))  # and the sign of life
+    assert rig.task.step()
+    assert rig.records == list(range(ELEMENTS_MAX + 4))
+    assert not rig.task.step()
+
+
+def test_no_batch_is_begun_when_the_time_of_a_step_is_over() -> None:
+    """Else barriers, timers and the other subtasks of the loop would wait for all of them."""
+    rig = Rig(1, cost_ms=STEP_MS // 2)
+    waiting(rig, 5)
+    taken = []
+    while rig.task.step():
+        taken.append(len(rig.records))
+    assert taken == [2, 4, 5]
+
+
+def test_no_batch_is_begun_where_its_output_would_wait() -> None:
+    """What has been read and not been sent is memory that nothing bounds."""
+    rig = Rig(1)
+    waiting(rig, 5)
+    rig.outputs.pause_while(lambda: len(rig.records) == 3)
+    assert rig.task.step()
+    assert rig.records == [0, 1, 2]
+    assert not rig.task.step()
+
+
 def test_a_timer_that_is_due_does_not_wait_until_there_is_no_input() -> None:
     """Under load there is always input; a timeout that waits for a gap never comes."""
-    rig = Rig(1)
+    rig = Rig(1, cost_ms=STEP_MS)
     waiting(rig, 4)
     rig.task.step()
-    rig.operator.due = rig.clock.now
+    rig.operator.due = due = rig.clock.now
     assert rig.task.step()
-    assert rig.operator.life == ["open", f"fire {rig.clock.now}"]
+    assert rig.operator.life == ["open", f"fire {due}"]
+    assert rig.records == [0, 1]
     rig.run()
     assert rig.records == [0, 1, 2, 3]
 
@@ -42,14 +76,14 @@ def test_a_timer_that_is_due_does_not_wait_until_there_is_no_input() -> None:
 def test_input_does_not_wait_until_no_timer_is_due() -> None:
     """A function may register a timer for now each time one fires."""
     rig = Rig(1)
-    always = AlwaysDue(rig.clock)
+    always = AlwaysDue(rig.clock, STEP_MS)
     always.next, rig.operator = rig.operator.next, always
     rig.task.operators, rig.task.head = [always], always
     always.due = rig.clock.now
-    waiting(rig, 4)
+    waiting(rig, 5)
     for _ in range(6):
         rig.task.step()
-    assert rig.records == [0, 1, 2, 3]
+    assert rig.records == [0, 1, 2, 3, 4]
     assert len(always.life) >= 3
 
 
@@ -70,7 +104,7 @@ def test_a_buffer_leaves_after_its_timeout_though_input_never_ends() -> None:
     """A receiver that gets few records waits for the time that they carry, and others wait for it."""
     rig = Rig(1)
     rig.operator.process = lambda batch: None  # type: ignore[method-assign]
-    waiting(rig, 5)
+    waiting(rig, 2 * ELEMENTS_MAX)
     rig.task.step()
     assert rig.lane.elements == []
     rig.clock.now += 10

@@ -28,6 +28,9 @@ from headgate.runtime.worker.task.task import Reading, Task, TaskParts, earliest
 
 _BATCHES = (RowBatch, ArrowBatch)
 
+ELEMENTS_MAX = 32
+"""A step takes so many batches and events at most, and as many as `execution.step-target` has time for."""
+
 
 class InputChannel:
     """The receiving end of one channel: counts received frames, and returns credit to the sender.
@@ -209,6 +212,23 @@ class GateTask(Task):
         return self._gate.available
 
     def _take_input(self) -> bool:
+        # Small batches and events come one after the other in a step. With one in each turn of the loop, more
+        # of them could arrive than are taken, although the loop had time for all.
+        until = self.clock.precise_ms() + self.budget.target_ms
+        for taken in range(ELEMENTS_MAX):
+            if not self._take_element():
+                return taken > 0
+            if self.clock.precise_ms() >= until or not self._may_take_more():
+                break
+        return True
+
+    def _may_take_more(self) -> bool:
+        """Return whether nothing but the next element of the input is due."""
+        head = self.head
+        waits = head.busy or head.waits or self._waiting or self._draining or self._reading is not None
+        return self._free() and not (waits or self.ended or self._ending or self._gate.urgent)
+
+    def _take_element(self) -> bool:
         polled = self._gate.poll(self._clocks())
         if polled is None:
             return False

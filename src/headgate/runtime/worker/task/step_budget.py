@@ -29,10 +29,10 @@ _ALIKE_MAX = 16
 class StepBudget:
     """Measures a subtask's steps; chooses how many records the next one takes, to last about `target_ms`."""
 
-    __slots__ = ("_alike", "_before", "_cost", "_fixed", "_last", "_step", "_target", "records", "times")
+    __slots__ = ("_alike", "_before", "_cost", "_fixed", "_last", "_step", "records", "target_ms", "times")
 
     def __init__(self, clock: Clock, target_ms: int) -> None:
-        self._target = max(1, target_ms)
+        self.target_ms = max(1, target_ms)  # the desired duration of a step
         self.records = RECORDS_FIRST  # how many records the next step should take
         self.times = TimeShares(clock)  # how the subtask spends its time
         self._step = Step(self)
@@ -56,12 +56,12 @@ class StepBudget:
         self._learn_fixed(records, elapsed_ms)
         fixed = self._fixed or 0.0
         self._learn_cost(max(0.0, elapsed_ms - fixed) / records, elapsed_ms)
-        budget = max(self._target - fixed, fixed)
+        budget = max(self.target_ms - fixed, fixed)
         # Grow by doubling at most: one cheap step says little about a large one.
         most = min(RECORDS_MAX, 2 * self.records)
         fitting = most if self._cost * most <= budget else max(1, int(budget / self._cost))
         # A step that was short enough, perhaps as it had few records, is no reason to take fewer.
-        if elapsed_ms <= self._target:
+        if elapsed_ms <= self.target_ms:
             fitting = max(fitting, self.records)
         elif self._alike >= _ALIKE_MAX and records < RECORDS_FIRST:
             # Else steps of one record would never show that it is not the record that takes the time.
@@ -70,7 +70,7 @@ class StepBudget:
 
     def _learn_cost(self, cost: float, elapsed_ms: float) -> None:
         before, self._before = self._before, cost
-        if before is not None and elapsed_ms < _FAR_TOO_LONG * self._target:
+        if before is not None and elapsed_ms < _FAR_TOO_LONG * self.target_ms:
             cost = min(before, cost)
         self._cost = cost if before is None else _smoothed(self._cost, cost)
 

@@ -26,9 +26,10 @@ class AnsweringOperator(LastingOperator):
         """Settle what came since the last call, and return what changes thereby; None: nothing came."""
 
     def _received(self, batch: pa.RecordBatch) -> pa.Table:
-        if batch.schema.equals(self._came):
-            return pa.Table.from_batches([batch])
-        return pa.Table.from_arrays(pa.table(batch).select(self._came.names).columns, schema=self._came)
+        if not batch.schema.equals(self._came):
+            columns = [batch.column(name) for name in self._came.names]
+            batch = pa.RecordBatch.from_arrays(columns, schema=self._came)
+        return pa.Table.from_batches([batch])
 
     def process(self, batch: Batch) -> None:
         assert isinstance(batch, ArrowBatch)  # of our own sender
