@@ -14,7 +14,18 @@ from typing import Annotated, Final
 
 import typer
 
-from headgate.cli import checkpoint, control, looking, nexmark, quarantine, replay, savepoint, ui, usercode
+from headgate.cli import (
+    checkpoint,
+    control,
+    looking,
+    nexmark,
+    quarantine,
+    replay,
+    report,
+    savepoint,
+    ui,
+    usercode,
+)
 from headgate.cli.command_parameters import (
     Arguments,
     AsJson,
@@ -56,7 +67,7 @@ control.checkpoint_app.command("prune")(checkpoint.prune_stored)
 savepoint.app.command("create")(control.create_savepoint)
 app.command("list")(control.list_jobs)
 _CONTROLS: Final = (control.status, control.stop, control.cancel, control.rescale, control.query)
-for _command in (*_CONTROLS, looking.top, looking.why, ui.ui):
+for _command in (*_CONTROLS, looking.top, looking.why, ui.ui, report.report):
     app.command()(_command)
 app.command("nexmark")(nexmark.nexmark)
 app.command("replay")(replay.replay_key)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from headgate.common.plain_data import Json
+
 MASK: Final = "******"
 SHORTEST: Final = 6
 """Shorter secrets are not looked for: as parts of other texts they would be anything."""
@@ -13,11 +15,12 @@ SHORTEST: Final = 6
 LOGIN: Final = re.compile(r"(?<=://)[^/?#\s\"']+(?=@)")
 """User and password in a URL."""
 
-_NAMED: Final = re.compile(
-    r"""((?:password|passwd|passphrase|secret|token|api-?key|access-?key|credential)[\w.-]{0,40}=)"""
-    r"""('[^']*'|"[^"]*"|[^\s&;,"']+)""",
-    re.IGNORECASE,
+_WORDS: Final = (
+    r"(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key|credential)[\w.-]{0,40}"
 )
+_NAMED: Final = re.compile(rf"""({_WORDS}=)('[^']*'|"[^"]*"|[^\s&;,"']+)""", re.IGNORECASE)
+_PAIR: Final = re.compile(rf"""({_WORDS}["']\s*:\s*)('[^']*'|"[^"]*")""", re.IGNORECASE)
+"""As in a call or a URL, and as in the text of a dict."""
 _BEARER: Final = re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{6,}", re.IGNORECASE)
 
 
@@ -42,4 +45,21 @@ class Mask:
             text = LOGIN.sub(MASK, text)
         if "=" in text:
             text = _NAMED.sub(rf"\1{MASK}", text)
+        if ":" in text:
+            text = _PAIR.sub(rf"\1{MASK}", text)
         return _BEARER.sub(rf"\1 {MASK}", text)
+
+    def facts(self, facts: Json) -> Json:
+        """Return plain data with the mask in place of every secret in its texts and names.
+
+        Example:
+            >>> Mask().facts({"uri": ["s3://id:key@bucket"], "text": str({"password": "x"}), "n": 1})
+            {'uri': ['s3://******@bucket'], 'text': "{'password': ******}", 'n': 1}
+        """
+        if isinstance(facts, str):
+            return self.text(facts)
+        if isinstance(facts, list):
+            return [self.facts(each) for each in facts]
+        if isinstance(facts, dict):
+            return {self.text(name): self.facts(value) for name, value in facts.items()}
+        return facts

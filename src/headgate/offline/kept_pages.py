@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
-from headgate.checkpoint.history_file import History, KeptHistory, find_histories, read_history
+from headgate.checkpoint.history_file import History, KeptHistory, find_histories, plain, read_history
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.plain_data import Json
-from headgate.runtime.driver.endpoint.page.kept_page import INSIDE, kept_answers
+from headgate.runtime.driver.endpoint.page.kept_page import DRIVER, INSIDE, METRICS, kept_answers
+
+_PARTS: Final = {
+    "why": "/v1/why",
+    "status": "/v1/snapshot",
+    "plan": "/v1/plan",
+    "configuration": "/v1/config",
+    "failures": "/v1/failures",
+    "subtasks": "/v1/subtasks",
+    "history": "/v1/history",
+    "output": "/v1/output",
+    "metrics": METRICS,
+}
+"""The parts of a report that the page has, too, and where it asks for them."""
 
 Tell = Callable[[str, str, str], None]  # takes the job's name and id, and the address of its page
 
@@ -33,6 +47,20 @@ def kept_why(uri: str, job: str | None) -> dict[str, Json]:
     if not isinstance(found, dict):
         raise StorageError(f"the page of job {history.job!r} was kept by a version that did not say why")
     return {**found, "time_ms": status["time_ms"]}
+
+
+def kept_report(uri: str, job: str | None) -> dict[str, Json]:
+    """Return the parts of a report, by name, of a job whose checkpoints are at `uri`; arguments and errors
+    are those of :func:`show_kept`.
+    """
+    history, answers = _read(uri, job)
+    driver = answers.get(DRIVER)
+    known = driver if isinstance(driver, dict) else {}
+    return {
+        **{name: answers[path] for name, path in _PARTS.items() if answers.get(path) is not None},
+        **{name: known[name] for name in ("versions", "machine", "warnings") if name in known},
+        "checkpoints": plain(history),
+    }
 
 
 def _read(uri: str, job: str | None) -> tuple[History, dict[str, Json]]:

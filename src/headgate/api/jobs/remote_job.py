@@ -8,6 +8,7 @@ import http.client
 import json
 import ssl
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -99,6 +100,14 @@ class RemoteJob(JobRequests):
                 self._ask("POST", "/v1/profile", {"seconds": seconds})
             clock.sleep(seconds)
         return self._ask("GET", "/v1/why")
+
+    def report(self, sampling_s: int = 2) -> Answer:
+        """Return all that the driver knows of the job, without secrets, as a dict: the parts that ``headgate
+        report`` writes. The workers' loops are sampled first, as by :meth:`why`. OperatingError: no answer.
+        """
+        with suppress(OperatingError):
+            self.why(sampling_s)
+        return self._ask("GET", "/v1/report")
 
     def __repr__(self) -> str:
         return f"<RemoteJob {self.name!r} ({self.job_id})>"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -18,6 +19,8 @@ from headgate.common.refusals.texts import encodable, shortened
 FIELDS_MAX: Final = 20
 FIELD_CHARS_MAX: Final = 1_000
 """So many fields that a program adds to a line, and so many characters of each, are written."""
+
+WARNINGS_MAX: Final = 100
 
 _USUAL: Final = frozenset(
     {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "headgate_task", "headgate_job"}
@@ -52,6 +55,7 @@ class LoggedJob:
         attempt: number of the present attempt; None before the first.
         worker: the slot of the worker that this process is; None in the driver.
         mask: hides the job's secrets in the lines.
+        warnings: the newest warnings about the job, as fields of log lines, where its driver keeps them.
     """
 
     name: str
@@ -59,6 +63,7 @@ class LoggedJob:
     attempt: int | None = None
     worker: int | None = None
     mask: Mask = field(default_factory=Mask)
+    warnings: deque[dict[str, Json]] = field(default_factory=lambda: deque(maxlen=WARNINGS_MAX))
 
 
 NO_TASK: Final = TaskContext()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from headgate.common.masking import Mask
+from headgate.common.process.heard_logs import warnings_kept
 from headgate.common.process.log_lines import LoggedJob
 from headgate.common.process.logs import logging_for, remove_logging, set_up_logging, use_format
 from headgate.common.settings import options as o
@@ -26,7 +27,8 @@ def logging_job(name: str, config: Config) -> Iterator[LoggedJob]:
     """
     with logging_for(name) as named, _format(config):
         named.mask = Mask(secrets_of(config))
-        yield named
+        with warnings_kept(named):
+            yield named
 
 
 @contextmanager

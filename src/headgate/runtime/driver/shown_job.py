@@ -18,6 +18,7 @@ from headgate.runtime.driver.endpoint.served import ServedJob
 from headgate.runtime.driver.endpoint.serving import Endpoint
 from headgate.runtime.driver.job_control import JobControl
 from headgate.runtime.driver.metrics.job_metrics import JobMetrics
+from headgate.runtime.driver.metrics.prometheus_text import text_of
 from headgate.runtime.driver.stack_profiles import StackProfiles
 from headgate.runtime.driver.statistics import JobStatistics
 from headgate.runtime.job.listener import JobListener
@@ -69,6 +70,14 @@ class ShownJob:
         self._watch.records = lambda: master.checkpoints.history.records
         self.statistics.begins(live)
         self.statistics.controllable(control)
+        labels = {"job_name": master.name, "job_id": master.job}
+
+        def metrics() -> str:
+            return text_of(self.metrics.families(master), labels)
+
+        keeper = None
+        if disk is not None:
+            keeper = PageKeeper(disk, master.job, control, self._watch, self._named, metrics)
         served = ServedJob(
             job_id=master.job,
             name=master.name,
@@ -80,8 +89,9 @@ class ShownJob:
             metrics=lambda: self.metrics.families(master),
             post=post,
             watch=self._watch,
-            keeper=None if disk is None else PageKeeper(disk, master.job, control, self._watch),
+            keeper=keeper,
             storage=None if disk is None else disk.describe(),
+            named=self._named,
         )
         if self._endpoint is not None and self._endpoint.begin(served):
             self.statistics.note(f"the page of the job is {self._endpoint.address}; `headgate ui` opens it")

@@ -24,6 +24,7 @@ from headgate.runtime.driver.endpoint.metrics_answer import told
 from headgate.runtime.driver.endpoint.operations import Operation, Operations, awaited
 from headgate.runtime.driver.endpoint.page.page_routes import page_routes
 from headgate.runtime.driver.endpoint.page.shown_value import shown_value
+from headgate.runtime.driver.endpoint.report_route import report_routes
 from headgate.runtime.driver.endpoint.served import ServedJob, error_facts
 
 WAIT_MS_MAX: Final = 30_000
@@ -50,7 +51,12 @@ def application(job: ServedJob, operations: Operations) -> Starlette:
     ]
     found = [Route(path, handler, methods=[method]) for method, path, handler in table]
     made = Starlette(
-        routes=[*found, *health_routes(job), *page_routes(job.watch, job.control, job.recorded)],
+        routes=[
+            *found,
+            *health_routes(job),
+            *report_routes(job),
+            *page_routes(job.watch, job.control, job.recorded),
+        ],
         exception_handlers={HeadgateError: _failed, HTTPException: _no_route, Exception: _broken},
     )
     made.router.redirect_slashes = False

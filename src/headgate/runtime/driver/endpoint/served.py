@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from headgate.api.jobs.executor_contract import JobControl
 from headgate.checkpoint.history_file import plain
 from headgate.common.errors import HeadgateError, OperatingError
 from headgate.common.plain_data import Json
+from headgate.common.process.log_lines import LoggedJob
 from headgate.core.checkpoint.history import CheckpointRecord
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.driver.endpoint.page.job_watch import JobWatch
@@ -41,6 +42,7 @@ class ServedJob:
     watch: JobWatch
     keeper: PageKeeper | None = None  # of its page; None where checkpoints are off
     storage: str | None = None  # URI of the checkpoint storage; None when checkpoints are off
+    named: LoggedJob = field(default_factory=lambda: LoggedJob(""))  # its secrets, and its last warnings
 
     def recorded(self) -> Sequence[CheckpointRecord]:
         """Return the records of the job's checkpoints: waits for the job master's loop, and raises

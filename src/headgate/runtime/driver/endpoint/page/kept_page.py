@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -19,6 +20,8 @@ from headgate.common.errors import HeadgateError, StorageError
 from headgate.common.ids import JobId
 from headgate.common.plain_data import Json
 from headgate.common.ports import Disk
+from headgate.common.process.log_lines import LoggedJob
+from headgate.common.process.this_process import machine, versions
 from headgate.core.checkpoint.history import CheckpointRecord
 from headgate.runtime.driver.endpoint.page.checkpoint_facts import facts_of, subtasks_of
 from headgate.runtime.driver.endpoint.page.job_watch import JobWatch
@@ -26,6 +29,10 @@ from headgate.runtime.driver.endpoint.page.plan_facts import plan_facts
 from headgate.runtime.driver.endpoint.page.why_answer import why_facts
 
 INSIDE: Final = "history/page.json"
+DRIVER: Final = "/v1/driver"
+METRICS: Final = "/v1/metrics"
+"""What is kept for reports only, and no page asks for."""
+
 FORMAT_VERSION: Final = 1
 EVERY_S: Final = 60.0
 CLOSE_WAIT_S: Final = 5.0  # how long the end of the job waits until its page is written
@@ -48,8 +55,17 @@ class PageKeeper:
     fails, or waits for long, because of it.
     """
 
-    def __init__(self, disk: Disk, job: JobId, control: JobControl, watch: JobWatch) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        job: JobId,
+        control: JobControl,
+        watch: JobWatch,
+        named: LoggedJob,
+        metrics: Callable[[], str],
+    ) -> None:
         self._disk, self._job, self._control, self._watch = disk, job, control, watch
+        self._named, self._metrics = named, metrics
         self._closing, self._failed = threading.Event(), False
         self._thread = threading.Thread(target=self._run, name="headgate-page", daemon=True)
 
@@ -87,7 +103,19 @@ class PageKeeper:
             "/v1/failures": watch.story(),
             "/v1/output": watch.output(),
             "/v1/config": {"options": watch.settings.facts()},
+            **self._for_reports(),
         }
+
+    def _for_reports(self) -> dict[str, Json]:
+        # Only once the job has ended, metrics can be asked for outside of its loop.
+        text = self._metrics() if self._watch.state is not None else None
+        driver: dict[str, Json] = {
+            "versions": versions(),
+            "machine": machine(),
+            "warnings": list(self._named.warnings),
+        }
+        mask = self._named.mask
+        return {DRIVER: mask.facts(driver), METRICS: mask.facts(text)}
 
 
 def kept_answers(data: bytes, where: str, records: tuple[CheckpointRecord, ...]) -> dict[str, Json]:
