@@ -15,20 +15,13 @@ import typer
 
 from headgate.cli.command_parameters import AsJson, DefineStorage
 from headgate.cli.exit_codes import ending_of_wait, print_outcome
+from headgate.cli.looking import JobOrPlace
 from headgate.cli.ui import Which, is_place
 
 if TYPE_CHECKING:
     from headgate.api.jobs.remote_job import Answer
     from headgate.common.plain_data import Json
 
-JobOrPlace = Annotated[
-    str,
-    typer.Argument(
-        metavar="JOB",
-        help="A running job: its name, its id, or the beginning of its id. For a job that is over: its "
-        "checkpoint directory, a path with a slash or a URI.",
-    ),
-]
 Output = Annotated[
     Path | None,
     typer.Option(
