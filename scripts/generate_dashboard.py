@@ -75,6 +75,73 @@ ROWS: Final[dict[str, list[Panel]]] = {
             },
         ),
     ],
+    "Sources and sinks": [
+        (
+            "Records to be read",
+            "none",
+            {"{{operator}}": f"sum by (operator) (headgate_source_pending_records{{{JOB}}})"},
+        ),
+        (
+            "Bytes to be read",
+            "bytes",
+            {"{{operator}}": f"sum by (operator) (headgate_source_pending_bytes{{{JOB}}})"},
+        ),
+        (
+            "Time behind the end of the input",
+            "s",
+            {"{{operator}}": f"max by (operator) (headgate_source_behind_seconds{{{JOB}}})"},
+        ),
+        (
+            "Transactions not yet committed",
+            "none",
+            {"{{operator}}": f"sum by (operator) (headgate_sink_pending_commits{{{JOB}}})"},
+        ),
+        (
+            "99 of 100 commits",
+            "s",
+            {
+                "{{operator}}": "histogram_quantile(0.99, sum by (operator, le) "
+                f"(rate(headgate_sink_commit_seconds_bucket{{{JOB}}}[5m])))"
+            },
+        ),
+    ],
+    "Exchanges": [
+        (
+            "Frames in flight",
+            "none",
+            {"{{operator}}": f"sum by (operator) (headgate_channel_in_flight_frames{{{JOB}}})"},
+        ),
+        (
+            "Bytes in flight",
+            "bytes",
+            {"{{operator}}": f"sum by (operator) (headgate_channel_in_flight_bytes{{{JOB}}})"},
+        ),
+        (
+            "Least credit of a channel",
+            "none",
+            {"{{operator}}": f"min by (operator) (headgate_channel_credit_frames{{{JOB}}})"},
+        ),
+    ],
+    "RocksDB": [
+        (
+            "Files",
+            "bytes",
+            {"{{operator}}": f"sum by (operator) (headgate_rocksdb_sst_bytes{{{JOB}}})"},
+        ),
+        (
+            "Memory",
+            "bytes",
+            {
+                "not written: {{operator}}": f"sum by (operator) (headgate_rocksdb_memtable_bytes{{{JOB}}})",
+                "cache of blocks": f"max(headgate_rocksdb_block_cache_bytes{{{JOB}}})",
+            },
+        ),
+        (
+            "To be rewritten",
+            "bytes",
+            {"{{operator}}": f"sum by (operator) (headgate_rocksdb_compaction_pending_bytes{{{JOB}}})"},
+        ),
+    ],
     "Checkpoints": [
         (
             "Duration",
@@ -139,6 +206,16 @@ ALERTS: Final[dict[str, tuple[str, str, str]]] = {
         "deriv(headgate_watermark_timestamp_seconds[15m]) < 0.9",
         "15m",
         "Event time of {{ $labels.operator }} in job {{ $labels.job_name }} falls behind the clock.",
+    ),
+    "HeadgateSourceFallsBehind": (
+        "deriv(sum by (job_name, operator) (headgate_source_pending_records)[15m:1m]) > 0",
+        "15m",
+        "Source {{ $labels.operator }} of job {{ $labels.job_name }} falls behind the end of its input.",
+    ),
+    "HeadgateWritesStopped": (
+        "max by (job_name, operator) (headgate_rocksdb_stopped_databases) > 0",
+        "1m",
+        "RocksDB holds up {{ $labels.operator }} of job {{ $labels.job_name }}: its disk is too slow.",
     ),
     "HeadgateBadRecords": (
         "increase(headgate_bad_records_skipped_total[10m]) > 0",

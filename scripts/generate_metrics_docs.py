@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from headgate.metrics.metric import OF_PARTS
 from headgate.metrics.metric_table import TABLE, Kind, Metric
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "metrics.md"
@@ -13,6 +14,7 @@ BEGIN, END = "<!-- Drawn by `make docs` from src/headgate/metrics/metric_table.p
 def row(metric: Metric) -> str:
     """One line of the table."""
     labels = "".join(f"<br>{label.name}: {', '.join(label.values)}" for label in metric.labels)
+    labels += "".join(f"<br>{label}" for label in OF_PARTS.get(metric.place, ()))
     together = "added" if metric.kind is Kind.HISTOGRAM else metric.merge.value
     kind = f"{metric.kind.value}, {metric.unit}"
     cells = (f"`{metric.name}`{labels}", kind, metric.place.value, together, ", ".join(metric.flink))

@@ -44,10 +44,10 @@ class Valve(hg.Source[Any]):
         return ListEnumerator(range(len(self.splits)) if restored is None else restored)
 
     def create_reader(self, context: hg.SourceReaderContext) -> hg.SourceReader[Any]:
-        return _ValveReader(self)
+        return ValveReader(self)
 
 
-class _ValveReader(ListReader):
+class ValveReader(ListReader):
     """Reads its splits in turn, so that all of them come as far as the valve lets them."""
 
     def poll(self, max_records: int) -> Any:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mini_jobs import TINY
+from mini_jobs import TINY, ListEnumerator
 from prometheus_client.parser import text_string_to_metric_families
-from running_jobs import Valve, wait_until
+from running_jobs import Valve, ValveReader, wait_until
 
 import headgate as hg
 from headgate.common.files.job_files import known_jobs
@@ -54,6 +54,27 @@ class Stumbling(hg.KeyedProcessFunction[int, Any, int]):
         """Nothing."""
 
 
+class Known(Valve):
+    """A source that knows how much is left of its split."""
+
+    def create_enumerator(self, restored: Any) -> hg.SplitEnumerator:
+        return _KnownSplits(range(len(self.splits)) if restored is None else restored)
+
+    def create_reader(self, context: hg.SourceReaderContext) -> hg.SourceReader[Any]:
+        return _KnownReader(self)
+
+
+class _KnownSplits(ListEnumerator):
+    def left_to_assign(self) -> hg.InputLeft:
+        return hg.InputLeft(records=len(self.left), bytes=len(self.left))
+
+
+class _KnownReader(ValveReader):
+    def left_to_read(self) -> dict[str, hg.InputLeft]:
+        left = {name: len(self.source.splits[int(name)]) - at for name, at in self.splits}
+        return {name: hg.InputLeft(rest, 10 * rest, 100 * rest) for name, rest in left.items()}
+
+
 def scraped() -> tuple[set[str], Scraped]:
     """The names of all metrics, and the values of all series that are counters."""
     (known,) = known_jobs()
@@ -78,8 +99,8 @@ def read(series: Scraped) -> float:
 
 def test_a_job_that_fails_once_is_scraped(tmp_path: Path) -> None:
     """In both attempts."""
-    valve = Valve(9_970, MIDDLE, [{"n": n} for n in range(RECORDS)])
-    config = {**TINY, "heartbeat.interval": "10ms", "rest.enabled": True}
+    valve = Known(9_970, MIDDLE, [{"n": n} for n in range(RECORDS)])
+    config = {**TINY, "heartbeat.interval": "10ms", "rest.enabled": True, "state.backend.type": "rocksdb"}
     env = hg.Environment(parallelism=1, executor=MiniCluster(), config=config)
     env.checkpoints(every="10ms", storage=str(tmp_path / "checkpoints"))
     timed = env.from_source(valve, uid="in").with_event_time("n", out_of_orderness="0ms")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -94,6 +94,21 @@ class SourceReaderContext:
     parallelism: int
 
 
+@dataclass(frozen=True, slots=True)
+class InputLeft:
+    """How much of an input is still to be read: of a split, or of all that no reader has been given yet.
+
+    Attributes:
+        records: how many records; None: not known.
+        bytes: how many bytes; None: not known.
+        behind_ms: how much older the reader's position is than the input's end, in ms; None: not known.
+    """
+
+    records: int | None = None
+    bytes: int | None = None
+    behind_ms: int | None = None
+
+
 class SourceReader(ABC, Generic[T, P]):
     """Reads the records of splits in one subtask of a source.
 
@@ -136,6 +151,20 @@ class SourceReader(ABC, Generic[T, P]):
         The classic mistake is a position one record early or late: a restored reader must return exactly the
         records that this reader has not returned yet. Called often, not only for checkpoints.
         """
+
+    def left_to_read(self) -> Mapping[str, InputLeft]:
+        """Return how much of each unfinished split is still to be read, by id of the split, for metrics.
+
+        Called about once a second. A source that is asked for its end over a network returns what it has
+        learned last. By default nothing is known; splits of which nothing is known may be left out.
+
+        Example:
+            >>> from headgate.connectors.generator import generator_source
+            >>> reader = generator_source(str, count=4).create_reader(SourceReaderContext("g", 0, 1))
+            >>> reader.add_splits([Split("0-4")]); reader.poll(3), reader.left_to_read()
+            (['0', '1', '2'], {'0-4': InputLeft(records=1, bytes=None, behind_ms=None)})
+        """
+        return {}
 
     def checkpoint_complete(self, checkpoint_id: int) -> None:
         """Note that a checkpoint is complete: the input before its positions may be dropped at its origin."""
@@ -199,6 +228,14 @@ class SplitEnumerator(ABC, Generic[P, S]):
         Asked often. Without periodic checkpoints nothing follows.
         """
         return False
+
+    def left_to_assign(self) -> InputLeft | None:
+        """Return how much input is in all the splits that are not handed out yet; None: it is not known.
+
+        Called often, also right before and after :meth:`next_splits`: by the difference is known how much
+        input a reader has been given, which is how the progress of a bounded job is computed.
+        """
+        return None
 
     def report(self) -> SourceReport | None:
         """Return the source's progress, for the job's status; None: it reports none."""

@@ -17,6 +17,7 @@ from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext
 from headgate.api.source import (
     END_OF_INPUT,
     NOTHING_AVAILABLE,
+    InputLeft,
     Plain,
     PollStatus,
     Source,
@@ -118,6 +119,10 @@ class CollectionEnumerator(SplitEnumerator[int, list[list[int]]]):
             return None
         start, stop = self._remaining.popleft()
         return [Split(f"{start}-{stop}", start)]
+
+    @override
+    def left_to_assign(self) -> InputLeft:
+        return InputLeft(records=sum(stop - start for start, stop in self._remaining))
 
     @override
     def snapshot(self) -> list[list[int]]:

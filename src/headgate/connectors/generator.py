@@ -8,7 +8,7 @@ is ahead of its rate returns NOTHING_AVAILABLE.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from typing_extensions import override
@@ -18,6 +18,7 @@ from headgate.api.source import (
     NOTHING_AVAILABLE,
     BadRecord,
     Boundedness,
+    InputLeft,
     P,
     PollStatus,
     S,
@@ -222,6 +223,10 @@ class GeneratorEnumerator(SplitEnumerator[int, int]):
         return [Split(f"{start}-{stop}", start)]
 
     @override
+    def left_to_assign(self) -> InputLeft | None:
+        return None if self._count is None else InputLeft(records=max(0, self._count - self._next_index))
+
+    @override
     def snapshot(self) -> int:
         return self._next_index
 
@@ -245,6 +250,10 @@ class RangeReader(SourceReader[T, int]):
     @override
     def no_more_splits(self) -> None:
         self._final = True
+
+    @override
+    def left_to_read(self) -> dict[str, InputLeft]:
+        return {f"{start}-{stop}": InputLeft(stop - at) for start, at, stop in self._splits}
 
     @override
     def snapshot(self) -> list[Split[int]]:
@@ -384,6 +393,10 @@ class ThrottledReader(SourceReader[T, P]):
         if not isinstance(polled, PollStatus):
             self._limit.spend(len(polled))
         return polled
+
+    @override
+    def left_to_read(self) -> Mapping[str, InputLeft]:
+        return self._reader.left_to_read()
 
     @override
     def snapshot(self) -> list[Split[P]]:

@@ -38,9 +38,17 @@ class Place(Enum):
     """The thing that a metric is measured of, whose name or number is a label of the metric."""
 
     SUBTASK = "subtask"
+    SPLIT = "split"
+    CHANNEL = "channel"
+    SOURCE = "source"
+    SINK = "sink"
     WORKER = "worker"
     CHECKPOINT = "checkpoint"
     JOB = "job"
+
+
+OF_PARTS: Final = {Place.SPLIT: ("split",), Place.CHANNEL: ("receiver", "receiver_subtask")}
+"""Labels, besides those of the subtask, of what a subtask has several of, whose values no table knows."""
 
 
 class Label(NamedTuple):

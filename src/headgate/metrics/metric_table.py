@@ -7,6 +7,15 @@ from typing import Final
 from headgate.common.time import WATERMARK_MIN
 from headgate.metrics.metric import PREFIX, Kind, Label, Merge, Metric, Place
 from headgate.metrics.of_jobs import OF_CHECKPOINTS, OF_JOBS, OF_WORKERS
+from headgate.metrics.of_parts import (
+    OF_CHANNELS,
+    OF_ROCKSDB,
+    OF_SINKS,
+    OF_SOURCES,
+    OF_SPLITS,
+    PENDING_COMMITS,
+    SPLITS,
+)
 
 _SIDE: Final = Label("side", ("input", "output"))
 _DOMAIN: Final = Label("domain", ("event", "processing"))
@@ -127,6 +136,13 @@ TABLE: Final = (
     WATERMARK,
     TIMERS_FIRED,
     TIMERS_PENDING,
+    SPLITS,
+    *OF_SPLITS,
+    *OF_SOURCES,
+    PENDING_COMMITS,
+    *OF_SINKS,
+    *OF_CHANNELS,
+    *OF_ROCKSDB,
     *OF_WORKERS,
     *OF_CHECKPOINTS,
     *OF_JOBS,

@@ -305,6 +305,9 @@ class KeyedBackend(Protocol):
     def migration_progress(self) -> list[MigrationProgress]:
         """Return the progress of each state whose values of an older type :meth:`settle` still rewrites."""
 
+    def measured(self) -> Mapping[str, int]:
+        """Return the backend's metrics by name of the series (`metrics.metric_table`); between records."""
+
     def restore(self, stored: Iterable[Stored]) -> None:
         """Fill the empty backend with the entries of its key groups that any number of subtasks stored. Any
         stored form is read. UsageError: a type misfits; StorageError: damaged; InternalError: not empty.

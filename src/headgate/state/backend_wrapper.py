@@ -72,5 +72,8 @@ class BackendWrapper(BoundHandles, Generic[B]):
     def migration_progress(self) -> list[MigrationProgress]:
         return self._backend.migration_progress()
 
+    def measured(self) -> Mapping[str, int]:
+        return self._backend.measured()
+
     def close(self) -> None:
         self._backend.close()

@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 import real_browser
-from watched_jobs import Watched, watched
+from watched_jobs import SPLIT, Watched, watched
 
 pytestmark = [pytest.mark.ci, pytest.mark.timeout(300)]
 PATIENCE_MS = 30_000
 
-PARTS = ("Overview", "Subtasks", "Checkpoints", "Failures", "State", "Profile", "Output", "Configuration")
+PARTS = (
+    *("Overview", "Subtasks", "Sources and sinks", "Checkpoints", "Failures", "State"),
+    *("Profile", "Output", "Configuration"),
+)
 HOSTILE = [
     "<script>document.title='harmed'</script><img src=x onerror=\"document.title='harmed'\">",
     "</pre></script><svg onload=alert(1)>javascript:alert(1)//",
@@ -117,16 +120,7 @@ def test_every_part_is_for_everybody(job: Watched, browser: Any, scheme: str, wi
     window = Opened(browser, color_scheme=scheme, viewport={"width": width, "height": 800})
     window.at(job.url)
     job.sky.text = "one failure to show"
-    for name in (
-        "Overview",
-        "Subtasks",
-        "Checkpoints",
-        "Failures",
-        "State",
-        "Profile",
-        "Output",
-        "Configuration",
-    ):
+    for name in PARTS:
         window.tab(name)
         expect(window.page.get_by_role("tabpanel")).to_be_visible()
         if name == "Failures":
@@ -236,6 +230,12 @@ def test_hostile_names_do_no_harm(tmp_path: Path, window: Opened) -> None:
         expect(page.locator(".strip").first).to_contain_text(f"'{uid} -> text -> out' is the bottleneck")
         page.get_by_role("button", name=uid[:20]).first.click()
         expect(page.locator("#vertex option:checked")).to_contain_text(uid)
+        window.tab("Sources and sinks")
+        splits = page.get_by_role("region", name="Splits that are read now")
+        expect(splits.get_by_role("row").filter(has_text=SPLIT).first).to_contain_text("1.5 s")
+        channels = page.get_by_role("region", name="Channels between subtasks")
+        expect(channels.get_by_role("row").filter(has_text=uid[:20]).first).to_be_visible()
+        expect(page.get_by_role("region", name="Sinks")).to_contain_text(uid)
         window.tab("State")
         page.get_by_label("Key").fill("0")
         page.get_by_role("button", name="Look").click()

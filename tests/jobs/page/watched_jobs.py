@@ -7,7 +7,7 @@ import http.client
 import itertools
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from headgate.common.files.job_files import JobFile, known_jobs
 from headgate.testing import MiniCluster
 
 PATIENCE_S = 30
+SPLIT = "<img src=x onerror=alert(1)>&lt;"
 _numbers = itertools.count(1)
 
 
@@ -59,6 +60,9 @@ class _Reader(hg.SourceReader[int]):
         found = list(range(split[1], split[1] + min(max_records, 50)))
         split[1] += len(found)
         return found
+
+    def left_to_read(self) -> Mapping[str, hg.InputLeft]:
+        return {f"{SPLIT} {name}": hg.InputLeft(records=7, behind_ms=1_500) for name, _ in self.splits}
 
     def snapshot(self) -> list[hg.Split]:
         return [hg.Split(name, position) for name, position in self.splits]

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from headgate.api.source import (
     END_OF_INPUT,
     NOTHING_AVAILABLE,
+    InputLeft,
     PollStatus,
     Source,
     SourceReader,
@@ -471,3 +472,38 @@ def test_a_field_of_an_unknown_class_is_told_as_a_bad_record(tmp_path: Path) -> 
     (tmp_path / "x.json").write_text('{"inner": {}}\n')
     with pytest.raises(BadRecordError, match="none of the types that records can have"):
         read(json_source(tmp_path / "x.json", Holds))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_bytes_left_fall_from_the_size_to_zero(tmp_path: Path, packed: bool) -> None:
+    """Those of the split with the records, those that nobody reads with the splits that are handed out."""
+    text = b"".join(b'{"n": %d}\n' % n for n in range(30_000))
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_bytes(gzip.compress(text) if packed else text)
+    size = (tmp_path / "a.jsonl").stat().st_size
+    source = json_source(str(tmp_path))
+    enumerator, reader = source.create_enumerator(None), source.create_reader(SourceReaderContext("u", 0, 1))
+    assert enumerator.left_to_assign() == InputLeft(bytes=2 * size)
+    (split,) = enumerator.next_splits(0) or ()
+    assert enumerator.left_to_assign() == InputLeft(bytes=size)
+    reader.add_splits([split])
+    left = [reader.left_to_read()[split.id].bytes]
+    while reader.poll(1_000) is not NOTHING_AVAILABLE:
+        left += [each.bytes for each in reader.left_to_read().values()]
+        if not packed and len(left) == 16:
+            assert left[-1] == len(b"".join(b'{"n": %d}\n' % n for n in range(15_000, 30_000)))
+    assert left[0] == size
+    assert left == sorted(left, reverse=True)
+    assert reader.left_to_read() == {}
+
+
+def test_bytes_left_of_parquet_are_a_share_of_the_file(tmp_path: Path) -> None:
+    """By its rows."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"n": range(100)}), path, row_group_size=30)
+    reader = reader_at(parquet_source(str(path)), path, None)
+    reader.poll(40)
+    rest = path.stat().st_size - reader.left_to_read()[str(path)].bytes
+    read_so_far = sum(split.position["row_group"] * 30 + split.position["row"] for split in reader.snapshot())
+    assert rest == pytest.approx(path.stat().st_size * read_so_far / 100, abs=1)
+    reader.close()

@@ -9,12 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from headgate.metrics.metric import Kind, Metric, Place
+from headgate.metrics.metric import OF_PARTS, Kind, Metric, Place
 from headgate.metrics.metric_table import TABLE
 from headgate.metrics.of_jobs import LAST_STATE
 from scripts.generate_dashboard import ALERTS, dashboard, files
 
-OF_PLACE = {Place.SUBTASK: {"operator", "subtask"}, Place.WORKER: {"worker"}}
+OF_PLACE = {
+    Place.SUBTASK: {"operator", "subtask"},
+    Place.SOURCE: {"operator"},
+    Place.SINK: {"operator"},
+    Place.WORKER: {"worker"},
+    **{place: {"operator", "subtask", *labels} for place, labels in OF_PARTS.items()},
+}
 
 
 def sampled(metric: Metric) -> list[str]:

@@ -18,6 +18,7 @@ from typing_extensions import override
 from headgate.api.source import (
     END_OF_INPUT,
     NOTHING_AVAILABLE,
+    InputLeft,
     PollStatus,
     Source,
     SourceReader,
@@ -186,6 +187,10 @@ class DataFrameEnumerator(SplitEnumerator[RowPosition, StagedPosition]):
         return [split_of(self._folder, self._remaining.popleft())]
 
     @override
+    def left_to_assign(self) -> InputLeft:
+        return InputLeft(records=sum(file.rows for file in self._remaining))
+
+    @override
     def snapshot(self) -> StagedPosition:
         return Staged(self._folder, tuple(self._remaining)).position()
 
@@ -229,6 +234,10 @@ class DataFrameReader(SourceReader[T, RowPosition]):
         return END_OF_INPUT if self._final else NOTHING_AVAILABLE
 
     @override
+    def left_to_read(self) -> dict[str, InputLeft]:
+        return {split.id: InputLeft(records=_rows_left(split)) for split in self.snapshot()}
+
+    @override
     def snapshot(self) -> list[Split[RowPosition]]:
         splits = list(self._splits)
         if self._batches is not None:
@@ -251,6 +260,11 @@ class DataFrameReader(SourceReader[T, RowPosition]):
         self._at += piece.num_rows
         self._row += piece.num_rows
         return piece
+
+
+def _rows_left(split: Split[RowPosition]) -> int:
+    position = _position_of(split)
+    return StagedFile._make(position["file"]).rows - position["row"]
 
 
 def _position_of(split: Split[RowPosition]) -> RowPosition:

@@ -31,6 +31,8 @@ class ByteStream(ABC):
     The one who opens the stream owns it, and must close it. OSError where the file cannot be read.
     """
 
+    plain = False  # whether bytes of the file are what is read of it
+
     def __init__(self, file: BinaryIO, path: str) -> None:
         self._file, self._path = file, path
 
@@ -60,12 +62,18 @@ class ByteStream(ABC):
     def forget_before(self, offset: int) -> None:
         """Drop the entry points that no offset from this one on needs; do not :meth:`locate` earlier ones."""
 
+    def at(self) -> int:
+        """Return how many bytes of the file, as it is on the disk, have been read or left out."""
+        return self._file.tell()
+
     def close(self) -> None:
         self._file.close()
 
 
 class PlainStream(ByteStream):
     """Stream over a file that is not compressed."""
+
+    plain = True
 
     def read(self, size: int) -> bytes:
         return self._file.read(size)

@@ -82,6 +82,13 @@ class ParquetCursor:
     def position(self) -> ParquetPosition:
         return {"row_group": self._group, "row": self._row, "seal": self._seal}
 
+    def bytes_left(self) -> int:
+        """Return the file's bytes for each of the rows that are left, if all rows were of one size."""
+        groups = range(self._group, self._groups)
+        left: int = sum(self._file.metadata.row_group(group).num_rows for group in groups) - self._row
+        rows: int = self._file.metadata.num_rows
+        return self._seal[0] * max(0, left) // max(1, rows)
+
     def close(self) -> None:
         self._batch = self._batches = None
         self._file.close()

@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
@@ -16,6 +17,7 @@ from headgate.api.source import (
     END_OF_INPUT,
     NOTHING_AVAILABLE,
     BadRecord,
+    InputLeft,
     P,
     PollStatus,
     Source,
@@ -41,6 +43,9 @@ if TYPE_CHECKING:
 
 _EMPTY_FILES_PER_POLL: Final = 64
 
+SIZED_FILES_MAX: Final = 10_000
+"""Of more files than these the sizes are not asked for, which takes seconds on a disk far away."""
+
 R = TypeVar("R", covariant=True)
 Q = TypeVar("Q", covariant=True)
 
@@ -50,6 +55,9 @@ class FileCursor(Protocol[R, Q]):
 
     def poll(self, max_records: int) -> tuple[list[R] | pa.RecordBatch, list[BadRecord]] | None:
         """Take the next records, 0 to `max_records`, and bad ones between them; None at the file's end."""
+
+    def bytes_left(self) -> int:
+        """Return about how many bytes of the file are still to be read; 0 once all is decoded."""
 
     def position(self) -> Q | None:
         """Return the position right after the last record returned; None for the file's beginning."""
@@ -151,14 +159,35 @@ class FilesEnumerator(SplitEnumerator[P, list[str]]):
 
     def __init__(self, remaining: Sequence[str]) -> None:
         self._remaining = deque(remaining)
+        self._bytes: int | None = None
 
     @override
     def next_splits(self, subtask: int) -> list[Split[P]] | None:
-        return [Split(self._remaining.popleft())] if self._remaining else None
+        if not self._remaining:
+            return None
+        path = self._remaining.popleft()
+        if self._bytes is not None:
+            self._bytes -= _size_of(path)
+        return [Split(path)]
+
+    @override
+    def left_to_assign(self) -> InputLeft | None:
+        if len(self._remaining) > SIZED_FILES_MAX:
+            return None
+        if self._bytes is None:
+            self._bytes = sum(map(_size_of, self._remaining))
+        return InputLeft(bytes=max(0, self._bytes) if self._remaining else 0)
 
     @override
     def snapshot(self) -> list[str]:
         return list(self._remaining)
+
+
+def _size_of(path: str) -> int:
+    try:
+        return Path(path).stat().st_size
+    except OSError:  # the reader will say so
+        return 0
 
 
 class FilesReader(SourceReader[T, P]):
@@ -199,6 +228,14 @@ class FilesReader(SourceReader[T, P]):
                 self.skipped += len(bad)
             return records if len(records) else NOTHING_AVAILABLE
         return NOTHING_AVAILABLE
+
+    @override
+    def left_to_read(self) -> dict[str, InputLeft]:
+        # A split that is not open was given just now, or restored: then part of it may be read already.
+        sizes = {split.id: _size_of(split.id) for split in islice(self._splits, SIZED_FILES_MAX)}
+        if self._cursor is not None:
+            sizes[self._splits[0].id] = self._cursor.bytes_left()
+        return {name: InputLeft(bytes=size) for name, size in sizes.items()}
 
     @override
     def snapshot(self) -> list[Split[P]]:

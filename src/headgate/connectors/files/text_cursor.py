@@ -175,6 +175,13 @@ class TextCursor(Generic[T]):
             "saved": self._decoder.saved(),
         }
 
+    def bytes_left(self) -> int:
+        """Return how many bytes of the file are not read, or read and not decoded, or not handed over yet.
+        Compressed: how many bytes are not read.
+        """
+        held = len(self._rest) + len(self._data) - self._used() if self._stream.plain else 0
+        return max(0, self._size - self._stream.at() + held)
+
     def close(self) -> None:
         self._stream.close()
 

@@ -14,6 +14,7 @@ from headgate.common.plain_data import Description, Plain
 from headgate.core.alignment.barriers import SavepointOrder as SavepointOrder
 from headgate.metrics import metric_table as table
 from headgate.metrics.histograms import Histogram
+from headgate.metrics.of_parts import Part
 from headgate.metrics.of_programs import Told
 from headgate.state.snapshots import InFlightShare, OperatorSubtaskState, SubtaskSnapshot
 
@@ -133,6 +134,7 @@ class Counters(msgspec.Struct, frozen=True, array_like=True):
     values: list[int]
     histograms: list[list[int]]  # cells and their counts, as `Histogram.sparse` gives them
     told: list[Told] = []  # metrics of the program's functions
+    parts: list[Part] = []  # metrics of splits and channels
 
     @property
     def records_in(self) -> int:

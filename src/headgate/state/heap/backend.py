@@ -132,6 +132,9 @@ class HeapKeyedBackend(OwnTables[HeapTable]):
             timers = [queue.settle(SETTLED_PER_CALL) for queue in self._timers.values()]
             self.settled = all(tables) and all(timers)
 
+    def measured(self) -> Mapping[str, int]:
+        return {}
+
     def migration_progress(self) -> list[MigrationProgress]:
         # a restore converts all values of older types at once
         return []

@@ -172,6 +172,9 @@ class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
     def migration_progress(self) -> list[MigrationProgress]:
         return [migration.progress() for migration in self._migrations]
 
+    def measured(self) -> Mapping[str, int]:
+        return self._database.measured()
+
     def restore(self, stored: Iterable[Stored]) -> None:
         self._check_empty(all(table.empty() for table in self._tables.values()))
         with open_restore(

@@ -67,6 +67,10 @@ class ChunkStore:
 
     # -- what there is
 
+    def measured(self) -> dict[str, int]:
+        """Return the metrics of the database by name of the series; none before it is made."""
+        return {} if self._database is None else self._database.measured()
+
     def __bool__(self) -> bool:
         return bool(self._chunks)
 

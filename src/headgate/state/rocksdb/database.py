@@ -13,6 +13,7 @@ import rocksdict
 from rocksdict import ReadOptions, WriteBatch
 
 from headgate.common.errors import StorageError
+from headgate.metrics import of_parts
 from headgate.state.rocksdb.rocksdb_memory import RocksMemory
 
 R = TypeVar("R")
@@ -106,12 +107,15 @@ class ColumnStore:
 
     @property
     def buffered_bytes(self) -> int:
-        found: int | None = self._store.property_int_value("rocksdb.cur-size-all-mem-tables")
-        return found or 0
+        return self.number("rocksdb.cur-size-all-mem-tables")
 
     @property
     def about_entries(self) -> int:
-        found: int | None = self._store.property_int_value("rocksdb.estimate-num-keys")
+        return self.number("rocksdb.estimate-num-keys")
+
+    def number(self, name: str) -> int:
+        """Return a property of the column family that RocksDB knows by this name; 0 if it has none now."""
+        found: int | None = self._store.property_int_value(name)
         return found or 0
 
     def portion(self, after: bytes | None, count: int) -> list[tuple[bytes, bytes]]:
@@ -173,6 +177,16 @@ class Database:
         """
         self._check_space()
         _tried("make a checkpoint of", str(self.directory), lambda: self._checkpoint(directory))
+
+    def measured(self) -> dict[str, int]:
+        """Return the metrics of the database by name of the series, summed over its states; some 50
+        microseconds.
+        """
+        stores = self.stores.values()
+        return {
+            metric.at(): metric.merged(store.number(metric.flink[0]) for store in stores)
+            for metric in of_parts.OF_ROCKSDB
+        }
 
     def drop(self, name: str) -> None:
         self.stores.pop(name).close()

@@ -96,7 +96,8 @@ def test_a_heartbeat_travels(heartbeat: Heartbeat) -> None:
 def test_names_do_not_travel_with_each_heartbeat(heartbeat: Heartbeat) -> None:
     """They are in the deployment."""
     plain: dict[str, Any] = msgspec.msgpack.decode(encode_message(heartbeat))
-    vertex, subtask, values, histograms, own = plain["counters"][0]
+    vertex, subtask, values, histograms, own, parts = plain["counters"][0]
     assert (vertex, subtask, len(values), len(histograms)) == (0, 0, len(NUMBERS), len(HISTOGRAMS))
     assert own == []
+    assert parts == [["channel", ["after", "0"], [0, 0, 0, 100]]]
     assert b"records" not in encode_message(heartbeat)

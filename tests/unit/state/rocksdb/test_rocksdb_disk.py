@@ -14,6 +14,7 @@ import pytest
 
 from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.common.errors import StorageError
+from headgate.metrics.of_parts import ENTRIES, OF_ROCKSDB, SST_BYTES
 from headgate.state.rocksdb.backend import RocksKeyedBackend
 from headgate.state.rocksdb.database import Database
 from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
@@ -217,3 +218,19 @@ def test_a_full_disk_fails_the_snapshot_and_can_be_closed(tmp_path: Path) -> Non
         snapshot_blob(refused)
     made.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_database_knows_every_property_that_is_told(tmp_path: Path) -> None:
+    """A name that RocksDB does not know would be 0 for ever; and a database that is full is not empty."""
+    made = backend(tmp_path / "attempt")
+    fill(made, 0, 1000)
+    pending = made.snapshot_sync()
+    store = made._database.stores["v"]._store
+    assert all(store.property_int_value(metric.flink[0]) is not None for metric in OF_ROCKSDB)
+    told = made.measured()
+    assert told[ENTRIES.at()] == 1000
+    assert told[SST_BYTES.at()] == sum(
+        file.stat().st_size for file in (tmp_path / "attempt/db").glob("*.sst")
+    )
+    pending.release()
+    made.close()

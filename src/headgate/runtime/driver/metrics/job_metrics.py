@@ -14,8 +14,10 @@ from headgate.core.checkpoint.modes import CoordinatorStatistics
 from headgate.graph.physical import PhysicalPlan
 from headgate.metrics import metric_table as table
 from headgate.metrics import of_jobs as of
+from headgate.metrics import of_parts
 from headgate.metrics.histograms import Histogram
-from headgate.metrics.metric import PREFIX, Kind, Metric, Place
+from headgate.metrics.metric import OF_PARTS, PREFIX, Kind, Metric, Place
+from headgate.metrics.of_parts import PARTS
 from headgate.runtime.driver.metrics.over_attempts import OverAttempts
 from headgate.runtime.job.listener import JobListener
 from headgate.runtime.master.job_master import JobMaster
@@ -83,6 +85,9 @@ class JobMetrics(JobListener):
         records = master.checkpoints.history.records
         return [
             *self._of_subtasks(),
+            *self._of_parts(),
+            *_of_sources(master),
+            _of_sinks(master),
             *self._of_program(),
             *_of_workers(master.heartbeats()),
             *_of_checkpoints(coordinator, _last_complete(records)),
@@ -101,6 +106,17 @@ class JobMetrics(JobListener):
                     value = each.histograms.get(series) or each.numbers.get(series)
                     if value is not None and value != metric.unknown:
                         samples.append(Sample({**task, **labels}, value))
+            yield Family(metric, samples)
+
+    def _of_parts(self) -> Iterator[Family]:
+        found: dict[Metric, list[Sample]] = {metric: [] for metrics in PARTS.values() for metric in metrics}
+        for each in self._subtasks.measured():
+            task = {"operator": each.task.operator, "subtask": str(each.task.subtask)}
+            for part in each.parts:
+                labels = task | dict(zip(OF_PARTS[Place(part.place)], part.labels, strict=True))
+                for metric, value in part.known():
+                    found[metric].append(Sample(labels, value))
+        for metric, samples in found.items():
             yield Family(metric, samples)
 
     def _of_program(self) -> Iterator[Family]:
@@ -142,6 +158,21 @@ def _of_workers(beats: Mapping[int, Heartbeat]) -> Iterator[Family]:
     for metric, by_slot in values.items():
         known = [(slot, value) for slot, value in sorted(by_slot.items()) if value != metric.unknown]
         yield Family(metric, [Sample({"worker": str(slot)}, value) for slot, value in known])
+
+
+def _of_sources(master: JobMaster) -> Iterator[Family]:
+    left = {uid: each for uid, each in master.sources.left().items() if each is not None}
+    for metric, values in (
+        (of_parts.UNASSIGNED_RECORDS, {uid: each.records for uid, each in left.items()}),
+        (of_parts.UNASSIGNED_BYTES, {uid: each.bytes for uid, each in left.items()}),
+    ):
+        known = [(uid, value) for uid, value in values.items() if value is not None]
+        yield Family(metric, [Sample({"operator": uid}, value) for uid, value in known])
+
+
+def _of_sinks(master: JobMaster) -> Family:
+    times = master.checkpoints.commit_times.by_sink()
+    return Family(of_parts.COMMIT, [Sample({"operator": uid}, each) for uid, each in times.items()])
 
 
 def _of_checkpoints(seen: CoordinatorStatistics, last: CheckpointRecord | None) -> Iterator[Family]:

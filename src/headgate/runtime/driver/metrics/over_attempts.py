@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -10,6 +10,7 @@ from headgate.graph.physical import PhysicalPlan
 from headgate.metrics import metric_table as table
 from headgate.metrics.histograms import Histogram
 from headgate.metrics.metric import Kind
+from headgate.metrics.of_parts import Part
 from headgate.metrics.of_programs import Told
 from headgate.runtime.protocol.messages import Counters
 
@@ -35,14 +36,15 @@ class OfProgram(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a subtask has measured: `numbers` by series, without gauges of earlier attempts; histograms; and
-    what functions of the program have counted.
+    """What a subtask has measured: `numbers` by series, without gauges of earlier attempts; histograms; what
+    functions of the program have counted; and what is measured of its splits and channels.
     """
 
     task: Task
     numbers: dict[str, int]
     histograms: dict[str, Histogram]
     own: dict[OfProgram, float | Histogram]
+    parts: Sequence[Part] = ()  # of the present attempt
 
 
 class OverAttempts:
@@ -81,7 +83,9 @@ def _added(task: Task, before: Measured | None, now: Counters | None) -> Measure
         for series, sparse in zip(table.HISTOGRAMS, now.histograms, strict=True):
             histograms.setdefault(series, Histogram()).merge(sparse)
     own = {} if before is None else before.own
-    return Measured(task, numbers, histograms, own if now is None else _with_told(own, now.told))
+    if now is None:
+        return Measured(task, numbers, histograms, own)
+    return Measured(task, numbers, histograms, _with_told(own, now.told), now.parts)
 
 
 def _with_told(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headgate.api.source import SourceReport, SplitEnumerator
+from headgate.api.source import InputLeft, SourceReport, SplitEnumerator
 from headgate.common.errors import InternalError
 from headgate.graph.logical import SourceNode
 from headgate.graph.physical import PhysicalPlan
@@ -18,6 +18,7 @@ class Enumerators:
 
     def __init__(self, by_vertex: Mapping[int, tuple[OperatorContext, SplitEnumerator]]) -> None:
         self._by_vertex = by_vertex
+        self._left: dict[int, InputLeft | None] = {}  # as of the last assignment
 
     @classmethod
     def of(cls, plan: PhysicalPlan, restored: Mapping[str, Any], job: str, attempt: int) -> Enumerators:
@@ -35,6 +36,7 @@ class Enumerators:
                     place = OperatorContext(uid, node.name, 0, vertex.parallelism, attempt, job, 0, None)
                     with blamed(place, "in create_enumerator()"):
                         by_vertex[vertex.id] = (place, node.source.create_enumerator(restored.get(uid)))
+                    made._look(vertex.id)
         except BaseException:
             made.close()
             raise
@@ -49,7 +51,19 @@ class Enumerators:
         place, enumerator = self._by_vertex[vertex]
         with blamed(place, f"in next_splits({subtask})"):
             splits = enumerator.next_splits(subtask)
+        if splits:
+            self._look(vertex)
         return None if splits is None else [(split.id, split.position) for split in splits]
+
+    def left(self) -> dict[str, InputLeft | None]:
+        """Return how much input of each source no reader has been given yet, by uid; None: not known."""
+        return {self._by_vertex[vertex][0].uid: left for vertex, left in self._left.items()}
+
+    def _look(self, vertex: int) -> None:
+        # Not when metrics are asked for: an error of the source's code has to fail the attempt.
+        place, enumerator = self._by_vertex[vertex]
+        with blamed(place, "in left_to_assign()"):
+            self._left[vertex] = enumerator.left_to_assign()
 
     def ready(self) -> bool:
         """Return whether all enumerators can be snapshotted; else checkpoints wait. Raises user errors."""

@@ -37,6 +37,7 @@ from headgate.runtime.master.checkpoints.background_work import BackgroundWork
 from headgate.runtime.master.checkpoints.checkpoint_contents import CheckpointContents
 from headgate.runtime.master.checkpoints.checkpoint_ids import CheckpointIds
 from headgate.runtime.master.checkpoints.checkpoint_requests import CheckpointRequests
+from headgate.runtime.master.checkpoints.commit_times import CommitTimes
 from headgate.runtime.master.checkpoints.committers import Committers
 from headgate.runtime.master.checkpoints.deleting_files import Cleaning
 from headgate.runtime.master.checkpoints.recording import CheckpointHistory
@@ -81,7 +82,9 @@ class CheckpointMaster:
         self.requests = CheckpointRequests(job, service, self._savepoints, outbox)
         self._cleaning = Cleaning(ports.background, ports.post, ports.clock)
         self._ending: CheckpointId | None = None  # the final checkpoint, once it is stored
-        self._committers = Committers(job, self.generation, plan, settings.older_snapshot)
+        self.commit_times = CommitTimes(ports.clock)
+        older = settings.older_snapshot
+        self._committers = Committers(job, self.generation, plan, older, self.commit_times)
         file = None if service is None else HistoryFile(service.disk, job, job_name, _logged_in(service))
         self.history = CheckpointHistory(plan, file, ports.clock, ports.background)
         self._work = BackgroundWork(ports, attempts, outbox, self.history)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 from headgate.api.sink import Fork, Lineage, SinkCommitter, SinkCommitterContext
@@ -23,6 +23,7 @@ from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.job.lineage import lineage_of
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.job.user_errors import blamed
+from headgate.runtime.master.checkpoints.commit_times import CommitTimes
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState
 
 Operators = Mapping[str, Sequence[OperatorSubtaskState]]
@@ -44,9 +45,15 @@ class Committers:
     """
 
     def __init__(
-        self, job: JobId, generation: Generation | int, plan: PhysicalPlan, older: OlderSnapshot
+        self,
+        job: JobId,
+        generation: Generation | int,
+        plan: PhysicalPlan,
+        older: OlderSnapshot,
+        times: CommitTimes | None = None,
     ) -> None:
         self._job, self._generation, self._older = job, generation, older
+        self._times = times
         self.lineage, self._begun = Lineage(job), False
         self._owed: tuple[Lineage, CheckpointMetadata] | None = None
         self._names = {node.known_as: node.name for node in _sinks_in(plan)}
@@ -170,7 +177,7 @@ class Committers:
         for uid, committer in self._by_uid.items():
             committables = _committables(operators.get(uid, ()))
             if committables:
-                with self._blamed(uid, "in commit()"):
+                with self._timed(uid), self._blamed(uid, "in commit()"):
                     committer.commit(committables)
 
     def finish(self) -> None:
@@ -218,6 +225,9 @@ class Committers:
 
     def _blamed(self, uid: str, doing: str) -> AbstractContextManager[None]:
         return blamed(OperatorContext(uid, self._names[uid], 0, 1, 0, self._job, 0, clock=None), doing)
+
+    def _timed(self, uid: str) -> AbstractContextManager[None]:
+        return nullcontext() if self._times is None else self._times.measured(uid)
 
     def _context(self, uid: str, lineage: Lineage) -> SinkCommitterContext:
         return SinkCommitterContext(uid, self._job, self._generation, lineage)

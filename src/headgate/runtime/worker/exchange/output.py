@@ -52,7 +52,10 @@ class OutputChannel:
     `credit_initial`: frames it may send before a :meth:`grant`, and the most credit; `withheld`: none before.
     """
 
-    __slots__ = ("_bytes", "_fragments", "_lane", "_rows", "_waiting", "batches", "credit")
+    __slots__ = (
+        "_bytes", "_fragments", "_in_flight", "_lane", "_rows", "_waiting",
+        "batches", "bytes_in_flight", "credit",
+    )  # fmt: skip
 
     def __init__(self, lane: Lane, credit_initial: int, *, withheld: bool = False) -> None:
         self.credit = SenderCredit(credit_initial, withheld=withheld)
@@ -60,12 +63,24 @@ class OutputChannel:
         self._fragments: list[Batch] = []
         self._rows = self._bytes = 0
         self.batches = 0  # frames with records that were sent
+        self.bytes_in_flight = 0  # of frames that were sent and not processed yet
+        self._in_flight: deque[int] = deque()  # bytes of each of them
         self._waiting: deque[Batch | Event] = deque()
 
     @property
     def available(self) -> bool:
         """Whether no frame waits for credit (the receiver's permission to send)."""
         return not self._waiting
+
+    @property
+    def frames_in_flight(self) -> int:
+        """How many frames of records were sent for which no credit has come back."""
+        return len(self._in_flight)
+
+    @property
+    def waiting(self) -> int:
+        """How many frames and events wait for credit."""
+        return len(self._waiting)
 
     @property
     def gathering(self) -> bool:
@@ -87,10 +102,11 @@ class OutputChannel:
         if not self._fragments:
             return
         fragments, self._fragments = self._fragments, []
+        gathered = self._bytes
         self._rows = self._bytes = 0
-        for batch in merge(fragments):
-            for frame in split(batch):
-                self._pass_on(frame)
+        frames = [frame for batch in merge(fragments) for frame in split(batch)]
+        for frame in frames:
+            self._pass_on(frame, gathered if len(frames) == 1 else frame.nbytes())
 
     def event(self, event: Event) -> None:
         """Flush, then send a control event, such as a barrier; it takes no credit and overtakes nothing."""
@@ -123,22 +139,27 @@ class OutputChannel:
     def grant(self, frames: int) -> None:
         """Add credit for `frames` processed frames, and send what waited for it; InternalError: too much."""
         self.credit.grant(frames)
+        for _ in range(min(frames, len(self._in_flight))):  # withheld credit is granted for no frame
+            self.bytes_in_flight -= self._in_flight.popleft()
         while self._waiting and self._may_pass(self._waiting[0]):
-            self._send(self._waiting.popleft())
+            first = self._waiting.popleft()
+            self._send(first, first.nbytes() if isinstance(first, (RowBatch, ArrowBatch)) else 0)
 
-    def _pass_on(self, element: Batch | Event) -> None:
+    def _pass_on(self, element: Batch | Event, size: int = 0) -> None:
         if self._waiting or not self._may_pass(element):
             self._waiting.append(element)
         else:
-            self._send(element)
+            self._send(element, size)
 
     def _may_pass(self, element: Batch | Event) -> bool:
         return self.credit.credit > 0 or not isinstance(element, (RowBatch, ArrowBatch))
 
-    def _send(self, element: Batch | Event) -> None:
+    def _send(self, element: Batch | Event, size: int) -> None:
         if isinstance(element, (RowBatch, ArrowBatch)):
             self.credit.spend()
             self.batches += 1
+            self._in_flight.append(size)
+            self.bytes_in_flight += size
         self._lane.deliver(element)
 
 

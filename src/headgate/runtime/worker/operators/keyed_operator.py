@@ -83,6 +83,7 @@ class KeyedProcessOperator(Operator):
         self._counts = TimerCounts(self._timers)
         self._opened = False
         self._completed: int | None = 0
+        self._of_state: Mapping[str, int] = {}  # metrics of the backend, as of the last sample
 
     def open(self) -> None:
         where = self.context
@@ -214,8 +215,11 @@ class KeyedProcessOperator(Operator):
             self._counts.count()
         self._backend.settle()
 
+    def sample(self) -> None:
+        self._of_state = self._backend.measured()
+
     def measured(self) -> Mapping[str, int]:
-        return self._counts.measured()
+        return {**self._counts.measured(), **self._of_state}
 
     def may_build_on(self, checkpoint: int | None) -> None:
         self._completed = checkpoint

@@ -17,6 +17,7 @@ from headgate.common.errors import InternalError
 from headgate.common.plain_data import Description
 from headgate.core.marks import Mark
 from headgate.graph.logical import Side
+from headgate.metrics.of_parts import Part
 from headgate.records.batch import Batch
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.state.backend import NewWriter, StoredValue
@@ -171,6 +172,17 @@ class Operator:
         The heartbeat's thread calls this, perhaps before :meth:`open`.
         """
         return {}
+
+    def sample(self) -> None:
+        """Look, for :meth:`measured` and :meth:`parts`, at what only the loop may look at.
+        Called between steps, about once for each heartbeat.
+        """
+
+    def parts(self) -> Sequence[Part]:
+        """Return metrics of what the operator has several of, such as splits. The heartbeat's thread calls
+        this, perhaps before :meth:`open`.
+        """
+        return ()
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
         """Take the synchronous part of the snapshot for `checkpoint`; None if the operator has no state.

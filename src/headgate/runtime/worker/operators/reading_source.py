@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ import pyarrow as pa
 from headgate.api.source import PollStatus, Source, SourceReader, SourceReaderContext, Split
 from headgate.common.errors import UsageError
 from headgate.metrics import metric_table as table
+from headgate.metrics.of_parts import SPLITS, Part
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.late_columns import LateColumns
@@ -18,11 +19,13 @@ from headgate.restore.split_watermarks import RestoredSplits, picture
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.job.user_errors import blamed
 from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, R, ReadyState
+from headgate.runtime.worker.operators.split_parts import parts_of_splits
 from headgate.state.snapshots import OperatorSubtaskState
 
 BAD_RECORDS = "bad-records"
 
 _SKIPPED: Final = table.BAD_RECORDS.at()
+_SPLITS: Final = SPLITS.at()
 
 
 class SourceOperator(Operator):
@@ -36,6 +39,8 @@ class SourceOperator(Operator):
         super().__init__(context)
         self._source = source
         self._opened = False
+        self._given = 0  # splits that were assigned in this attempt
+        self._parts: Sequence[Part] = ()  # metrics of the splits, as of the last sample
         # whether all input was read before the restored checkpoint, so that no reader is needed; set before
         # `open`
         self.finished = False
@@ -96,6 +101,7 @@ class SourceOperator(Operator):
     def add_splits(self, splits: list[Split]) -> None:
         with blamed(self.context, "in add_splits()"):
             self.reader.add_splits(splits)
+        self._given += len(splits)
 
     def no_more_splits(self) -> None:
         with blamed(self.context, "in no_more_splits()"):
@@ -114,8 +120,16 @@ class SourceOperator(Operator):
         with blamed(self.context, "in snapshot()"):
             return self.reader.snapshot()
 
+    def sample(self) -> None:
+        if self._opened:
+            with blamed(self.context, "in left_to_read()"):
+                self._parts = parts_of_splits(self.reader.left_to_read())
+
     def measured(self) -> Mapping[str, int]:
-        return {_SKIPPED: self.reader.skipped if self._opened else 0}
+        return {_SKIPPED: self.reader.skipped if self._opened else 0, _SPLITS: self._given}
+
+    def parts(self) -> Sequence[Part]:
+        return self._parts
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
         read = self._left() if self._opened else []

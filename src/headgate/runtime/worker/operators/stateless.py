@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from headgate.api.functions import OutputTag, ProcessFunction
 from headgate.api.sink import Sink, SinkWriter, SinkWriterContext
 from headgate.common.plain_data import Plain
 from headgate.common.process.children import OwnProcess
+from headgate.metrics.of_parts import PENDING_COMMITS
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch, take_times
 from headgate.records.row import make_row
@@ -29,6 +31,8 @@ from headgate.runtime.worker.operators.operator_contract import (
 from headgate.runtime.worker.operators.outputs import SideBuffer, checked_kind
 from headgate.runtime.worker.operators.wrong_use import with_event_time_hint
 from headgate.state.snapshots import OperatorSubtaskState
+
+_PENDING_COMMITS: Final = PENDING_COMMITS.at()
 
 
 class SelectOperator(Operator):
@@ -176,6 +180,9 @@ class SinkOperator(Operator):
         committables = [entry for _, entries in self._unconfirmed for entry in entries]
         lists = {"writer": written} if written else {}
         return ReadyState(OperatorSubtaskState(self.context.uid, None, lists, committables))
+
+    def measured(self) -> Mapping[str, int]:
+        return {_PENDING_COMMITS: sum(len(entries) for _, entries in self._unconfirmed)}
 
     def checkpoint_complete(self, checkpoint: int) -> None:
         self._unconfirmed = [entry for entry in self._unconfirmed if entry[0] > checkpoint]

@@ -13,6 +13,7 @@ from headgate.common.errors import ProtocolError
 from headgate.common.ids import SubtaskId
 from headgate.metrics import metric_table as table
 from headgate.runtime.protocol.messages import Counters
+from headgate.runtime.worker.exchange.channel_parts import channel_parts
 from headgate.runtime.worker.exchange.output import Outputs
 from headgate.runtime.worker.operators.operator_contract import Operator
 from headgate.runtime.worker.task.time_shares import TimeShares
@@ -28,6 +29,9 @@ _LONGEST_STEP: Final = table.LONGEST_STEP.at()
 _STEPS: Final = table.STEPS.at()
 _WATERMARK_IN: Final = table.WATERMARK.at("input")
 _WATERMARK_OUT: Final = table.WATERMARK.at("output")
+_UNKNOWN: Final = {
+    series: metric.unknown for metric in table.TABLE if metric.unknown is not None for series in metric.series
+}
 
 
 class Wanted:
@@ -63,15 +67,19 @@ class Measuring:
         self._operators, self._outputs, self._times = operators, outputs, times
 
     def counters(self, records_in: int, watermark: int) -> Counters:
-        """Return the subtask's metrics in the order of `Wanted`; a number that nothing here measures is 0.
-        `records_in`: how many records it has processed; `watermark`: the event time of its input (ms).
+        """Return the subtask's metrics in the order of `Wanted`; a number that nothing here measures is 0 or
+        unknown. `records_in`: how many records it has processed; `watermark`: its input's event time (ms).
         """
         numbers, histograms = self._numbers(records_in, watermark), {_STEPS: self._times.steps.sparse()}
         return Counters(
             *self._subtask,
-            [numbers.get(series, 0) for series in self._wanted.numbers],
+            [numbers.get(series, _UNKNOWN.get(series, 0)) for series in self._wanted.numbers],
             [histograms[series] for series in self._wanted.histograms],
             [told for operator in self._operators for told in operator.context.metrics.told()],
+            [
+                *(part for operator in self._operators for part in operator.parts()),
+                *channel_parts(self._outputs),
+            ],
         )
 
     def _numbers(self, records_in: int, watermark: int) -> dict[str, int]:

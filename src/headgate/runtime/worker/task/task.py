@@ -99,6 +99,7 @@ class Task(ABC):
         self.watermark = WATERMARK_MIN
         self._reading: Reading | None = None
         self._ending = self._timers_fired = False
+        self._sample_wanted = True  # whether the metrics that only the loop may read were told since
         self._waiting: deque[Callable[[], None]] = deque()
         self._opened: list[Operator] = []
 
@@ -125,6 +126,8 @@ class Task(ABC):
             self.outputs.note_step(self.clock.monotonic_ms())
         if self._runner.away:
             return worked  # no barrier waits in the outputs then: none was full when the work began
+        if self._sample_wanted:
+            self._sample()
         worked |= self._poll_barriers()
         if not self._has_work():
             self._times.no_work()
@@ -142,6 +145,11 @@ class Task(ABC):
             self.outputs.note_step(self.clock.monotonic_ms())
             worked = True
         return worked
+
+    def _sample(self) -> None:
+        self._sample_wanted = False
+        for operator in self.operators:
+            operator.sample()
 
     def _do_spare_work(self) -> bool:
         waiting = [operator for operator in self.operators if operator.has_spare_work]
@@ -335,6 +343,7 @@ class Task(ABC):
 
     def _all_done(self) -> None:
         self.ended = True
+        self._sample()
         self.reports.data_ended(self.id, self.counters())
 
     @property
@@ -372,6 +381,7 @@ class Task(ABC):
 
     def counters(self) -> Counters:
         """Return the subtask's metrics since the attempt began; may be called in the heartbeat's thread."""
+        self._sample_wanted = True
         return self._measuring.counters(self.records_in, self.watermark)
 
 

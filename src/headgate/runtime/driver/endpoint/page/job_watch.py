@@ -26,7 +26,7 @@ from headgate.graph.physical import PhysicalPlan, Vertex
 from headgate.runtime.driver.endpoint.page.failure_story import Story
 from headgate.runtime.driver.endpoint.page.job_evidence import Stacks, alignment_of, evidence_of
 from headgate.runtime.driver.endpoint.page.rate_history import RateHistory
-from headgate.runtime.driver.endpoint.page.recent_rates import RecentRates, shown_numbers
+from headgate.runtime.driver.endpoint.page.recent_rates import RecentRates, shown_numbers, shown_part
 from headgate.runtime.driver.endpoint.page.shown_settings import ShownSettings
 from headgate.runtime.driver.endpoint.page.worker_rates import WorkerRates
 from headgate.runtime.job.listener import JobListener
@@ -190,6 +190,7 @@ class JobWatch(JobListener):
             "pid": pid,
             "numbers": {} if newest is None else {**shown_numbers(newest)},
             "rates": msgspec.to_builtins(rates),
+            "parts": [] if newest is None else [shown_part(part) for part in newest.parts],
         }
 
     # -- JobListener -------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headgate.api.declared.keyed_states import declared_state
 from headgate.common.plain_data import Json
-from headgate.graph.logical import KeyedProcessNode, Node
+from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.driver.endpoint.page.graph_layout import places
 
@@ -44,5 +44,6 @@ def _operator(node: Node) -> dict[str, Json]:
         "uid": node.known_as,
         "name": node.name,
         "site": node.site,
+        "end": "source" if isinstance(node, SourceNode) else "sink" if isinstance(node, SinkNode) else None,
         "states": [{"name": name, "kind": state.kind} for name, state in states.items()],
     }

@@ -12,9 +12,11 @@ from typing import Final
 
 import msgspec
 
+from headgate.common.plain_data import Json
 from headgate.graph.physical import Vertex
 from headgate.metrics import metric_table as table
 from headgate.metrics.metric import Metric
+from headgate.metrics.of_parts import Part
 from headgate.runtime.protocol.messages import Counters
 
 SAMPLES: Final = 6
@@ -160,6 +162,17 @@ def shown_numbers(counters: Counters) -> dict[str, float | None]:
             None if value == metric.unknown else value / metric.per_unit if metric.per_unit > 1 else value
         )
     return found
+
+
+def shown_part(part: Part) -> dict[str, Json]:
+    """Return what is measured of a split or a channel: its kind, labels, and `numbers` by name of the metric,
+    in base units.
+    """
+    values = {metric.name: value / metric.per_unit for metric, value in part.known()}
+    numbers: dict[str, Json] = {
+        name: int(value) if value.is_integer() else value for name, value in values.items()
+    }
+    return {"place": part.place, "labels": [*part.labels], "numbers": numbers}
 
 
 _METRICS: Final = {name: metric for metric in table.TABLE for name in metric.series}

@@ -91,6 +91,9 @@ class OnDisk(Protocol):
     def kept(self) -> KeptWindows:
         """What is kept."""
 
+    def measured(self) -> dict[str, int]:
+        """Return the metrics of the database by name of the series; none before it is made."""
+
     def restore(self, states: Sequence[NamedStates]) -> None:
         """Take over the RocksDB files that earlier subtasks stored; call it before any row is added."""
 

@@ -82,6 +82,7 @@ class WindowsOperator(Operator):
         self._late = 0
         self._completed: int | None = 0
         self._disk: OnDisk | None = None
+        self._of_disk: dict[str, int] = {}  # metrics of it, as of the last sample
 
     @abstractmethod
     def _windows_from(self, mark: int) -> KeptWindows:
@@ -217,8 +218,11 @@ class WindowsOperator(Operator):
         whole = pa.concat_batches([each.columns for each in results])
         self.next.process(ArrowBatch(whole, *map(np.concatenate, zip(*map(_times, results), strict=True))))
 
+    def sample(self) -> None:
+        self._of_disk = {} if self._disk is None else self._disk.measured()
+
     def measured(self) -> dict[str, int]:
-        return {LATE_RECORDS.at(): self._late}
+        return {LATE_RECORDS.at(): self._late, **self._of_disk}
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
         # The tables of windows never change, so the snapshot only refers to them.

@@ -4,6 +4,7 @@ import { el, facts, say } from "./making.js";
 import { ask, hasSecret, setSecret } from "./asking.js";
 import { Actions } from "./actions.js";
 import { Checkpoints } from "./checkpoints.js";
+import { Ends } from "./ends.js";
 import { Failures } from "./failures.js";
 import { Live } from "./live.js";
 import { Output } from "./output.js";
@@ -26,7 +27,7 @@ const model = {
 };
 
 const parts = [
-  ["Overview", new Overview(choose)], ["Subtasks", new Subtasks(choose)], ["Checkpoints", new Checkpoints()],
+  ["Overview", new Overview(choose)], ["Subtasks", new Subtasks(choose)], ["Sources and sinks", new Ends()], ["Checkpoints", new Checkpoints()],
   ["Failures", new Failures()], ["State", new State()], ["Profile", new Profile()], ["Output", new Output()], ["Configuration", new Settings()],
 ];
 let open = 0;

@@ -54,6 +54,10 @@ class WindowsOnDisk:
         self.kept, self._spill, self._merge, self._pending = kept, spill, merge, pending
         self._chunks = spill.chunks
 
+    def measured(self) -> dict[str, int]:
+        """Return the metrics of the chunks' database by name of the series; none before it is made."""
+        return self._chunks.measured()
+
     def restore(self, states: Sequence[NamedStates]) -> None:
         """Take over the RocksDB files that earlier subtasks stored; call it before any row is added."""
         self._chunks.restore(states)

@@ -1,0 +1,39 @@
+"""Metrics of the channels that a subtask sends over: frames in flight and waiting, and credit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from headgate.metrics import of_parts as of
+from headgate.metrics.metric import Place
+from headgate.metrics.of_parts import Part
+from headgate.runtime.worker.exchange.output import OutputChannel, OutputEdge, Outputs
+
+CHANNELS_MAX: Final = 16
+"""Of an exchange with more channels the metrics are of all together, with this as the receiving subtask:"""
+ALL: Final = "all"
+
+
+def channel_parts(outputs: Outputs) -> list[Part]:
+    """Return the metrics of all channels of a subtask; for any thread."""
+    return [part for edge in outputs.edges for part in _of_edge(edge)]
+
+
+def _of_edge(edge: OutputEdge) -> list[Part]:
+    receiver = edge.ends.receiver if edge.ends.tag is None else f"{edge.ends.receiver} ({edge.ends.tag})"
+    if len(edge.channels) > CHANNELS_MAX:
+        return [_part(receiver, ALL, edge.channels)]
+    channels = zip(edge.receivers, edge.channels, strict=True)
+    return [_part(receiver, str(subtask), [channel]) for subtask, channel in channels]
+
+
+def _part(receiver: str, subtask: str, channels: Sequence[OutputChannel]) -> Part:
+    values = {
+        of.IN_FLIGHT_FRAMES: [channel.frames_in_flight for channel in channels],
+        of.IN_FLIGHT_BYTES: [channel.bytes_in_flight for channel in channels],
+        of.WAITING_FRAMES: [channel.waiting for channel in channels],
+        of.CREDIT: [channel.credit.credit for channel in channels],
+    }
+    merged = [metric.merged(values[metric]) for metric in of.OF_CHANNELS]
+    return Part(Place.CHANNEL.value, [receiver, subtask], [*merged])

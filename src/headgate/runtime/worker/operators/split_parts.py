@@ -1,0 +1,44 @@
+"""Metrics of the splits that a reader has: how much of each is still to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+from headgate.api.source import InputLeft
+from headgate.metrics import of_parts as of
+from headgate.metrics.metric import Metric, Place
+from headgate.metrics.of_parts import Part
+
+SPLITS_MAX: Final = 16
+"""Of a reader with more splits than these, what is left of the further ones is reported as one split:"""
+OTHERS: Final = "all others"
+
+
+def parts_of_splits(left: Mapping[str, InputLeft]) -> list[Part]:
+    """Return the metrics of a reader's splits; what is not known is None.
+
+    Example:
+        >>> parts_of_splits({"a.csv": InputLeft(bytes=7)})
+        [Part(place='split', labels=['a.csv'], values=[None, 7, None])]
+    """
+    parts = [_part(name, [each]) for name, each in islice(left.items(), SPLITS_MAX)]
+    if len(left) > SPLITS_MAX:
+        parts.append(_part(OTHERS, list(islice(left.values(), SPLITS_MAX, None))))
+    return parts
+
+
+def _part(name: str, lefts: Sequence[InputLeft]) -> Part:
+    values = {
+        of.PENDING_RECORDS: [each.records for each in lefts],
+        of.PENDING_BYTES: [each.bytes for each in lefts],
+        of.BEHIND: [each.behind_ms for each in lefts],
+    }
+    return Part(Place.SPLIT.value, [name], [_merged(metric, values[metric]) for metric in of.OF_SPLITS])
+
+
+def _merged(metric: Metric, values: Sequence[int | None]) -> int | None:
+    # A sum that lacks a part would look like a split that is nearly read.
+    known = [value for value in values if value is not None]
+    return metric.merged(known) if len(known) == len(values) else None

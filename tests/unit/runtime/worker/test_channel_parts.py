@@ -1,0 +1,72 @@
+"""Metrics of channels and splits: nothing is lost in what is on its way, and a limit bounds the series."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from operator_samples import rows
+
+from headgate.api.source import InputLeft
+from headgate.graph.partitioners import Broadcast
+from headgate.metrics import of_parts as of
+from headgate.runtime.worker.exchange.channel_parts import ALL, CHANNELS_MAX, channel_parts
+from headgate.runtime.worker.exchange.output import OutputChannel, OutputEdge, Outputs
+from headgate.runtime.worker.operators.split_parts import OTHERS, SPLITS_MAX, parts_of_splits
+
+
+class Nowhere:
+    """A lane whose far end is not looked at."""
+
+    def deliver(self, element: Any) -> None:
+        """Nothing."""
+
+
+def exchange(receivers: int, credit: int = 3) -> tuple[Outputs, list[OutputChannel]]:
+    """A subtask with one exchange."""
+    channels = [OutputChannel(Nowhere(), credit) for _ in range(receivers)]
+    outputs = Outputs(10)
+    outputs.edges.append(OutputEdge(Broadcast(), channels, 128))
+    return outputs, channels
+
+
+def told(outputs: Outputs, metric: Any) -> dict[str, int]:
+    """A metric's values by receiving subtask."""
+    return {part.labels[1]: dict(part.known())[metric] for part in channel_parts(outputs)}
+
+
+@given(st.lists(st.integers(1, 5) | st.none(), max_size=30))
+def test_frames_in_flight_and_credit_are_always_the_credit_of_the_begin(steps: list[int | None]) -> None:
+    """Whatever is sent, processed (None) or waits; and with no frame in flight there are no bytes."""
+    outputs, (channel,) = exchange(1)
+    for records in steps:
+        if records is not None:
+            channel.add(rows(list(range(records))))
+            channel.flush()
+        elif channel.frames_in_flight:
+            channel.grant(1)
+        in_flight, credit = told(outputs, of.IN_FLIGHT_FRAMES)["0"], told(outputs, of.CREDIT)["0"]
+        assert in_flight + credit == 3
+        assert (told(outputs, of.IN_FLIGHT_BYTES)["0"] > 0) == (in_flight > 0)
+        assert (told(outputs, of.WAITING_FRAMES)["0"] == 0) or credit == 0
+
+
+def test_an_exchange_with_many_receivers_is_told_as_one_channel() -> None:
+    """With the sum of what is on its way, and the least credit: else each pair had a series."""
+    for receivers, names in ((CHANNELS_MAX, CHANNELS_MAX), (CHANNELS_MAX + 1, 1)):
+        outputs, channels = exchange(receivers)
+        for channel in channels[:2]:
+            channel.add(rows([1]))
+            channel.flush()
+        assert len(told(outputs, of.CREDIT)) == names
+    assert told(outputs, of.IN_FLIGHT_FRAMES) == {ALL: 2}
+    assert told(outputs, of.CREDIT) == {ALL: 2}
+
+
+def test_further_splits_of_a_reader_are_told_as_one() -> None:
+    """If something is known of all of them; what is known of some only would look like the end."""
+    many = {str(n): InputLeft(records=n, bytes=1 if n < SPLITS_MAX else None) for n in range(SPLITS_MAX + 2)}
+    parts = parts_of_splits(many)
+    assert parts[-1] == of.Part("split", [OTHERS], [2 * SPLITS_MAX + 1, None, None])
+    assert len(parts) == SPLITS_MAX + 1
