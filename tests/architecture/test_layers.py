@@ -32,7 +32,7 @@ OURS = {
         "common", "metrics", "serde", "records", "graph", "relational", "usercode.isolation",
         "usercode.program_code", "usercode.code_release",
 ],
-    "state": ["common", "serde", "api.declared", "core.timers"],
+    "state": ["common", "metrics", "serde", "api.declared", "core.timers"],
     "checkpoint": ["common", "core.checkpoint", "state.snapshots"],
     "restore": ["common", "graph", "core", "api.declared", "api.sink", "api.source", "state", "checkpoint"],
     "ha.contract": ["common.errors"],
@@ -58,8 +58,8 @@ OURS = {
         "common", "metrics", "graph", "core", "api", "state", "restore", "runtime.job", "runtime.protocol",
     ],
     "runtime.master.checkpoints": [
-        "common", "graph", "core", "api", "state", "checkpoint", "restore", "runtime.job", "runtime.protocol",
-        "runtime.master.attempt",
+        "common", "metrics", "graph", "core", "api", "state", "checkpoint", "restore", "runtime.job",
+        "runtime.protocol", "runtime.master.attempt",
     ],
     "runtime.worker.operators": [
         "common", "metrics", "records", "graph", "core", "api", "state", "checkpoint", "restore",
@@ -81,8 +81,8 @@ OURS = {
         "common", "metrics", "records", "core", "api", "state", "runtime.job", "runtime.worker.operators",
     ],
     "runtime.worker.exchange": [
-        "common", "records", "graph", "core.credit", "core.marks", "runtime.job", "runtime.protocol",
-        "runtime.transport", "runtime.worker.operators",
+        "common", "metrics", "records", "graph", "core.credit", "core.marks", "runtime.job",
+        "runtime.protocol", "runtime.transport", "runtime.worker.operators",
 ],
     "runtime.worker.in_flight": [
         "common", "serde", "records", "graph", "core", "state", "runtime.job", "runtime.protocol",

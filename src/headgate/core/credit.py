@@ -10,29 +10,45 @@ checkpoint accepts no new frames until then, or each restart would add records i
 
 from __future__ import annotations
 
+from collections import deque
+
 from headgate.common.errors import InternalError
 
 
 class SenderCredit:
     """How many frames one channel's sender may still send; with `withheld` none before the first grant."""
 
-    __slots__ = ("credit", "initial")
+    __slots__ = ("_sizes", "credit", "initial")
 
     def __init__(self, initial: int, *, withheld: bool = False) -> None:
         if initial < 1:
             raise InternalError(f"a channel starts with credit {initial}; expected at least 1")
         self.initial = initial
         self.credit = 0 if withheld else initial
+        # Bytes of the frames whose credit has not come back, oldest first; 0 is withheld credit, for no frame.
+        self._sizes = deque([0] * initial if withheld else ())
 
-    def spend(self) -> None:
+    def in_flight(self) -> tuple[int, int]:
+        """Return how many frames were sent for which no credit has come back, and their bytes; for any
+        thread.
+        """
+        sizes = [size for size in self._sizes.copy() if size]
+        return len(sizes), sum(sizes)
+
+    def spend(self, size: int) -> None:
+        """Count a frame of `size` bytes, 1 or more, as sent; InternalError if there is no credit for it."""
         if self.credit <= 0:
             raise InternalError("a frame was sent without credit")
         self.credit -= 1
+        self._sizes.append(size)
 
     def grant(self, frames: int) -> None:
         if frames < 1 or self.credit + frames > self.initial:
             raise InternalError(f"credit {self.credit} + {frames} exceeds the initial {self.initial}")
         self.credit += frames
+        sizes = self._sizes
+        for _ in range(frames):
+            sizes.popleft()
 
 
 class ReceiverCredit:

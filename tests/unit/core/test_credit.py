@@ -27,7 +27,7 @@ class Wire:
     def act(self, action: str) -> bool:
         """Do it if it is possible."""
         if action == "send" and self.sender.credit:
-            self.sender.spend()
+            self.sender.spend(1)
             self.frames.append(self.sent)
             self.sent += 1
         elif action == "arrive" and self.frames:
@@ -111,9 +111,9 @@ def test_breaches_are_refused() -> None:
     sender, receiver = SenderCredit(1), ReceiverCredit(1)
     with pytest.raises(InternalError, match="exceeds the initial"):
         sender.grant(1)
-    sender.spend()
+    sender.spend(1)
     with pytest.raises(InternalError, match="without credit"):
-        sender.spend()
+        sender.spend(1)
     with pytest.raises(InternalError, match="exceeds"):
         sender.grant(0)
     with pytest.raises(InternalError, match="never came in"):

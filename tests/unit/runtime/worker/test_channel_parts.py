@@ -44,7 +44,7 @@ def test_frames_in_flight_and_credit_are_always_the_credit_of_the_begin(steps: l
         if records is not None:
             channel.add(rows(list(range(records))))
             channel.flush()
-        elif channel.frames_in_flight:
+        elif channel.credit.in_flight()[0]:
             channel.grant(1)
         in_flight, credit = told(outputs, of.IN_FLIGHT_FRAMES)["0"], told(outputs, of.CREDIT)["0"]
         assert in_flight + credit == 3

@@ -29,9 +29,10 @@ def _of_edge(edge: OutputEdge) -> list[Part]:
 
 
 def _part(receiver: str, subtask: str, channels: Sequence[OutputChannel]) -> Part:
+    in_flight = [channel.credit.in_flight() for channel in channels]
     values = {
-        of.IN_FLIGHT_FRAMES: [channel.frames_in_flight for channel in channels],
-        of.IN_FLIGHT_BYTES: [channel.bytes_in_flight for channel in channels],
+        of.IN_FLIGHT_FRAMES: [frames for frames, _ in in_flight],
+        of.IN_FLIGHT_BYTES: [size for _, size in in_flight],
         of.WAITING_FRAMES: [channel.waiting for channel in channels],
         of.CREDIT: [channel.credit.credit for channel in channels],
     }

@@ -52,10 +52,7 @@ class OutputChannel:
     `credit_initial`: frames it may send before a :meth:`grant`, and the most credit; `withheld`: none before.
     """
 
-    __slots__ = (
-        "_bytes", "_fragments", "_in_flight", "_lane", "_rows", "_waiting",
-        "batches", "bytes_in_flight", "credit",
-    )  # fmt: skip
+    __slots__ = ("_bytes", "_fragments", "_lane", "_rows", "_waiting", "batches", "credit")
 
     def __init__(self, lane: Lane, credit_initial: int, *, withheld: bool = False) -> None:
         self.credit = SenderCredit(credit_initial, withheld=withheld)
@@ -63,19 +60,12 @@ class OutputChannel:
         self._fragments: list[Batch] = []
         self._rows = self._bytes = 0
         self.batches = 0  # frames with records that were sent
-        self.bytes_in_flight = 0  # of frames that were sent and not processed yet
-        self._in_flight: deque[int] = deque()  # bytes of each of them
         self._waiting: deque[Batch | Event] = deque()
 
     @property
     def available(self) -> bool:
         """Whether no frame waits for credit (the receiver's permission to send)."""
         return not self._waiting
-
-    @property
-    def frames_in_flight(self) -> int:
-        """How many frames of records were sent for which no credit has come back."""
-        return len(self._in_flight)
 
     @property
     def waiting(self) -> int:
@@ -139,8 +129,6 @@ class OutputChannel:
     def grant(self, frames: int) -> None:
         """Add credit for `frames` processed frames, and send what waited for it; InternalError: too much."""
         self.credit.grant(frames)
-        for _ in range(min(frames, len(self._in_flight))):  # withheld credit is granted for no frame
-            self.bytes_in_flight -= self._in_flight.popleft()
         while self._waiting and self._may_pass(self._waiting[0]):
             first = self._waiting.popleft()
             self._send(first, first.nbytes() if isinstance(first, (RowBatch, ArrowBatch)) else 0)
@@ -156,10 +144,8 @@ class OutputChannel:
 
     def _send(self, element: Batch | Event, size: int) -> None:
         if isinstance(element, (RowBatch, ArrowBatch)):
-            self.credit.spend()
+            self.credit.spend(max(1, size))
             self.batches += 1
-            self._in_flight.append(size)
-            self.bytes_in_flight += size
         self._lane.deliver(element)
 
 

@@ -22,7 +22,19 @@ _KINDS: Final = {
 }
 _FOLDER: Final = Path(__file__).parent / "static"
 _MODULES: Final = (
-    *("actions", "app", "asking", "charts", "checkpoints", "failures", "graph", "live", "making", "output"),
+    *(
+        "actions",
+        "app",
+        "asking",
+        "charts",
+        "checkpoints",
+        "ends",
+        "failures",
+        "graph",
+        "live",
+        "making",
+        "output",
+    ),
     *("overview", "profile", "settings", "state", "subtasks", "wording"),
 )
 _OTHERS: Final = ("app.css", "icon.svg", "uplot/uPlot.iife.min.js", "uplot/uPlot.min.css", "uplot/LICENSE")
