@@ -25,7 +25,7 @@ class SenderCredit:
             raise InternalError(f"a channel starts with credit {initial}; expected at least 1")
         self.initial = initial
         self.credit = 0 if withheld else initial
-        # Bytes of the frames whose credit has not come back, oldest first; 0 is withheld credit, for no frame.
+        # Bytes of the frames whose credit has not come back, oldest first; 0: withheld credit, of no frame.
         self._sizes = deque([0] * initial if withheld else ())
 
     def in_flight(self) -> tuple[int, int]:
