@@ -71,8 +71,8 @@ OURS = {
         "state", "relational", "runtime.job", "runtime.worker.operators",
     ],
     "runtime.worker.operators.guarded": [
-        "common", "metrics", "serde.codecs.dynamic", "records", "graph.logical", "api", "state.undo",
-        "runtime.job", "runtime.worker.operators",
+        "common", "metrics", "serde.codecs.dynamic", "records", "graph.logical", "api",
+        "restore.split_watermarks", "state.undo", "runtime.job", "runtime.worker.operators",
     ],
     "runtime.worker.operators.asynchronous": [
         "common", "records", "core", "api", "runtime.job", "runtime.worker.operators",

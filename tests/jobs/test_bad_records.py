@@ -332,4 +332,4 @@ def test_examples_of_the_page_are_true() -> None:
 
 def test_json_is_what_is_kept() -> None:
     """Every field has a form in JSON."""
-    assert json.loads(json.dumps(hg.Quarantined(*range(13))._asdict()))["data"] == 12
+    assert json.loads(json.dumps(hg.Quarantined(*range(17))._asdict()))["data"] == 12

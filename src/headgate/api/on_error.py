@@ -62,6 +62,11 @@ class Quarantined(NamedTuple):
         timestamp: event time of the record, or time of the timer, in ms; None: there is none.
         timer: whether a timer fired.
         data: the record in base64, msgpack with tags for types; None where it has no such form.
+        source: the uid of the source that read the record; None, as the next three, where the place is not
+            known exactly.
+        split: the split, such as a file, that it was read from.
+        position: a position of the split as JSON, at or before the record; "null" is the beginning.
+        skip: how many records the source reads from that position on before this one.
     """
 
     operator: str
@@ -77,6 +82,10 @@ class Quarantined(NamedTuple):
     timestamp: int | None
     timer: bool
     data: str | None
+    source: str | None = None
+    split: str | None = None
+    position: str | None = None
+    skip: int | None = None
 
 
 ERRORS: Final[OutputTag[Quarantined]] = OutputTag("errors")

@@ -120,10 +120,13 @@ class SourceReader(ABC, Generic[T, P]):
         bad_records: records that did not decode since the last poll; the framework takes them away. Empty
             unless bad records go to the side output.
         skipped: how many bad records were skipped so far, where they are skipped.
+        one_split_a_poll: whether each poll returns records of one split only, also where a split ends and the
+            next one begins.
     """
 
     bad_records: list[BadRecord]
     skipped: int = 0
+    one_split_a_poll: bool = False
 
     @abstractmethod
     def add_splits(self, splits: Sequence[Split[P]]) -> None:

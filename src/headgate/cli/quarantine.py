@@ -49,6 +49,10 @@ class Kept(msgspec.Struct, frozen=True):
     timestamp: int | None
     timer: bool
     data: str | None
+    source: str | None = None
+    split: str | None = None
+    position: str | None = None
+    skip: int | None = None
     job: str = ""
     file: str = ""
 
@@ -126,7 +130,11 @@ def _shown(kept: Kept) -> str:
     what = f"timer at {kept.timestamp}" if kept.timer else f"record {kept.record}"
     key = "" if kept.key is None else f", key {kept.key}"
     head = f"{moment(kept.failed_ms)} {kept.operator}[{kept.subtask}] of job {kept.job!r}{key}: {what}"
-    return "\n".join([_plain(head), *(f"    {_plain(line)}" for line in kept.traceback.splitlines())])
+    lines = kept.traceback.splitlines()
+    if kept.split is not None:
+        at = "its beginning" if kept.position == "null" else kept.position
+        lines.insert(0, f"read by source {kept.source!r} from split {kept.split!r}, {kept.skip:,} after {at}")
+    return "\n".join([_plain(head), *(f"    {_plain(line)}" for line in lines)])
 
 
 def _plain(text: str) -> str:

@@ -193,6 +193,8 @@ def _size_of(path: str) -> int:
 class FilesReader(SourceReader[T, P]):
     """Reads assigned files one after the other from their splits' positions; StorageError if unreadable."""
 
+    one_split_a_poll = True
+
     def __init__(self, source: FilesSource[T, P], on_error: OnError) -> None:
         self.bad_records, self.skipped = [], 0
         self._source, self._on_error = source, on_error

@@ -40,6 +40,7 @@ from headgate.runtime.worker.operators.counting_source import CountingSource
 from headgate.runtime.worker.operators.fused import FusedNode, FusedOperator
 from headgate.runtime.worker.operators.guarded.guarded_functions import GuardedOperator, GuardedProcess
 from headgate.runtime.worker.operators.guarded.guarded_keyed import GuardedKeyedOperator
+from headgate.runtime.worker.operators.guarded.read_positions import note_positions
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
 from headgate.runtime.worker.operators.marked_sink import MarkedSinkOperator
 from headgate.runtime.worker.operators.operator_contract import Operator, R, Receiver
@@ -111,10 +112,18 @@ def build_chain(
         left.next = guarded(right) if isinstance(right, SinkOperator) else right
         if isinstance(right, TimestampsOperator) and isinstance(operators[0], SourceOperator):
             right.source = operators[0]
+    note_positions(operators, _nodes_of(vertex, places))
     operators[-1].next = guarded(main)
     for (at, tag), receiver in sides.items():
         operators[places[at]].side_outputs[tag] = guarded(receiver)
     return Chain(operators, places)
+
+
+def _nodes_of(vertex: Vertex, places: Mapping[int, int]) -> list[list[Node]]:
+    nodes: list[list[Node]] = [[] for _ in set(places.values())]
+    for index, place in places.items():
+        nodes[place].append(vertex.chain[index])
+    return nodes
 
 
 def _fused_run(chain: tuple[Node, ...], start: int, entries: Collection[int]) -> list[FusedNode]:

@@ -21,6 +21,9 @@ TEXT_MAX: Final = 10_000
 SHARE_FROM: Final = 1_000
 """So many records must have come before their share counts."""
 
+Place = tuple[str, str, str, int]
+"""Where a record was read: uid of the source, split, a position in it as JSON, and how many records after."""
+
 Policy = OnError | Callable[[FailedCall], str]
 
 
@@ -46,9 +49,10 @@ class BadRecords:
         """Note that so many records have come."""
         self._seen += records
 
-    def met(self, call: FailedCall, time: int | None, mark: int | None) -> None:
+    def met(self, call: FailedCall, time: int | None, mark: int | None, read_at: Place | None = None) -> None:
         """Leave out the record of a failed call, whose effects are undone, or raise its error. `time` and
-        `mark` are event time and watermark (ms) of the side output; None: there is no event time.
+        `mark` are event time and watermark (ms) of the side output; None: there is no event time. `read_at`
+        is where the record was read, as far as that is known.
         """
         shown = NoRecord(f"timer of key {call.key!r} at {call.timestamp}") if call.timer else call.record
         found = user_error(self._context, call.error, shown)
@@ -62,7 +66,11 @@ class BadRecords:
             raise found from None
         self._counts[action] += 1
         if action is OnError.QUARANTINE:
-            self._side.add(ERRORS, self._quarantined(call, found), time, None if time is None else mark)
+            kept = self._quarantined(call, found)
+            if read_at is not None:
+                source, split, position, skip = read_at
+                kept = kept._replace(source=source, split=split, position=position, skip=skip)
+            self._side.add(ERRORS, kept, time, None if time is None else mark)
 
     @property
     def _too_many(self) -> bool:

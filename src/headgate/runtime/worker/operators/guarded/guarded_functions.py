@@ -14,7 +14,7 @@ from headgate.graph.logical import FilterNode, FlatMapNode, MapNode, ProcessNode
 from headgate.records.batch import Batch, take_times
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.job.operator_context import OperatorContext
-from headgate.runtime.worker.operators.guarded.bad_records import BadRecords
+from headgate.runtime.worker.operators.guarded.bad_records import BadRecords, Place
 from headgate.runtime.worker.operators.operator_contract import Operator, PendingState
 from headgate.runtime.worker.operators.outputs import SideBuffer, checked_kind
 from headgate.runtime.worker.operators.stateless import ProcessContext
@@ -68,10 +68,17 @@ class JournalSide(SideBuffer):
             del self._records[name]
 
 
+def _nowhere(_index: int, _size: int) -> None:
+    return None
+
+
 class GuardedOperator(Operator):
     """Runs a function of one record for each record, one by one; `node` says which kind and what becomes of
-    records on which it fails.
+    records on which it fails. `read_at` gives the place in the input of a record of a batch, by its index and
+    the batch's size; None: it is not known.
     """
+
+    read_at: Callable[[int, int], Place | None] = staticmethod(_nowhere)
 
     def __init__(self, context: OperatorContext, node: MapNode | FilterNode | FlatMapNode) -> None:
         super().__init__(context)
@@ -94,7 +101,8 @@ class GuardedOperator(Operator):
             except BaseException as error:
                 del out[len(origins) :]
                 self._journal.undo()
-                self._bad.met(FailedCall(row, error, None, time, timer=False), time, mark)
+                call = FailedCall(row, error, None, time, timer=False)
+                self._bad.met(call, time, mark, self.read_at(index, len(batch)))
             origins.extend([index] * (len(out) - len(origins)))
         if out:
             at = np.array(origins, dtype=np.int64)
