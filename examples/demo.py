@@ -4,8 +4,9 @@
 
 Runs the job of `examples/commits.py` with two workers. Spark's Structured Streaming reads the events, and
 Spark writes the output; with `--files` Headgate's own files source and sink do. Events come piece by piece,
-for about twenty seconds, so that there is something to see; `--fast` takes about five. At the end it shows
-what `headgate checkpoints --last` says; `--keep` keeps checkpoints and output, to ask more.
+for about twenty seconds, so that there is something to see; `--fast` takes about five. While it runs, it has a
+page for a browser, whose address is told. At the end it shows what `headgate checkpoints --last` says, and
+leaves a picture of the run; `--keep` keeps checkpoints and output, to ask more.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import commits
+from demo_picture import Story, drawn
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -40,6 +42,8 @@ EVENTS = 51_194
 PIECES_PER_S = 1.5
 """About so many epochs pass in a second."""
 
+PICTURE = Path("out") / "demo.svg"
+
 CONSOLE = Console()
 
 
@@ -49,6 +53,7 @@ class Saboteur(JobListener):
     def __init__(self, progress: Progress, task: TaskID, kill_after: int) -> None:
         self.workers: dict[int, int] = {}
         self.killed_ms = self.recovered_ms = 0.0
+        self.story, self._began = Story(EVENTS), 0.0
         self._progress, self._task, self._kill_after = progress, task, kill_after
         self._restored: tuple[int, int] | None = None
         self._base = self._checkpointed = self._read = 0
@@ -58,32 +63,53 @@ class Saboteur(JobListener):
         self.workers[slot] = pid
 
     def deploying(self, attempt: int, checkpoint: int | None) -> None:
+        self._began = self._began or time.monotonic()
         origin = "nothing" if checkpoint is None else f"checkpoint {checkpoint}"
         self._say(f"attempt {attempt}: two workers deployed, state restored from {origin}")
-        self._base = self._checkpointed
+        self._note_read()
+        self._base = self._read = self._checkpointed
+        self._note_read()
 
     def running(self, attempt: int) -> None:
         if attempt > 1:
             self.recovered_ms = time.monotonic() * 1000
+            self.story.recovered = self._now_s()
             self._say(f"running again after {(self.recovered_ms - self.killed_ms) / 1000:.1f} s")
 
     def progress(self, counters: Sequence[Any]) -> None:
         self._read = self._base + sum(entry.records_in for entry in counters if entry.vertex == 0)
+        self._note_read()
         self._show()
         if not self.killed_ms and self._read >= self._kill_after:
             slot, pid = random.choice(sorted(self.workers.items()))
             self.killed_ms = time.monotonic() * 1000
+            self.story.killed = self._now_s()
             self._say(f"[red]kill -9 of worker {slot} (process {pid}) after {self._read:,} events[/red]")
             os.kill(pid, signal.SIGKILL)
 
     def checkpoint_completed(self, checkpoint: int, took_ms: int) -> None:
         self._checkpoint = f"{checkpoint} ({took_ms} ms)"
         self._checkpointed = self._read
+        self.story.checkpoints.append(self._now_s())
         self._show()
 
     def failed(self, attempt: int, error: hg.HeadgateError, restart_in_ms: int | None) -> None:
         again = "giving up" if restart_in_ms is None else f"restart in {restart_in_ms / 1000:.1f} s"
         self._say(f"attempt {attempt} failed: {error} - {again}")
+
+    def note(self, text: str) -> None:
+        self._say(text)
+
+    def finished(self) -> None:
+        """The job has read all events; the last heartbeat may have come before."""
+        self._read = EVENTS
+        self._note_read()
+
+    def _now_s(self) -> float:
+        return time.monotonic() - self._began
+
+    def _note_read(self) -> None:
+        self.story.read.append((self._now_s(), min(self._read, EVENTS)))
 
     def _say(self, text: str) -> None:
         self._progress.console.print(f"  {text}")
@@ -115,6 +141,7 @@ def run_job(folder: Path, seconds: float, with_spark: bool) -> tuple[hg.JobResul
             commits.build(env, str(folder / "out"), rate_per_s=2 * EVENTS / seconds)
         result = env.execute("demo")
         progress.update(task, completed=EVENTS)
+        saboteur.finished()
     return result, saboteur
 
 
@@ -213,6 +240,13 @@ def diagnose(folder: Path, kept: bool) -> None:
         CONSOLE.print("The checkpoints are deleted now; --keep leaves them in place.")
 
 
+def leave_picture(story: Story) -> None:
+    """Write the picture, and tell where it is."""
+    PICTURE.parent.mkdir(exist_ok=True)
+    PICTURE.write_text(drawn(story), encoding="utf-8")
+    CONSOLE.print(f"A picture of the run is in {PICTURE}.", soft_wrap=True)
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run, sabotage, verify; 0 when nothing was lost or doubled."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -230,6 +264,7 @@ def main(arguments: Sequence[str]) -> int:
         lines, duplicates, missing = verify(folder, not options.files)
         report(result, saboteur, lines, duplicates, missing)
         diagnose(folder, options.keep)
+        leave_picture(saboteur.story)
     finally:
         if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
