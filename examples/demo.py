@@ -4,8 +4,8 @@
 
 Runs the job of `examples/commits.py` with two workers. Spark's Structured Streaming reads the events, and
 Spark writes the output; with `--files` Headgate's own files source and sink do. Events come piece by piece,
-for about twenty seconds, so that there is something to see; `--fast` takes about five. While it runs, it has a
-page for a browser, whose address is told. At the end it shows what `headgate checkpoints --last` says, and
+for about twenty seconds, so that there is something to see; `--fast` takes about five. While it runs, it has
+a page for a browser, whose address is told. At the end it shows what `headgate checkpoints --last` says, and
 leaves a picture of the run; `--keep` keeps checkpoints and output, to ask more.
 """
 

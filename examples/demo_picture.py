@@ -50,9 +50,9 @@ class Story:
 
 def drawn(story: Story) -> str:
     """The picture, as SVG."""
+    frame = f'viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{_told(story)}"'
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'aria-label="{_told(story)}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" {frame}>',
         f"<style>{_STYLE}</style>",
         f'<rect class="paper" width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
         f'<text class="title" x="{LEFT}" y="24">Events read, and a worker killed half-way</text>',
