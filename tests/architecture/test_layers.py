@@ -107,6 +107,9 @@ OURS = {
     "runtime.driver.metrics": [
         "common", "metrics", "graph", "core", "runtime.job", "runtime.master", "runtime.protocol",
     ],
+    "runtime.driver.telemetry": [
+        "common", "metrics", "core.checkpoint", "runtime.driver.metrics", "runtime.job.listener",
+    ],
     "runtime.driver.endpoint.page": [
         "common", "metrics", "graph", "core", "api", "checkpoint.layout", "display", "runtime.job",
         "runtime.protocol",
@@ -118,7 +121,7 @@ OURS = {
     "runtime.driver": [
         "common", "graph", "core", "api", "state", "checkpoint", "restore", "ha", "display", "runtime.job",
         "runtime.protocol", "runtime.transport", "runtime.master", "runtime.worker",
-        "runtime.driver.endpoint", "runtime.driver.metrics",
+        "runtime.driver.endpoint", "runtime.driver.metrics", "runtime.driver.telemetry",
     ],
     "runtime": ["common.process.logs"],
     "connectors": [
@@ -173,6 +176,7 @@ ONLY_IN = {
     "fastavro": ["serde/codecs/avro_schemas.py"],
     "obstore": ["checkpoint/storage/"],
     "google": [],
+    "opentelemetry": ["runtime/driver/telemetry/"],
     "starlette": ["runtime/driver/endpoint/"],
     "typer": ["cli/"],
     "uvicorn": ["runtime/driver/endpoint/"],

@@ -21,6 +21,7 @@ from headgate.runtime.driver.metrics.job_metrics import JobMetrics
 from headgate.runtime.driver.metrics.prometheus_text import text_of
 from headgate.runtime.driver.stack_profiles import StackProfiles
 from headgate.runtime.driver.statistics import JobStatistics
+from headgate.runtime.driver.telemetry.telemetry import Telemetry, otlp_settings
 from headgate.runtime.job.listener import JobListener
 from headgate.runtime.job.listeners import Listeners
 from headgate.runtime.job.live_state import LiveState
@@ -41,7 +42,10 @@ class ShownJob:
         named: LoggedJob,
     ) -> None:
         self.metrics = JobMetrics(job.plan, clock)
-        followed = Listeners(AttemptInLogs(named), self.metrics, listener)
+        settings = otlp_settings(job.config)
+        self._telemetry = None if settings is None else Telemetry(settings, named, clock)
+        told = [each for each in (self._telemetry,) if each is not None]
+        followed = Listeners(AttemptInLogs(named), self.metrics, *told, listener)
         self._watch = JobWatch(job.plan, job.config, followed)
         self.statistics = JobStatistics(job.plan, self._watch, job.told)
         self._config, self._clock, self._answers, self._named = job.config, clock, answers, named
@@ -55,6 +59,8 @@ class ShownJob:
             self._named.mask = Mask([*self._named.mask.secrets, self._endpoint.secret])
             opened.callback(self._endpoint.close)
         self._port = opened_port(self._config, opened)
+        if self._telemetry is not None:
+            self._telemetry.open(opened)
 
     def begin(
         self,
@@ -97,8 +103,12 @@ class ShownJob:
             self.statistics.note(f"the page of the job is {self._endpoint.address}; `headgate ui` opens it")
         if self._port is not None:
             self._port.begin(served)
+        if self._telemetry is not None:
+            self._telemetry.begin(served.records, served.families)
 
     def close(self, state: str) -> None:
         """End the endpoint with the job, whose last state is `state`."""
+        if self._telemetry is not None:
+            self._telemetry.close()
         if self._endpoint is not None:
             self._endpoint.close(state)

@@ -50,12 +50,16 @@ class ServedJob:
         """
         return self._in_loop(self.records)
 
+    def families(self) -> Sequence[Family]:
+        """Return all metrics of the job; waits as :meth:`recorded` does."""
+        return self._in_loop(self.metrics)
+
     def metrics_text(self, *, open_metrics: bool) -> str:
         """Return all metrics of the job as text for Prometheus, or as OpenMetrics; waits as
         :meth:`recorded` does.
         """
         labels = {"job_name": self.name, "job_id": self.job_id}
-        return text_of(self._in_loop(self.metrics), labels, open_metrics=open_metrics)
+        return text_of(self.families(), labels, open_metrics=open_metrics)
 
     def _in_loop(self, ask: Callable[[], T]) -> T:
         if self.watch.state is not None:

@@ -21,7 +21,7 @@ OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-
 LABEL_MAX: Final = 1_000
 """Longer values of labels are cut after so many characters."""
 
-_OCTAVES: Final = range(4, 27)
+OCTAVES: Final = range(4, 27)
 """Buckets end below these powers of two, in the whole numbers of the metric."""
 
 
@@ -71,7 +71,7 @@ def _number(value: float, metric: Metric) -> str:
 def _buckets(metric: Metric, labels: list[str], histogram: Histogram) -> Iterator[str]:
     # Cells of values below 2**k are those before 4 * (k + 1).
     counts, series = histogram.counts, ",".join(labels)
-    for octave in _OCTAVES:
+    for octave in OCTAVES:
         end = _number((1 << octave) - 1, metric)
         yield f'{metric.name}_bucket{{{series},le="{end}"}} {sum(counts[: 4 * (octave + 1)])}'
     total = sum(middle_of(cell) * counts[cell] for cell in range(CELLS) if counts[cell])

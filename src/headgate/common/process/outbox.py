@@ -1,0 +1,100 @@
+"""Hands what a job tells to others over to a thread of its own, which sends it and may be slow, or fail."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+T = TypeVar("T")
+
+_LOG: Final = logging.getLogger("headgate.outbox")
+
+
+class Outbox(Generic[T]):
+    """A queue of at most `items_max` items and the thread that sends them; whoever puts one in never waits.
+
+    Items are sent as soon as there are some, or every `every_s` seconds, then even if there are none. Of a
+    queue that is full the oldest are dropped. If `send` raises, its items are lost, and one warning says so,
+    the first time.
+
+    Args:
+        name: of the thread.
+        what: is sent, as the subject of the warning.
+        send: sends items in their order; in the thread.
+        ends: called once, in the thread, when nothing more will be sent.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        what: str,
+        send: Callable[[list[T]], None],
+        items_max: int,
+        every_s: float | None = None,
+        ends: Callable[[], None] | None = None,
+    ) -> None:
+        self._what, self._send, self._every_s, self._ends = what, send, every_s, ends
+        self._items: deque[T] = deque(maxlen=items_max)
+        self._lock, self._news, self._closing = threading.Lock(), threading.Event(), threading.Event()
+        self._warned = self.failing = False
+        self.dropped = 0  # items that were put and not sent
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def begin(self) -> None:
+        self._thread.start()
+
+    def put(self, item: T) -> None:
+        """Have an item sent; any thread may call it, before `begin` too."""
+        with self._lock:
+            if len(self._items) == self._items.maxlen:
+                self.dropped += 1
+            self._items.append(item)
+        self._news.set()
+
+    def close(self, wait_s: float) -> bool:
+        """Send what is left, and wait for so long, but not if the last try failed; return whether it is over.
+        After that nothing more is sent.
+        """
+        self._closing.set()
+        self._news.set()
+        if self._thread.is_alive() and not self.failing:
+            self._thread.join(wait_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while True:
+            if self._every_s is None:
+                self._news.wait()
+            else:
+                self._closing.wait(self._every_s)
+            self._news.clear()
+            closing = self._closing.is_set()
+            if not (closing and self.failing):
+                self._deliver()
+            if closing:
+                break
+        if self._ends is not None:
+            self._ends()
+
+    def _deliver(self) -> None:
+        with self._lock:
+            items = list(self._items)
+            self._items.clear()
+        if not items and self._every_s is None:
+            return
+        try:
+            self._send(items)
+            self.failing = False
+        except Exception as error:
+            self.failing = True
+            self.dropped += len(items)
+            self.warn(f"{error}")
+
+    def warn(self, why: str) -> None:
+        """Warn, the first time, that something could not be sent."""
+        if not self._warned:
+            self._warned = True
+            _LOG.warning("%s could not be sent; the job goes on, and this is said once: %s", self._what, why)
