@@ -146,14 +146,6 @@ def test_the_tree_shows_every_folder() -> None:
     assert drawn_folders() == folders - {".", "deploy", "testing/suites/backend"} | {"runtime"}
 
 
-def test_rooms_for_later_work_are_not_built_yet() -> None:
-    """Each is named, with its place; who builds one moves its line into the tree."""
-    rows = re.findall(r"^\| (exporters)\b", text_of(PAGE), re.MULTILINE)
-    assert len(rows) == 1
-    later = ("runtime/driver/metrics/open_telemetry.py",)
-    assert [room for room in later if (PACKAGE / room).exists()] == []
-
-
 def test_layers_are_those_of_the_imports() -> None:
     """No package is in a lower layer than one that it may import."""
     layer = {name: int(number) for number, name in re.findall(r"^\| (\d) \| `(\w+)` \|", text_of(PAGE), re.M)}

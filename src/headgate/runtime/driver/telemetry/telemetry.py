@@ -14,7 +14,7 @@ from headgate.common.plain_data import Json
 from headgate.common.ports import Clock
 from headgate.common.process.heard_logs import heard
 from headgate.common.process.log_lines import JsonFormatter, LoggedJob, facts_of
-from headgate.common.process.outbox import Outbox
+from headgate.common.process.outward_queue import OutwardQueue
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
 from headgate.core.checkpoint.history import CheckpointRecord, CheckpointStatus
@@ -93,7 +93,7 @@ class Telemetry(JobListener):
         self._families: Callable[[], Sequence[Family]] = list
         self._client: OtlpClient | None = None
         every_s = settings.interval_ms / 1000
-        self._outbox: Outbox[_Item] = Outbox(
+        self._queue: OutwardQueue[_Item] = OutwardQueue(
             "headgate-otlp",
             f"telemetry for {settings.endpoint}",
             self._send,
@@ -105,7 +105,7 @@ class Telemetry(JobListener):
     def open(self, opened: ExitStack) -> None:
         """Hear the driver's log from now on, until `opened` ends."""
         formatter = JsonFormatter()
-        put = self._outbox.put
+        put = self._queue.put
         hearing = heard(self._named, logging.NOTSET, lambda record: put(facts_of(formatter, record)))
         opened.enter_context(hearing)
 
@@ -118,12 +118,12 @@ class Telemetry(JobListener):
         the metrics, from any thread but that one.
         """
         self._records, self._families = records, families
-        self._outbox.begin()
+        self._queue.begin()
 
     def close(self) -> None:
         """Send what is left, unless the collector did not answer last time; wait 3 s at most."""
-        if not self._outbox.close(CLOSE_WAIT_S) and not self._outbox.failing:
-            self._outbox.warn(f"the last of it was not taken within {CLOSE_WAIT_S:.0f} s")
+        if not self._queue.close(CLOSE_WAIT_S) and not self._queue.failing:
+            self._queue.warn(f"the last of it was not taken within {CLOSE_WAIT_S:.0f} s")
 
     # -- JobListener -------------------------------------------------------------------------------------
 
@@ -155,11 +155,11 @@ class Telemetry(JobListener):
                 continue
             if record.status is CheckpointStatus.FAILED or completed in (None, record.checkpoint):
                 self._seen.add(record.checkpoint)
-                self._outbox.put(record)
+                self._queue.put(record)
 
     def _put(self, stretch: Stretch | None) -> None:
         if stretch is not None:
-            self._outbox.put(stretch)
+            self._queue.put(stretch)
 
     # -- in the thread that sends ------------------------------------------------------------------------
 

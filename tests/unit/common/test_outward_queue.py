@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from headgate.common.process.outbox import Outbox
+from headgate.common.process.outward_queue import OutwardQueue
 
 PATIENCE_S = 10
 
@@ -15,13 +15,13 @@ PATIENCE_S = 10
 def test_items_are_sent_in_their_order() -> None:
     """As soon as there are some, also those that were put before the begin and right before the end."""
     sent: list[int] = []
-    outbox = Outbox("test", "numbers", sent.extend, 100)
-    outbox.put(1)
-    outbox.begin()
+    queue = OutwardQueue("test", "numbers", sent.extend, 100)
+    queue.put(1)
+    queue.begin()
     for n in range(2, 50):
-        outbox.put(n)
-    assert outbox.close(PATIENCE_S)
-    assert (sent, outbox.dropped) == (list(range(1, 50)), 0)
+        queue.put(n)
+    assert queue.close(PATIENCE_S)
+    assert (sent, queue.dropped) == (list(range(1, 50)), 0)
 
 
 def test_a_receiver_that_stands_still_holds_nobody_up() -> None:
@@ -34,18 +34,18 @@ def test_a_receiver_that_stands_still_holds_nobody_up() -> None:
         stands.wait(PATIENCE_S)
         sent.extend(items)
 
-    outbox = Outbox("test", "numbers", send, 10)
-    outbox.begin()
-    outbox.put(-1)
+    queue = OutwardQueue("test", "numbers", send, 10)
+    queue.begin()
+    queue.put(-1)
     assert entered.wait(PATIENCE_S)
     for n in range(1_000):
-        outbox.put(n)
-    assert outbox.dropped == 990
+        queue.put(n)
+    assert queue.dropped == 990
     began = time.monotonic()
-    assert not outbox.close(0.05)
+    assert not queue.close(0.05)
     assert time.monotonic() - began < PATIENCE_S / 2
     stands.set()
-    assert outbox.close(PATIENCE_S)
+    assert queue.close(PATIENCE_S)
     assert sent == [-1, *range(990, 1_000)]
 
 
@@ -57,13 +57,13 @@ def test_a_receiver_that_fails_is_warned_of_once(caplog: pytest.LogCaptureFixtur
         tried.release()
         raise OSError("no such host")
 
-    outbox = Outbox("test", "numbers", send, 10, every_s=0.01)
-    outbox.begin()
+    queue = OutwardQueue("test", "numbers", send, 10, every_s=0.01)
+    queue.begin()
     for n in range(3):
-        outbox.put(n)
+        queue.put(n)
         assert tried.acquire(timeout=PATIENCE_S)
         assert tried.acquire(timeout=PATIENCE_S)
-    outbox.close(0)
+    queue.close(0)
     warned = [record.message for record in caplog.records]
     assert warned == ["numbers could not be sent; the job goes on, and this is said once: no such host"]
-    assert outbox.dropped == 3
+    assert queue.dropped == 3

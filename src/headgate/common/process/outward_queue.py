@@ -10,10 +10,10 @@ from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 
-_LOG: Final = logging.getLogger("headgate.outbox")
+_LOG: Final = logging.getLogger("headgate.outward")
 
 
-class Outbox(Generic[T]):
+class OutwardQueue(Generic[T]):
     """A queue of at most `items_max` items and the thread that sends them; whoever puts one in never waits.
 
     Items are sent as soon as there are some, or every `every_s` seconds, then even if there are none. Of a
