@@ -119,6 +119,10 @@ class Heard(JobListener):
     def __init__(self) -> None:
         self.left: dict[str, list[int]] = {}
         self.now: list[str] = []
+        self.unread_bytes: list[int | None] = []
+
+    def unread(self, left: Mapping[str, hg.InputLeft | None]) -> None:
+        self.unread_bytes.append(None if left["in"] is None else left["in"].bytes)
 
     def progress(self, counters: Sequence[Counters]) -> None:
         parts = [part for each in counters for part in each.parts]
@@ -151,6 +155,9 @@ def test_bytes_of_files_are_those_that_are_not_read(tmp_path: Path) -> None:
         assert [value for _, value in scraped("headgate_workers")] == [1]
         Gate.passes.set()
         handle.result()
+    assert heard.unread_bytes[0] == 3 * size
+    assert heard.unread_bytes[-1] == 0
+    assert heard.unread_bytes == sorted(heard.unread_bytes, key=lambda left: -(left or 0))
     assert heard.now == []
     assert all(values == sorted(values, reverse=True) for values in heard.left.values())
 

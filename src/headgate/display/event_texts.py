@@ -30,6 +30,8 @@ class Facts(TypedDict, total=False):
     records_skipped: int
     records_in_attempt: int | None
     records_per_second: float | None
+    read_share: float | None
+    to_go_ms: int | None
     longest_step_ms: float
     operator: str
     kind: str
@@ -90,6 +92,8 @@ def phrases(status: JobProgress, now_ms: int, width: int | None = None) -> list[
     if status.records is not None:
         kept["rate"] = f"{'-' if rate is None else f'{rate:,.0f}'} records/s"
         kept["records"] = f"{status.records:,} records in"
+    if (reading := status.reading.text()) is not None:
+        kept["reading"] = reading
     if status.checkpoint is not None:
         age = max(0, now_ms - status.checkpoint_at_ms) / 1000
         kept["checkpoint"] = f"checkpoint {status.checkpoint}"
@@ -99,7 +103,7 @@ def phrases(status: JobProgress, now_ms: int, width: int | None = None) -> list[
         kept["attempt"] = f"attempt {status.attempt}"
     if status.skipped:
         kept["skipped"] = f"{status.skipped:,} bad records skipped"
-    for less in ("age", "records", "checkpoint", "rate", "skipped"):
+    for less in ("age", "records", "checkpoint", "rate", "reading", "skipped"):
         if width is None or sum(map(len, kept.values())) + 2 * (len(kept) - 1) <= width:
             break
         kept.pop(less, None)

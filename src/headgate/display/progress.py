@@ -8,10 +8,11 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Unpack
 
 from headgate.api.jobs.executor_contract import RepeatingFailure
+from headgate.api.source import InputLeft
 from headgate.common.errors import HeadgateError
 from headgate.common.ports import Clock
 from headgate.common.process.system import SystemClock
@@ -62,6 +63,9 @@ class Narrator(JobListener):
         self.status.running(self._progress_at_ms)
         self._show("running", attempt=attempt)
 
+    def unread(self, left: Mapping[str, InputLeft | None]) -> None:
+        self.status.reading.update(left, self._clock.monotonic_ms())
+
     def progress(self, counters: Sequence[Counters]) -> None:
         now = self._clock.monotonic_ms()
         self.status.progress(counters, now)
@@ -72,6 +76,9 @@ class Narrator(JobListener):
             facts = self._totals()
             facts["records_in_attempt"] = None if self.status.records is None else self.status.records_attempt
             facts["records_per_second"] = None if rate is None else round(rate, 1)
+            share = self.status.reading.share
+            facts["read_share"] = None if share is None else round(share, 4)
+            facts["to_go_ms"] = self.status.reading.to_go_ms
             self._show("progress", **facts)
 
     def checkpoint_completed(self, checkpoint: int, took_ms: int) -> None:

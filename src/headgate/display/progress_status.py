@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from typing import Final, TypedDict
 
 from headgate.common.errors import HeadgateError, UserFunctionError
+from headgate.display.time_to_go import TimeToGo
 from headgate.runtime.protocol.messages import Counters
 
 RATE_WINDOW_MS: Final = 5_000  # records per second are counted over this time
@@ -38,6 +39,7 @@ class JobProgress:
         self.checkpoint: int | None = None
         self.checkpoint_at_ms = self.checkpoint_took_ms = 0
         self.error: HeadgateError | None = None
+        self.reading = TimeToGo()
         self._sources, self._began_ms = sources, now_ms
         self._records_before = self._skipped_before = 0
         self._samples: deque[tuple[int, int]] = deque()
@@ -68,6 +70,7 @@ class JobProgress:
         self.records_attempt = self.skipped_attempt = 0
         self._samples.clear()
         self._rate = None
+        self.reading.restarted()
 
     def rescaled(self, sources: Collection[int]) -> None:
         if self._sources is not None:

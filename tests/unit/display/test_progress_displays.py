@@ -18,9 +18,11 @@ from rich.cells import cell_len
 from rich.console import Console
 
 import headgate as hg
+from headgate.api.source import InputLeft
 from headgate.common.errors import OperatingError, UserFunctionError
 from headgate.common.settings.config import Config
 from headgate.display import progress, progress_json
+from headgate.display.event_texts import phrases
 from headgate.display.progress import Narrator, PlainDisplay, WarningsDisplay, listener_for
 from headgate.display.progress_json import LineWriter, reserve_stdout
 from headgate.display.progress_live import LiveDisplay
@@ -102,6 +104,27 @@ def play(narrator: Narrator, clock: HandClock) -> None:
     narrator.progress([counted(0, 50), counted(2, 10)])
     narrator.checkpoint_completed(2, 20)
     narrator.ended("finished")
+
+
+def test_what_is_read_of_the_input_is_told_with_the_progress(clock: HandClock, status: JobProgress) -> None:
+    """As numbers for scripts and as a phrase for people; of an input without an end neither."""
+    display = Recording()
+    narrator = Narrator(status, display, clock)
+    narrator.deploying(1, None)
+    narrator.running(1)
+    for left in (80, 60, 40):
+        clock.ms += 1000
+        narrator.unread({"in": InputLeft(records=left)})
+        narrator.progress([counted(0, 100 - left)])
+    shown = [(event["read_share"], event["to_go_ms"]) for event in display.events if "read_share" in event]
+    assert shown == [(0.0, None), (0.25, None), (0.5, 2000)]
+    assert "50% read, 2 s to go" in phrases(status, clock.ms)
+    assert "50% read, 2 s to go" not in phrases(status, clock.ms, width=30)
+    clock.ms += 1000
+    narrator.unread({"in": None})
+    narrator.progress([counted(0, 100)])
+    assert display.events[-1]["read_share"] is None
+    assert not any("read" in phrase for phrase in phrases(status, clock.ms))
 
 
 def test_a_job_is_told_as_events(clock: HandClock, status: JobProgress) -> None:

@@ -14,7 +14,15 @@ from headgate.runtime.protocol.messages import Counters
 Totals = Mapping[str, tuple[int, int]]
 
 _PASSED_ON: Final = (
-    *("begins", "controllable", "gang_submitted", "worker_registered", "running", "savepoint_completed"),
+    *(
+        "begins",
+        "controllable",
+        "gang_submitted",
+        "worker_registered",
+        "running",
+        "savepoint_completed",
+        "unread",
+    ),
     *("failed", "reverted", "repeats", "note"),
 )
 """Reports of a job listener from which nothing is counted."""

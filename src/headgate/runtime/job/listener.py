@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from headgate.api.jobs.executor_contract import JobControl, RepeatingFailure
+from headgate.api.source import InputLeft
 from headgate.common.errors import HeadgateError
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.job.live_state import LiveState
@@ -31,6 +32,9 @@ class JobListener:
 
     def running(self, attempt: int) -> None:
         """Report that all subtasks of attempt number `attempt` run."""
+
+    def unread(self, left: Mapping[str, InputLeft | None]) -> None:
+        """Report how much of each source's input is not read yet, by uid, before each :meth:`progress`."""
 
     def progress(self, counters: Sequence[Counters]) -> None:
         """Report all subtasks' totals in the present attempt, whenever a worker has sent new ones."""

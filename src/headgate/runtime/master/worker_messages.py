@@ -86,7 +86,10 @@ class WorkerMessages:
         member = self._members.get(slot)
         if member is not None and self._machine.counts(attempt):
             member.add_counters(counters)
-            self._listener.progress(self._members.counters())
+            newest = self._members.counters()
+            if unread := self._attempts.sources.unread(self._attempts.plan, newest):
+                self._listener.unread(unread)
+            self._listener.progress(newest)
 
     def _task_failed(self, message: m.TaskFailed) -> None:
         if not self._machine.may_fail(message.attempt):

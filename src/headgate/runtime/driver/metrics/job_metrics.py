@@ -161,7 +161,7 @@ def _of_workers(beats: Mapping[int, Heartbeat]) -> Iterator[Family]:
 
 
 def _of_sources(master: JobMaster) -> Iterator[Family]:
-    left = {uid: each for uid, each in master.sources.left().items() if each is not None}
+    left = {uid: each for uid, each in master.sources.unassigned().items() if each is not None}
     for metric, values in (
         (of_parts.UNASSIGNED_RECORDS, {uid: each.records for uid, each in left.items()}),
         (of_parts.UNASSIGNED_BYTES, {uid: each.bytes for uid, each in left.items()}),

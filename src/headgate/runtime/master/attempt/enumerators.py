@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headgate.api.source import InputLeft, SourceReport, SplitEnumerator
@@ -11,6 +11,8 @@ from headgate.graph.logical import SourceNode
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.job.user_errors import blamed
+from headgate.runtime.master.attempt.unread_input import Unread, UnreadInput
+from headgate.runtime.protocol.messages import Counters
 
 
 class Enumerators:
@@ -18,7 +20,7 @@ class Enumerators:
 
     def __init__(self, by_vertex: Mapping[int, tuple[OperatorContext, SplitEnumerator]]) -> None:
         self._by_vertex = by_vertex
-        self._left: dict[int, InputLeft | None] = {}  # as of the last assignment
+        self._unread: dict[int, UnreadInput] = {}
 
     @classmethod
     def of(cls, plan: PhysicalPlan, restored: Mapping[str, Any], job: str, attempt: int) -> Enumerators:
@@ -36,7 +38,8 @@ class Enumerators:
                     place = OperatorContext(uid, node.name, 0, vertex.parallelism, attempt, job, 0, None)
                     with blamed(place, "in create_enumerator()"):
                         by_vertex[vertex.id] = (place, node.source.create_enumerator(restored.get(uid)))
-                    made._look(vertex.id)
+                    left, from_start = made._left(vertex.id), restored.get(uid) is None
+                    made._unread[vertex.id] = UnreadInput(left, restored=not from_start)
         except BaseException:
             made.close()
             raise
@@ -52,18 +55,28 @@ class Enumerators:
         with blamed(place, f"in next_splits({subtask})"):
             splits = enumerator.next_splits(subtask)
         if splits:
-            self._look(vertex)
+            self._unread[vertex].assigned(subtask, len(splits), self._left(vertex))
         return None if splits is None else [(split.id, split.position) for split in splits]
 
-    def left(self) -> dict[str, InputLeft | None]:
-        """Return how much input of each source no reader has been given yet, by uid; None: not known."""
-        return {self._by_vertex[vertex][0].uid: left for vertex, left in self._left.items()}
+    def unassigned(self) -> Unread:
+        """Return how much input of each source no reader has been given yet, by uid."""
+        return {self._by_vertex[vertex][0].uid: each.unassigned for vertex, each in self._unread.items()}
 
-    def _look(self, vertex: int) -> None:
+    def unread(self, plan: PhysicalPlan, counters: Sequence[Counters]) -> Unread:
+        """Return how much input of each source is not read, by uid, as the newest `counters` of subtasks say;
+        {} between two attempts.
+        """
+        return {
+            self._by_vertex[vertex.id][0].uid: self._unread[vertex.id].left(vertex, counters)
+            for vertex in plan.vertices
+            if vertex.id in self._unread
+        }
+
+    def _left(self, vertex: int) -> InputLeft | None:
         # Not when metrics are asked for: an error of the source's code has to fail the attempt.
         place, enumerator = self._by_vertex[vertex]
         with blamed(place, "in left_to_assign()"):
-            self._left[vertex] = enumerator.left_to_assign()
+            return enumerator.left_to_assign()
 
     def ready(self) -> bool:
         """Return whether all enumerators can be snapshotted; else checkpoints wait. Raises user errors."""

@@ -39,7 +39,8 @@ class SourceOperator(Operator):
         super().__init__(context)
         self._source = source
         self._opened = False
-        self._given = 0  # splits that were assigned in this attempt
+        # Splits that were assigned in this attempt: in all, and as of the last sample.
+        self._given = self._told_given = 0
         self._parts: Sequence[Part] = ()  # metrics of the splits, as of the last sample
         # whether all input was read before the restored checkpoint, so that no reader is needed; set before
         # `open`
@@ -124,9 +125,10 @@ class SourceOperator(Operator):
         if self._opened:
             with blamed(self.context, "in left_to_read()"):
                 self._parts = parts_of_splits(self.reader.left_to_read())
+            self._told_given = self._given
 
     def measured(self) -> Mapping[str, int]:
-        return {_SKIPPED: self.reader.skipped if self._opened else 0, _SPLITS: self._given}
+        return {_SKIPPED: self.reader.skipped if self._opened else 0, _SPLITS: self._told_given}
 
     def parts(self) -> Sequence[Part]:
         return self._parts

@@ -38,7 +38,9 @@ EARLY_MS: Final = 3_000
 PRINTED_MAX: Final = 500
 LINE_MAX: Final = 2_000  # characters of a printed line
 TEXT_MAX: Final = 4_000  # characters of a failure's text in the status
-_PASSED_ON: Final = (*("begins", "controllable", "checkpoint_completed", "savepoint_completed", "told"),)
+_PASSED_ON: Final = (
+    *("begins", "controllable", "checkpoint_completed", "savepoint_completed", "told", "unread"),
+)
 """Reports of a job listener from which nothing is remembered."""
 
 
