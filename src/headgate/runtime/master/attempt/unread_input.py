@@ -27,14 +27,14 @@ class UnreadInput:
     def __init__(self, left: InputLeft | None, *, restored: bool) -> None:
         self.unassigned = left
         self._restored = restored
-        # subtask -> number of splits that it had been given with each assignment, and what was in that
+        self._given: dict[int, int] = {}  # subtask -> splits that it was given
+        # subtask -> for each assignment that no report has: splits up to it, and how much was in that
         self._handed: dict[int, list[tuple[int, InputLeft]]] = {}
 
     def assigned(self, subtask: int, splits: int, left: InputLeft | None) -> None:
         """Note that `subtask` was given so many `splits`, after which `left` is not handed out."""
-        handed = self._handed.setdefault(subtask, [])
-        before = handed[-1][0] if handed else 0
-        handed.append((before + splits, _less(self.unassigned, left)))
+        given = self._given[subtask] = self._given.get(subtask, 0) + splits
+        self._handed.setdefault(subtask, []).append((given, _less(self.unassigned, left)))
         self.unassigned = left
 
     def left(self, vertex: Vertex, counters: Iterable[Counters]) -> InputLeft | None:
