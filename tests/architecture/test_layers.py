@@ -103,7 +103,7 @@ OURS = {
         "runtime.worker.operators.columns", "runtime.worker.operators.guarded", "runtime.worker.snapshot",
         "runtime.worker.task",
 ],
-    "display": ["common", "graph", "api.jobs", "runtime.job", "runtime.protocol"],
+    "display": ["common", "graph", "api.jobs", "api.source", "runtime.job", "runtime.protocol"],
     "runtime.driver.metrics": [
         "common", "metrics", "graph", "core", "runtime.job", "runtime.master", "runtime.protocol",
     ],
