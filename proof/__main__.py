@@ -2,8 +2,9 @@
 
 Then everything that decodes stored bytes is fuzzed, alone with python -m proof fuzz, and the simulator goes
 on with its seeds, alone with python -m proof simulation. Upgrades are judged and restored by python -m proof
-upgrades, and Nexmark's queries run while their workers are killed by python -m proof nexmark. All of it in
-sections, each with a record of its own, is python -m proof sections.
+upgrades, and Nexmark's queries run while their workers are killed by python -m proof nexmark. A job that many
+pages watch is python -m proof soak. All of it in sections, each with a record of its own, is python -m proof
+sections.
 
 Jobs run on local Spark (files, event time, shuffle by key, state and timers, exactly-once files)
 while workers and drivers are killed and stopped, code raises, and disks refuse, with checkpoints
@@ -33,7 +34,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from proof import checks, fuzz, nexmark, plans, sections, simulation, upgrades
+from proof import checks, fuzz, nexmark, page_soak, plans, sections, simulation, upgrades
 from proof.border import Border, BorderRun
 from proof.drivers import Chain, ChainRun
 from proof.job import Answer, Place, write_input
@@ -233,6 +234,8 @@ def main(arguments: Sequence[str]) -> int:
     """Carry out the proof; 0 when everything held."""
     if arguments[:1] == ["fuzz"]:
         return fuzz.main(arguments[1:])
+    if arguments[:1] == ["soak"]:
+        return page_soak.main(arguments[1:])
     if arguments[:1] == ["upgrades"]:
         return upgrades.main(arguments[1:])
     if arguments[:1] == ["nexmark"]:

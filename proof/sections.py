@@ -112,6 +112,10 @@ SECTIONS: Final[Mapping[str, Section]] = {
         "20,000 seeds of the simulator, and every crash of a driver",
         ("-m", "proof", "simulation", "--minutes", "95", "--results", RESULTS),
     ),
+    "soak": Section(
+        "a job that 200 pages and a scrape a second watch for an hour",
+        ("-m", "proof", "soak", "--results", RESULTS),
+    ),
     "random-plans": Section(
         "20,000 random plans of corrected tables: DuckDB's answer at every mark",
         (

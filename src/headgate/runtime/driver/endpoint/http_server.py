@@ -19,7 +19,7 @@ from headgate.runtime.driver.endpoint.served import ServedJob
 
 HEAD_WAIT_S: Final = 5.0  # how long a request's head may take to arrive, and before it the TLS handshake
 HEAD_BYTES_MAX: Final = 16 * 1024
-CONNECTIONS_MAX: Final = 128
+CONNECTIONS_MAX: Final = 256
 
 
 class PatientProtocol(H11Protocol):

@@ -251,6 +251,6 @@ def test_the_page_lists_every_route_and_limit() -> None:
     routes = re.findall(r'\("(GET|POST)", "(/v1/[a-z]+)', source)
     assert len(routes) == 10
     assert [route for route in routes if f"`{' '.join(route)}" not in page] == []
-    assert (BODY_BYTES_MAX, PENDING_MAX, CONNECTIONS_MAX) == (64 * 1024, 64, 128)
-    for said in ("64 KiB", "64 operations", "beyond 128"):
+    assert (BODY_BYTES_MAX, PENDING_MAX, CONNECTIONS_MAX) == (64 * 1024, 64, 256)
+    for said in ("64 KiB", "64 operations", "beyond 256"):
         assert said in page
