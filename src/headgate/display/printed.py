@@ -98,8 +98,9 @@ class Cell:
         self._display = display
         self._output: CellOutput | None = None
 
-    def show(self, text: str) -> None:
-        data = {"text/plain": text, "text/html": f"<pre>{escape(text)}</pre>"}
+    def show(self, text: str, html: str | None = None) -> None:
+        """Show a text in place of the one before; where HTML is shown `html`, if it is given."""
+        data = {"text/plain": text, "text/html": html or f"<pre>{escape(text)}</pre>"}
         if self._output is None:
             self._output = self._display(data, raw=True, display_id=True)
         else:

@@ -21,6 +21,7 @@ from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
 from headgate.common.settings.options import ProgressDisplay
 from headgate.display.event_texts import END_EVENTS, Display, Facts, phrases, sentence
+from headgate.display.notebook_card import card
 from headgate.display.printed import Cell, ShowsInCell, notebook_display
 from headgate.display.progress_logged import LogDisplay
 from headgate.display.progress_status import JobProgress, error_facts
@@ -33,6 +34,7 @@ PROGRESS_EVERY_MS: Final = 900
 """Least time between two ``progress`` events: a little below the second between two heartbeats."""
 
 PLAIN_EVERY_MS: Final = 5_000  # least time between two lines of progress where there is no terminal
+CELL_EVERY_MS: Final = 400  # least time between two updates of a notebook's cell
 LASTING_MAX: Final = 8  # how many lines about restarts and the like are kept: the last ones
 
 _LOG: Final = logging.getLogger("headgate.job")
@@ -90,6 +92,7 @@ class Narrator(JobListener):
 
     def rescaled(self, plan: PhysicalPlan) -> None:
         self.status.rescaled(_sources(plan))
+        self.status.plan = plan
         self._show("rescaled", slots=plan.slots)
 
     def failed(self, attempt: int, error: HeadgateError, restart_in_ms: int | None) -> None:
@@ -187,22 +190,32 @@ class PlainDisplay:
 
 
 class CellDisplay:
-    """A display in a notebook's cell: one output kept current, which shows the job's end at last.
+    """A display in a notebook's cell: a card kept current, which at last shows how the job ended.
 
-    It has the last lines about restarts, notes and the end, and below them the job's progress.
+    It has the job's progress, graph and rates, and the last lines about restarts, notes and the end. As text
+    it is these lines, and below them the progress. The last card is complete in itself: it is what the
+    notebook keeps.
     """
 
     def __init__(self, status: JobProgress, clock: Clock, display: ShowsInCell) -> None:
         self._status, self._clock, self._cell = status, clock, Cell(display)
         self._lasting: list[str] = []
+        self._shown_at_ms: int | None = None
 
     def show(self, event: str, facts: Facts) -> None:
-        if event in ("restarting", "same-failure", "note") or event in END_EVENTS:
+        lasts = event in ("restarting", "same-failure", "note") or event in END_EVENTS
+        now = self._clock.monotonic_ms()
+        if not lasts and self._shown_at_ms is not None and now - self._shown_at_ms < CELL_EVERY_MS:
+            return
+        self._shown_at_ms = now
+        if lasts:
             self._lasting = [*self._lasting, sentence(event, facts) or event][-LASTING_MAX:]
-        lines = list(self._lasting)
+        lines, goes = list(self._lasting), phrases(self._status, now)
         if event not in END_EVENTS:
-            lines.append("  ".join(phrases(self._status, self._clock.monotonic_ms())))
-        self._cell.show(with_cell_names("\n".join(f"{self._status.name}: {line}" for line in lines)))
+            lines.append("  ".join(goes))
+        lasting = [with_cell_names(line) for line in self._lasting]
+        html = card(self._status, [] if event in END_EVENTS else goes[1:], lasting)
+        self._cell.show(with_cell_names("\n".join(f"{self._status.name}: {line}" for line in lines)), html)
 
 
 def listener_for(
@@ -219,6 +232,7 @@ def listener_for(
     clock = clock or SystemClock()
     sources = None if plan is None else _sources(plan)
     status = JobProgress(job_name, sources, clock.monotonic_ms())
+    status.plan = plan
     chosen = config.get(o.PROGRESS)
     if (
         chosen is ProgressDisplay.AUTO

@@ -11,7 +11,10 @@ from collections.abc import Collection, Sequence
 from typing import Final, TypedDict
 
 from headgate.common.errors import HeadgateError, UserFunctionError
+from headgate.display.rate_line import RateLine
 from headgate.display.time_to_go import TimeToGo
+from headgate.display.vertex_paces import VertexPaces
+from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.protocol.messages import Counters
 
 RATE_WINDOW_MS: Final = 5_000  # records per second are counted over this time
@@ -39,7 +42,9 @@ class JobProgress:
         self.checkpoint: int | None = None
         self.checkpoint_at_ms = self.checkpoint_took_ms = 0
         self.error: HeadgateError | None = None
-        self.reading = TimeToGo()
+        self.reading, self.paces = TimeToGo(), VertexPaces()
+        self.rates = RateLine()  # of the sources, from the begin on
+        self.plan: PhysicalPlan | None = None  # the running plan, if it is known
         self._sources, self._began_ms = sources, now_ms
         self._records_before = self._skipped_before = 0
         self._samples: deque[tuple[int, int]] = deque()
@@ -71,6 +76,7 @@ class JobProgress:
         self._samples.clear()
         self._rate = None
         self.reading.restarted()
+        self.paces.restarted()
 
     def rescaled(self, sources: Collection[int]) -> None:
         if self._sources is not None:
@@ -85,6 +91,7 @@ class JobProgress:
         Records and skipped ones are counted at the sources only. `now_ms`: by the monotonic clock.
         """
         self.longest_step_ms = max(self.longest_step_ms, *(entry.longest_step_ms for entry in counters), 0.0)
+        self.paces.update(counters, now_ms)
         if self._sources is None:
             return
         of_sources = [entry for entry in counters if entry.vertex in self._sources]
@@ -99,6 +106,7 @@ class JobProgress:
         (first_ms, first), (last_ms, last) = samples[0], samples[-1]
         if last_ms > first_ms and self.state == "running":
             self._rate = now_ms, max(0, last - first) * 1000 / (last_ms - first_ms)
+            self.rates.add(self._rate[1], now_ms)
 
     def checkpoint_completed(self, checkpoint: int, took_ms: int, now_ms: int) -> None:
         self.checkpoint_at_ms, self.checkpoint_took_ms = now_ms, took_ms

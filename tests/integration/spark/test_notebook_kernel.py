@@ -102,6 +102,40 @@ def test_the_first_program_runs_cell_by_cell(tmp_path: Path) -> None:
     assert sum(not json.loads(line)["quiet"] for line in lines) == 4_668
 
 
+CARD = """
+import time
+import headgate as hg
+def slow(n):
+    time.sleep(0.001)
+    return n
+env = hg.Environment(parallelism=2, config={"heartbeat.interval": "200ms"})
+numbers = env.generate(lambda n: n, 3_000, uid="numbers").rebalance().map(slow, uid="slow")
+marked = numbers.rebalance().map(lambda n: n, uid="<b>&lt;")
+marked.filter(lambda n: False).write_json("out", uid="out")
+env.execute("<img src=x onerror=alert(1)>")
+---
+1
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.ci
+@pytest.mark.timeout(300)
+def test_a_cell_keeps_a_picture_of_how_its_job_ended(tmp_path: Path) -> None:
+    """One output, drawn anew while the job runs; what is kept of it needs no script and no kernel."""
+    card, after = in_kernel(CARD.split("---\n"), tmp_path)
+    assert (card["status"], after["shown"]) == ("ok", [{"text/plain": "1"}])
+    data, _ = card["shown"]
+    assert card["updates"] >= 3
+    html = data["text/html"]
+    assert data["text/plain"].splitlines()[-1].startswith("<img src=x onerror=alert(1)>: finished after")
+    assert "&lt;img src=x onerror=alert(1)&gt;" in html
+    assert not re.search(r"<(script|img|iframe|object|link|style)", html)
+    assert html.count("<rect") >= 4  # what is read, and three boxes
+    for said in ("finished after", "3,000 records", "records per second, at most"):
+        assert said in html
+
+
 @pytest.mark.spark
 @pytest.mark.ci
 @pytest.mark.timeout(300)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from headgate.api.declared.keyed_states import declared_state
 from headgate.common.plain_data import Json
+from headgate.graph.graph_layout import places
 from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.driver.endpoint.page.graph_layout import places
 
 
 def plan_facts(job: str, plan: PhysicalPlan) -> dict[str, Json]:

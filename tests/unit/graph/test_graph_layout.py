@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.runtime.driver.endpoint.page.graph_layout import places
+from headgate.graph.graph_layout import places
 
 GRAPHS = st.integers(0, 12).flatmap(
     lambda size: st.tuples(
