@@ -130,7 +130,7 @@ OURS = {
     ],
     "offline": [
         "common", "serde", "records", "graph", "core.marks", "api", "state", "checkpoint", "restore",
-        "runtime",
+        "connectors.quarantine", "runtime",
 ],
     "deploy": [
         "common", "core", "api", "state", "checkpoint", "restore", "usercode", "runtime", "display",
@@ -138,7 +138,10 @@ OURS = {
 ],
     "spark": ["common.refusals", "connectors.dataframe.writers", "deploy.spark.session", "stateprocessor"],
     "stateprocessor": ["common", "serde", "api", "state", "checkpoint", "offline"],
-    "cli": ["common", "api", "graph", "checkpoint", "display", "offline", "stateprocessor", "nexmark"],
+    "cli": [
+        "common", "api", "graph", "checkpoint", "connectors.quarantine", "display", "offline",
+        "stateprocessor", "nexmark",
+    ],
     "nexmark": ["common", "api", "connectors.files.paths", "relational.changes", "relational.patterns"],
     "testing": [
         "common", "metrics", "serde", "records", "core", "graph", "api", "state", "checkpoint", "restore",

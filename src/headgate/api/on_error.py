@@ -61,7 +61,7 @@ class Quarantined(NamedTuple):
         record: `repr` of the record; None for a timer.
         timestamp: event time of the record, or time of the timer, in ms; None: there is none.
         timer: whether a timer fired.
-        data: the record in base64, msgpack with tags for types; None where it has no such form.
+        data: the record in base64, msgpack with tags for types, of a class its fields; None: it has no form.
         source: the uid of the source that read the record; None, as the next three, where the place is not
             known exactly.
         split: the split, such as a file, that it was read from.

@@ -108,7 +108,7 @@ def page(found: ReplayReport) -> Iterator[str]:
         f"{found.operator} ({found.uid}), key {found.key}: key group {found.key_group}, subtask "
         f"{found.subtask} of job {found.job!r}, from checkpoint {found.begins}"
     )
-    yield from _changes(found.state) if found.state else ["  no state"]
+    yield from changed(found.state) if found.state else ["  no state"]
     for step in found.steps:
         yield from _step(step)
     yield ""
@@ -123,20 +123,20 @@ def _step(step: Step) -> Iterator[str]:
     at = "" if step.timestamp is None else f" at {step.timestamp}"
     sender = "" if step.sender is None else f"  from {step.sender}"
     yield ""
-    yield f"{step.number}. {step.kind} {_short(step.what)}{at}{sender}"
-    yield from _changes(step.changes)
+    yield f"{step.number}. {step.kind} {shortened(step.what)}{at}{sender}"
+    yield from changed(step.changes)
     yield from (f"  + timer {timer}" for timer in step.timers_set)
     yield from (f"  - timer {timer}" for timer in step.timers_gone)
-    yield from (f"  > {_short(record)}" for record in step.output)
-    yield from (f"  > {tag}: {_short(record)}" for tag, record in step.side_output)
+    yield from (f"  > {shortened(record)}" for record in step.output)
+    yield from (f"  > {tag}: {shortened(record)}" for tag, record in step.side_output)
     if step.error is not None:
-        yield f"  raised {_short(step.error)}"
+        yield f"  raised {shortened(step.error)}"
 
 
-def _changes(changes: list[Change]) -> Iterator[str]:
+def changed(changes: list[Change]) -> Iterator[str]:
     for change in changes:
-        before = "" if change.before is None else f"{_short(change.before)} -> "
-        after = "removed" if change.after is None else _short(change.after)
+        before = "" if change.before is None else f"{shortened(change.before)} -> "
+        after = "removed" if change.after is None else shortened(change.after)
         yield f"  {change.state}: {before}{after}"
 
 
@@ -147,8 +147,8 @@ def _verdict(found: ReplayReport) -> Iterator[str]:
         else:
             yield f"the state is not that of checkpoint {found.ends}:"
         for each in found.differences:
-            recorded = "nothing" if each.recorded is None else _short(each.recorded)
-            replayed = "nothing" if each.replayed is None else _short(each.replayed)
+            recorded = "nothing" if each.recorded is None else shortened(each.recorded)
+            replayed = "nothing" if each.replayed is None else shortened(each.replayed)
             yield f"  {each.state}: {recorded} recorded, {replayed} replayed"
     if found.unlike:
         yield "a second replay did not do the same, so the program is not deterministic:"
@@ -158,5 +158,5 @@ def _verdict(found: ReplayReport) -> Iterator[str]:
         yield from (f"  {why}" for why in found.inexact)
 
 
-def _short(text: str) -> str:
+def shortened(text: str) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

@@ -46,6 +46,7 @@ BUILT_IN: Final[Mapping[Kind, Mapping[str, str]]] = {
         "sample_sink": "headgate.connectors.collection:sample_sink",
         "generator_source": "headgate.connectors.generator:generator_source",
         "throttled": "headgate.connectors.generator:throttled",
+        "quarantine_source": "headgate.connectors.quarantine.quarantine_source:quarantine_source",
         "discard_sink": "headgate.connectors.discard:discard_sink",
         "dataframe_source": "headgate.connectors.dataframe:dataframe_source",
         "spark_source": "headgate.connectors.dataframe:spark_source",

@@ -167,6 +167,31 @@ class Readers(ABC):
             source = load(Kind.CONNECTOR, "collection_source")(kept)
         return self._begin(source, "from_collection", uid, inference.common_scalar(kept))
 
+    def from_quarantine(
+        self,
+        path: str | PathLike[str],
+        operator: str | None = None,
+        schema: type[T] | None = None,
+        uid: str | None = None,
+    ) -> DataStream[T]:
+        """Begin a stream with the records of a quarantine, each once, those of a subtask in their order.
+
+        For the next version of a program: union it in before the function that can process them now. What is
+        discarded is left out, and so are timers. What is quarantined after the job began for the first time
+        is left for another such stream.
+
+        Args:
+            path: the checkpoint directory, ``quarantine.dir``, or a folder in one of them.
+            operator: uid of the operator whose records are meant; None: all that are there.
+            schema: the class of the records, if they are stored as its fields (a dataclass, NamedTuple or
+                msgspec.Struct); None gives plain values, such as dicts.
+            uid: names the position in the files; made from the path when omitted.
+        """
+        with made_by("from_quarantine"):
+            source = load(Kind.CONNECTOR, "quarantine_source")(path, operator, schema)
+        name = uid or path_uid("from_quarantine", path)
+        return self._begin(source, "from_quarantine", name, schema).set_parallelism(1)
+
     def from_spark(
         self, dataframe: DataFrame, uid: str | None = None, trigger: str | None = None
     ) -> DataStream[Row]:

@@ -63,8 +63,8 @@ class Tap(ABC):
         self._take, self._advance = operator.process_some, operator.watermark
         self._entry = operator.entry
         self._fire = operator.fire_processing_time
-        operator.next = _Collector(self._out.append)
-        operator.side_outputs = _Sides(lambda tag, record: self._sides.append((tag, record)))
+        operator.next = Collector(self._out.append)
+        operator.side_outputs = Sides(lambda tag, record: self._sides.append((tag, record)))
         self._begin()
         vars(operator).update(
             process_some=self.process_some,
@@ -254,7 +254,7 @@ def changes(before: dict[str, str], after: dict[str, str]) -> list[Change]:
     ]
 
 
-class _Collector:
+class Collector:
     """Stands for what follows the operator: keeps its records, and drops all events."""
 
     def __init__(self, add: Callable[[Any], None]) -> None:
@@ -277,12 +277,12 @@ class _Collector:
         """Do nothing."""
 
 
-class _Sides(dict[str, Receiver]):
+class Sides(dict[str, Receiver]):
     """Side outputs by tag: `get` makes a collector for any tag."""
 
     def __init__(self, add: Callable[[str, Any], None]) -> None:
         super().__init__()
         self._add = add
 
-    def get(self, tag: str, default: Any = None) -> _Collector:
-        return _Collector(lambda record: self._add(tag, record))
+    def get(self, tag: str, default: Any = None) -> Collector:
+        return Collector(lambda record: self._add(tag, record))

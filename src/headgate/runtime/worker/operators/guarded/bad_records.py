@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from typing import Any, Final
 
 from headgate.api.on_error import ERRORS, FailedCall, OnError, Quarantined
 from headgate.common.errors import UsageError, UserFunctionError
 from headgate.common.refusals.users_frames import users_line, users_traceback
 from headgate.metrics import metric_table as table
+from headgate.records.row import Row
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.job.user_errors import NoRecord, shorten, user_error
 from headgate.runtime.worker.operators.outputs import SideBuffer
-from headgate.serde.codecs.dynamic import encode_tagged
+from headgate.serde.codecs.dynamic import as_plain, encode_tagged
 
 TEXT_MAX: Final = 10_000
 """Characters of a record, a message or a traceback that are kept."""
@@ -116,7 +118,9 @@ def _text_of(key: Hashable) -> str | None:
 
 
 def _data_of(record: Any) -> str | None:
-    try:
+    with suppress(TypeError, ValueError, UsageError, OverflowError):
         return base64.b64encode(encode_tagged(record)).decode()
-    except (TypeError, ValueError, UsageError, OverflowError):
-        return None
+    with suppress(TypeError, ValueError, UsageError, OverflowError):
+        fields = as_plain(record.as_dict() if isinstance(record, Row) else record)
+        return base64.b64encode(encode_tagged(fields)).decode()
+    return None
