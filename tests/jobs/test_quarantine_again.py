@@ -176,6 +176,51 @@ def test_exactly_what_was_chosen_is_discarded(first: Path, tmp_path: Path) -> No
     assert {path: path.read_bytes() for path in (folder / "quarantine").rglob("*.jsonl")} == files
 
 
+def test_what_is_not_committed_yet_does_not_count(tmp_path: Path) -> None:
+    """A running job prepares its files below `_pending`; and damage is named."""
+    bad = filled(tmp_path, 8)
+    count = len(list(kept_in(bad)))
+    (file, *_) = sorted(bad.rglob("*.jsonl"))
+    pending = file.parent / "_pending" / "job" / file.name
+    pending.parent.mkdir(parents=True, exist_ok=True)
+    pending.write_bytes(file.read_bytes()[:20])
+    assert (count, len(list(kept_in(bad)))) == (8, 8)
+    file.write_bytes(file.read_bytes() + b"{")
+    with pytest.raises(hg.StorageError, match="line 3, is no quarantined record"):
+        list(kept_in(bad))
+
+
+def test_a_replay_shows_no_control_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of records and errors, which a terminal would obey."""
+    program = tmp_path / "job.py"
+    program.write_text(HOSTILE)
+    monkeypatch.setenv("FOLDER", str(tmp_path))
+    done = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    replay = ["quarantine", "replay", str(program), "--quarantine", str(tmp_path / "bad"), "--uid", "f"]
+    result = CliRunner().invoke(app, replay)
+    assert result.exit_code == 3
+    assert "fails again: ValueError: \\x1b[31mno" in result.stdout
+    assert "\x1b" not in result.stdout
+
+
+HOSTILE = """
+import os
+import headgate as hg
+
+def fails(record):
+    raise ValueError(chr(27) + "[31mno")
+
+folder = os.environ["FOLDER"]
+env = hg.Environment(parallelism=1, executor="mini-cluster", config={"quarantine.dir": folder + "/bad"})
+texts = env.from_collection([chr(27) + "[2J"], uid="in")
+texts.map(fails, uid="f", on_error=hg.quarantine).write_json(folder + "/out", uid="out")
+env.execute("hostile")
+"""
+
+
 class Order(NamedTuple):
     """A record of a class."""
 
