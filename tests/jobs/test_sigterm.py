@@ -85,10 +85,13 @@ def test_sigterm_stops_with_a_savepoint(tmp_path: Path, how: list[str], begins: 
 @pytest.mark.ci
 @pytest.mark.spark
 def test_on_spark_too(tmp_path: Path) -> None:
-    """The gang of Spark ends by itself."""
-    with running([*RUN, *arguments(tmp_path, "execute", SAVES, "spark")], tmp_path) as process:
+    """The gang of Spark ends by itself; who reads JSON lines is told of the savepoint, and how it ended."""
+    with running([*RUN, "--json", *arguments(tmp_path, "execute", SAVES, "spark")], tmp_path) as process:
         process.send_signal(signal.SIGTERM)
-        assert ended(process)[0] == 143
+        code, out, _ = ended(process)
+    *_, note, last = map(json.loads, out.splitlines())
+    assert (code, last["event"], last["job"]) == (143, "finished", "slow")
+    assert note["text"].startswith("stopped with savepoint file://")
     (savepoint,) = savepoints(tmp_path)
     finish_from(savepoint, tmp_path)
 

@@ -15,7 +15,7 @@ from typing import Final
 from headgate.api.jobs.launch import run_alone
 from headgate.api.jobs.launch_settings import launched
 from headgate.cli.exit_codes import Ending, ExitCode, SignalledError, ending_of
-from headgate.common.errors import JobCancelledError, UsageError
+from headgate.common.errors import JobCancelledError, TerminatedError, UsageError
 from headgate.common.process import logs
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
@@ -95,6 +95,8 @@ def _run(request: RunRequest, writer: LineWriter | None) -> Ending:
 
 def _write_last_line(writer: LineWriter, error: BaseException) -> None:
     if writer.last_event in ("failed", "cancelled"):
+        return
+    if isinstance(error, TerminatedError) and error.savepoint is not None:  # `finished` is what became of it
         return
     line: Facts = {"time_ms": time.time_ns() // 1_000_000, "job": None}
     if isinstance(error, (KeyboardInterrupt, JobCancelledError)):
