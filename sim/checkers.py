@@ -12,14 +12,16 @@ from headgate.api.declared.operator_state import declared_operator_state
 from headgate.checkpoint.data_files import read_handle
 from headgate.common.ports import Disk
 from headgate.common.time import WATERMARK_MIN
+from headgate.runtime.job.listener import JobListener
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.keyed_state import open_backend
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.snapshots import CheckpointMetadata
 from headgate.testing.manual_clock import ManualClock
-from headgate.testing.simulation.drivers import JobScene
+from headgate.testing.simulation.drivers import DriverProcess, JobScene
 from headgate.testing.simulation.invariants import Checks, Violation
 from headgate.testing.simulation.virtual_disk import URI, SimDisk
+from sim.metric_checks import MetricChecks
 from sim.store import STORES, Store
 from sim.workload import STORE, Streaks, Workload, read_at
 
@@ -34,6 +36,8 @@ class ExactlyOnce(Checks):
     def __init__(self, workload: Workload) -> None:
         super().__init__()
         self._workload = workload
+        events = {uid: len(source.events) for uid, (source, _) in workload.sources.items()}
+        self.metrics = MetricChecks(events)
         self.store = STORES[STORE] = Store(on_publish=self._publishing, on_abandon=self._abandoning)
         self._world: JobScene | None = None
         self._logged: set[str] = set()
@@ -42,6 +46,10 @@ class ExactlyOnce(Checks):
     def begins(self, world: JobScene) -> None:
         super().begins(world)
         self._world = world
+
+    @override
+    def listener(self, scene: JobScene, driver: DriverProcess) -> JobListener:
+        return self.metrics.listener(scene, driver, super().listener(scene, driver))
 
     @override
     def checkpoint(self, world: JobScene, checkpoint: int) -> None:
@@ -64,6 +72,7 @@ class ExactlyOnce(Checks):
     @override
     def ended(self, world: JobScene) -> None:
         super().ended(world)
+        self.metrics.ended(world)
         got, expected = Counter(self.store.records()), self._workload.expected
         if got != expected:
             raise Violation(

@@ -23,9 +23,12 @@ from headgate.core.alignment.factory import AlignedBarrierHandler
 from headgate.core.alignment.handler_contract import TriggerSnapshot
 from headgate.core.checkpoint.coordinator import CheckpointCoordinator
 from headgate.core.execution import JobState
+from headgate.graph.physical import PhysicalPlan
 from headgate.ha.leading import Leadership
 from headgate.restore import assignment, latest
+from headgate.runtime.driver.metrics.over_attempts import OverAttempts
 from headgate.runtime.master.attempt import deployment
+from headgate.runtime.master.attempt.members import Member
 from headgate.runtime.master.checkpoints import checkpoint_master
 from headgate.runtime.master.checkpoints.committers import Committers
 from headgate.runtime.master.checkpoints.restore_points import RestorePoints
@@ -38,6 +41,7 @@ from headgate.runtime.worker.operators.stateless import SinkOperator
 from headgate.runtime.worker.snapshot.snapshot_taker import SnapshotTaker
 from headgate.runtime.worker.task.gate_task import GateTask
 from headgate.runtime.worker.task.source_task import SourceTask
+from headgate.runtime.worker.task.time_shares import TimeShares
 from sim.store import STORES, EventReader, Store, StoreCommitter, StoreWriter
 from sim.workload import STORE
 
@@ -179,6 +183,31 @@ class Bug:
     first: int = 0
     mode: str | None = None
 
+
+def _forget_idle(self: TimeShares) -> None:
+    if self._state != _BLOCKED:
+        self._since, self._state = self._clock.precise_ms(), _READY
+
+
+def _begin_twice(self: OverAttempts, plan: PhysicalPlan | None = None) -> None:
+    now = dict(self._now)
+    _begin(self, plan)
+    self._now = now
+
+
+def _take_any(self: Member, counters: Sequence[m.Counters]) -> None:
+    self.counters.update({(entry.vertex, entry.subtask): entry for entry in counters})
+
+
+_READY, _BLOCKED = 0, 2  # as in `time_shares`
+_begin = OverAttempts.begin
+
+METRIC_BUGS: dict[str, Bug] = {
+    "idle time ends unseen when input arrives": Bug(((TimeShares, "arrived", _forget_idle),)),
+    "counts of an attempt are added twice": Bug(((OverAttempts, "begin", _begin_twice),)),
+    "older counts take the place of newer ones": Bug(((Member, "add_counters", _take_any),), "messages", 3),
+}
+"""The same for metrics."""
 
 BUGS: dict[str, Bug] = {
     "no barrier alignment": Bug(((AlignedBarrierHandler, "barrier", _trigger_on_first_barrier),)),
@@ -329,8 +358,8 @@ TABLE_BUGS: dict[str, Bug] = {
 
 @contextmanager
 def planted(bug: str) -> Iterator[None]:
-    """The product with one of `BUGS`, `IN_FLIGHT_BUGS` or `TABLE_BUGS` in it."""
+    """The product with one of `BUGS`, `METRIC_BUGS`, `IN_FLIGHT_BUGS` or `TABLE_BUGS` in it."""
     with ExitStack() as patched:
-        for owner, name, wrong in (BUGS | IN_FLIGHT_BUGS | TABLE_BUGS)[bug].patches:
+        for owner, name, wrong in (BUGS | METRIC_BUGS | IN_FLIGHT_BUGS | TABLE_BUGS)[bug].patches:
             patched.enter_context(patch.object(owner, name, wrong))
         yield

@@ -9,11 +9,13 @@ from typing import Any
 
 from typing_extensions import override
 
+from headgate.runtime.job.listener import JobListener
 from headgate.state.snapshots import CheckpointMetadata
-from headgate.testing.simulation.drivers import JobScene
+from headgate.testing.simulation.drivers import DriverProcess, JobScene
 from headgate.testing.simulation.invariants import Checks, Violation
 from headgate.testing.simulation.virtual_disk import URI, SimDisk
 from sim.checkers import keyed_values, listed_values
+from sim.metric_checks import MetricChecks
 from sim.store import STORES, Store
 from sim.topology import JUDGE, Topology
 from sim.topology_answer import Answer, Lane, Stream, answer_of
@@ -40,6 +42,7 @@ class TopologyChecks(Checks):
     ) -> None:
         super().__init__()
         self.topology, self.answer = topology, answer_of(topology)
+        self.metrics = MetricChecks()
         self._exactly_once, self._order, self.in_flight = exactly_once, order, 0
         LATE.clear()
         if not keep_stores:
@@ -57,6 +60,10 @@ class TopologyChecks(Checks):
 
         for uid in self.answer.sinks:
             STORES[uid].on_publish, STORES[uid].on_abandon = publishing, abandoning
+
+    @override
+    def listener(self, scene: JobScene, driver: DriverProcess) -> JobListener:
+        return self.metrics.listener(scene, driver, super().listener(scene, driver))
 
     @override
     def checkpoint(self, world: JobScene, checkpoint: int) -> None:

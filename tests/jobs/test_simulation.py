@@ -10,11 +10,15 @@ from pathlib import Path
 import pytest
 
 from headgate.testing import SimulationError, simulate
-from headgate.testing.simulation.faults import ALL_KINDS, MIXES, REQUESTS, FaultMix
+from headgate.testing.simulation.faults import ALL_KINDS, MIXES, NO_FAULTS, REQUESTS, FaultMix
+from headgate.testing.simulation.simulated_jobs import job_of
+from headgate.testing.simulation.world import World
+from sim.checkers import ExactlyOnce
 from sim.exhaustive import crashes_at_the_end, driver_crashes
-from sim.planted import BUGS, planted
+from sim.planted import BUGS, METRIC_BUGS, planted
 from sim.runs import run_seed, run_without_faults
 from sim.store import EventSource
+from sim.workload import streaks
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = range(10)
@@ -85,7 +89,7 @@ def test_same_trace_in_another_process() -> None:
 def search(bug: str, seeds: range) -> int | None:
     """The first seed that shows a bug under its mix of faults."""
     with planted(bug):
-        mix = MIXES[BUGS[bug].mix]
+        mix = MIXES[(BUGS | METRIC_BUGS)[bug].mix]
         return next((seed for seed in seeds if run_seed(seed, mix).violation is not None), None)
 
 
@@ -93,6 +97,21 @@ def search(bug: str, seeds: range) -> int | None:
 def test_planted_bugs_are_found(bug: str) -> None:
     """The simulator finds what it is there to find."""
     assert search(bug, range(20)) is not None
+
+
+@pytest.mark.parametrize("bug", METRIC_BUGS)
+def test_metrics_that_lie_are_found(bug: str) -> None:
+    """Time that is lost, and counts that come twice or go back."""
+    assert search(bug, range(METRIC_BUGS[bug].first, METRIC_BUGS[bug].first + SEEDS_MAX)) is not None
+
+
+def test_metrics_are_looked_at() -> None:
+    """In every job there is time to add up, many times over."""
+    workload = streaks(0)
+    checks = ExactlyOnce(workload)
+    job, _ = job_of(workload.build, workload.name, 2, {})
+    assert World(job, 0, NO_FAULTS, checks, 0).run().violation is None
+    assert checks.metrics.looks > 20
 
 
 @pytest.mark.ci

@@ -24,6 +24,10 @@ _SKIPPED: Final = table.NUMBERS.index(table.BAD_RECORDS.at())
 _WATERMARK: Final = table.NUMBERS.index(table.WATERMARK.at("input"))
 _BUSY: Final = table.NUMBERS.index(table.BUSY.at())
 _BACKPRESSURED: Final = table.NUMBERS.index(table.BACKPRESSURED.at())
+_TIMES: Final = tuple(
+    table.NUMBERS.index(metric.at())
+    for metric in (table.BUSY, table.BACKPRESSURED, table.IDLE, table.WAITING)
+)
 _LONGEST_STEP: Final = table.NUMBERS.index(table.LONGEST_STEP.at())
 _STEPS: Final = table.HISTOGRAMS.index(table.STEPS.at())
 
@@ -166,6 +170,11 @@ class Counters(msgspec.Struct, frozen=True, array_like=True):
     def backpressured_ms(self) -> int:
         """Milliseconds in which the subtask had work but could not emit, because a receiver was slower."""
         return self.values[_BACKPRESSURED]
+
+    @property
+    def lived_ms(self) -> int:
+        """Milliseconds that the subtask has lived, by its four times; newer counters have no less."""
+        return sum(self.values[kind] for kind in _TIMES)
 
     @property
     def longest_step_ms(self) -> float:

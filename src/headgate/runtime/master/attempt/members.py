@@ -26,7 +26,14 @@ class Member:
         self.counters, self.standstills = {}, []
 
     def add_counters(self, counters: Sequence[m.Counters]) -> None:
-        self.counters.update({(entry.vertex, entry.subtask): entry for entry in counters})
+        """Take totals of subtasks, unless newer ones of them have come already: the heartbeat and a subtask's
+        end are sent by two threads.
+        """
+        for entry in counters:
+            task = entry.vertex, entry.subtask
+            before = self.counters.get(task)
+            if before is None or entry.lived_ms >= before.lived_ms:
+                self.counters[task] = entry
 
 
 class Members:
