@@ -29,6 +29,9 @@ _ONE_FOR_ONE: Final = (SourceNode, TimestampsNode, MapNode)
 _COUNTERS: Final = frozenset(
     series for metric in table.TABLE if metric.kind is Kind.COUNTER for series in metric.series
 )
+_PLACES: Final = [place for place, name in enumerate(table.NUMBERS) if name in _COUNTERS]
+COMPARED_EVERY: Final = 8
+"""Sums over attempts are compared at every so many-th report, and whenever an attempt begins."""
 TOLERANCE_MS: Final = 1e-3
 """Times are added as fractions."""
 
@@ -96,6 +99,7 @@ class _Counting(JobListener):
         self._attempt = 0
         self._last: dict[tuple[int, str, int], Counters] = {}
         self._before: Counter[str] = Counter()
+        self._reports = 0
 
     @override
     def deploying(self, attempt: int, checkpoint: int | None) -> None:
@@ -114,10 +118,22 @@ class _Counting(JobListener):
         self._metrics.report(counters)
         for each in counters:
             vertex = self._plan.vertices[each.vertex]
-            self._demand_one_for_one(vertex, each)
-            self._last[self._attempt, vertex.chain[0].known_as, each.subtask] = each
-        self._compare()
+            task = self._attempt, vertex.chain[0].known_as, each.subtask
+            before = self._last.get(task)
+            if before is not each:
+                self._demand_one_for_one(vertex, each)
+                self._demand_no_fall(task, before, each)
+                self._last[task] = each
+        self._reports += 1
+        if self._reports % COMPARED_EVERY == 0:
+            self._compare()
         self._checks.look(self._scene)
+
+    def _demand_no_fall(self, task: tuple[int, str, int], before: Counters | None, now: Counters) -> None:
+        for place in () if before is None else _PLACES:
+            if now.values[place] < before.values[place]:
+                name = table.NUMBERS[place]
+                raise Violation(f"{name} of {task} fell from {before.values[place]} to {now.values[place]}")
 
     def _demand_one_for_one(self, vertex: Vertex, each: Counters) -> None:
         if any(not isinstance(node, _ONE_FOR_ONE) or node.blocking or node.on_error for node in vertex.chain):
