@@ -40,7 +40,7 @@ def card(status: JobProgress, phrases: Sequence[str], lasting: Sequence[str]) ->
     if lasting:
         text = "\n".join(plain(line, LINE_MAX, lines=True) for line in lasting)
         parts.append(f'<pre style="margin:6px 0;white-space:pre-wrap">{text}</pre>')
-    return f'<div style="font:13px/1.4 sans-serif;max-width:60em">{"".join(parts)}</div>'
+    return f'<div style="font:13px/1.4 sans-serif">{"".join(parts)}</div>'
 
 
 def plain(text: str, most: int, *, lines: bool = False) -> str:
@@ -58,7 +58,10 @@ def plain(text: str, most: int, *, lines: bool = False) -> str:
 def _head(status: JobProgress, phrases: Sequence[str]) -> str:
     colour = _COLOURS.get(status.state, "#a16207")
     rest = " &middot; ".join(plain(phrase, 200) for phrase in phrases)
-    state = f'<span style="color:{colour}">&#9679; {plain(status.state, 40)}</span>'
+    # The words have the colour of the notebook's own: this one stands out from light and from dark.
+    shape = "display:inline-block;width:10px;height:10px;border-radius:5px;margin:0 4px"
+    dot = f'<span style="background:{colour};{shape}"></span>'
+    state = f"{dot} <b>{plain(status.state, 40)}</b>"
     return f'<div><b>{plain(status.name, 200)}</b> {state} <span style="opacity:0.75">{rest}</span></div>'
 
 

@@ -39,8 +39,10 @@ class UnreadInput:
 
     def left(self, vertex: Vertex, counters: Iterable[Counters]) -> InputLeft | None:
         """Return how much is not read, by the newest `counters`; None: neither records nor bytes known."""
+        if self.unassigned is None:
+            return None
         newest = {each.subtask: each for each in counters if each.vertex == vertex.id}
-        parts = [self.unassigned or InputLeft()]
+        parts = [self.unassigned]
         for subtask in range(vertex.parallelism):
             parts += self._of_reader(subtask, newest.get(subtask))
         left = _sum(parts)
