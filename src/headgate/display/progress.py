@@ -125,6 +125,8 @@ class Narrator(JobListener):
 
     def ended(self, state: str) -> None:
         self.status.state = state
+        if state == "finished":
+            self.status.reading.finished()
         facts = self._totals()
         facts["duration_ms"] = self.status.duration_ms(self._clock.monotonic_ms())
         if state == "failed":

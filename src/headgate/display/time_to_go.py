@@ -38,6 +38,11 @@ class TimeToGo:
             if amount is not None:
                 self._sources.setdefault(uid, _Source()).add(amount, now_ms)
 
+    def finished(self) -> None:
+        """Note that the job has ended well, so that nothing is left of a source that was known."""
+        for source in self._sources.values():
+            source.left = 0
+
     @property
     def share(self) -> float | None:
         """The share (0 to 1) that is read, of the source that has read least of its own; None: not known."""

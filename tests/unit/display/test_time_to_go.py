@@ -46,6 +46,16 @@ def test_the_slowest_source_is_the_job_s() -> None:
     assert (reading.share, reading.to_go_ms) == (None, None)
 
 
+def test_a_job_that_has_finished_has_read_all() -> None:
+    """Although the last report was of the moment before; where nothing was known, nothing is."""
+    reading = told(100, 50, 30)
+    reading.finished()
+    assert reading.text() == "all read"
+    unknown = told(None)
+    unknown.finished()
+    assert unknown.text() is None
+
+
 def test_a_restart_reads_a_part_again() -> None:
     """The share falls, and the pace is not known for a while: else what came back would be progress."""
     reading = told(100, 80, 60)

@@ -34,7 +34,7 @@ class JobListener:
         """Report that all subtasks of attempt number `attempt` run."""
 
     def unread(self, left: Mapping[str, InputLeft | None]) -> None:
-        """Report how much of each source's input is not read yet, by uid, before each :meth:`progress`."""
+        """Report how much of each source's input is not read yet, by uid; once in a round of heartbeats."""
 
     def progress(self, counters: Sequence[Counters]) -> None:
         """Report all subtasks' totals in the present attempt, whenever a worker has sent new ones."""

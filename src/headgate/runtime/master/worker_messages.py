@@ -87,7 +87,8 @@ class WorkerMessages:
         if member is not None and self._machine.counts(attempt):
             member.add_counters(counters)
             newest = self._members.counters()
-            if unread := self._attempts.sources.unread(self._attempts.plan, newest):
+            # Once for each round of heartbeats, as it looks at all subtasks.
+            if slot == 0 and (unread := self._attempts.sources.unread(self._attempts.plan, newest)):
                 self._listener.unread(unread)
             self._listener.progress(newest)
 
