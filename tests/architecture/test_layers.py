@@ -107,6 +107,9 @@ OURS = {
     "runtime.driver.metrics": [
         "common", "metrics", "graph", "core", "runtime.job", "runtime.master", "runtime.protocol",
     ],
+    "runtime.driver.lineage": [
+        "common", "graph.logical", "graph.physical", "api.sink", "api.source", "runtime.job.listener",
+    ],
     "runtime.driver.telemetry": [
         "common", "metrics", "core.checkpoint", "runtime.driver.metrics", "runtime.job.listener",
     ],
@@ -121,7 +124,8 @@ OURS = {
     "runtime.driver": [
         "common", "graph", "core", "api", "state", "checkpoint", "restore", "ha", "display", "runtime.job",
         "runtime.protocol", "runtime.transport", "runtime.master", "runtime.worker",
-        "runtime.driver.endpoint", "runtime.driver.metrics", "runtime.driver.telemetry",
+        "runtime.driver.endpoint", "runtime.driver.lineage", "runtime.driver.metrics",
+        "runtime.driver.telemetry",
     ],
     "runtime": ["common.process.logs"],
     "connectors": [
@@ -179,6 +183,8 @@ ONLY_IN = {
     "fastavro": ["serde/codecs/avro_schemas.py"],
     "obstore": ["checkpoint/storage/"],
     "google": [],
+    "openlineage": ["runtime/driver/lineage/"],
+    "yaml": ["runtime/driver/lineage/"],
     "opentelemetry": ["runtime/driver/telemetry/"],
     "starlette": ["runtime/driver/endpoint/"],
     "typer": ["cli/"],

@@ -12,11 +12,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
 
 from headgate.common.errors import OperatingError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T", default=Any)
 C = TypeVar("C", default=Any)  # a committable, of plain values
@@ -312,6 +315,18 @@ class Sink(ABC, Generic[T, C, W]):
 
     def place(self) -> str | None:
         """Return the local output folder, which a second job may not use by default; None: no such folder."""
+        return None
+
+    def datasets(self) -> Sequence[str]:
+        """Return the URIs of what is written, for catalogues of lineage, as "kafka://broker:9092/orders".
+
+        By default the path of :meth:`place`. Called in the driver, in a thread of its own.
+        """
+        place = self.place()
+        return () if place is None else (place,)
+
+    def arrow_schema(self) -> pa.Schema | None:
+        """Return the columns that are written, for catalogues of lineage; None: they are not known before."""
         return None
 
     def validate(self) -> None:

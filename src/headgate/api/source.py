@@ -302,6 +302,13 @@ class Source(ABC, Generic[T, P, S]):
         """
         return None
 
+    def datasets(self) -> Sequence[str]:
+        """Return the URIs of what is read, for catalogues of lineage, such as "kafka://broker:9092/orders".
+
+        By default none. Called in the driver, in a thread of its own; nothing may be opened for long.
+        """
+        return ()
+
     def with_columns(self, names: Sequence[str]) -> Source[T, P, S]:
         """Return a source that gives record batches with at least these columns; by default itself.
 

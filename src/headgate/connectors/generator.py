@@ -332,6 +332,10 @@ class ThrottledSource(Source[T, P, S]):
         return self.source.arrow_schema()
 
     @override
+    def datasets(self) -> Sequence[str]:
+        return self.source.datasets()
+
+    @override
     def with_columns(self, names: Sequence[str]) -> ThrottledSource[T, P, S]:
         return ThrottledSource(self.source.with_columns(names), self.rate_per_s, self.clock)
 

@@ -26,8 +26,8 @@ from headgate.common.settings.loader_options import (
 
 FRAMEWORK_MODULES: Final = frozenset([
     "cloudpickle", "confluent_kafka", "duckdb", "fastavro", "headgate", "kazoo", "msgspec", "numpy",
-    "obstore", "opentelemetry", "packaging", "pandas", "polars", "py4j", "pyarrow", "pyspark", "rich",
-    "rocksdict", "starlette", "typer", "typing_extensions", "uvicorn", "zstandard",
+    "obstore", "openlineage", "opentelemetry", "packaging", "pandas", "polars", "py4j", "pyarrow", "pyspark",
+    "rich", "rocksdict", "starlette", "typer", "typing_extensions", "uvicorn", "yaml", "zstandard",
 ])  # fmt: skip
 """Packages that Headgate imports where they are installed: a program's module would be taken for them."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
@@ -25,6 +25,8 @@ class OutwardQueue(Generic[T]):
         what: is sent, as the subject of the warning.
         send: sends items in their order; in the thread.
         ends: called once, in the thread, when nothing more will be sent.
+        quiet: names of loggers, of the libraries that send: what this thread logs there is left out, as the
+            warning tells enough.
     """
 
     def __init__(
@@ -35,7 +37,9 @@ class OutwardQueue(Generic[T]):
         items_max: int,
         every_s: float | None = None,
         ends: Callable[[], None] | None = None,
+        quiet: Sequence[str] = (),
     ) -> None:
+        self._quiet = quiet
         self._what, self._send, self._every_s, self._ends = what, send, every_s, ends
         self._items: deque[T] = deque(maxlen=items_max)
         self._lock, self._news, self._closing = threading.Lock(), threading.Event(), threading.Event()
@@ -65,6 +69,18 @@ class OutwardQueue(Generic[T]):
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        for name in self._quiet:
+            logging.getLogger(name).addFilter(self._is_of_others)
+        try:
+            self._send_until_closed()
+        finally:
+            for name in self._quiet:
+                logging.getLogger(name).removeFilter(self._is_of_others)
+
+    def _is_of_others(self, record: logging.LogRecord) -> bool:
+        return record.thread != self._thread.ident
+
+    def _send_until_closed(self) -> None:
         while True:
             if self._every_s is None:
                 self._news.wait()

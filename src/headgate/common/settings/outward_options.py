@@ -10,6 +10,7 @@ from headgate.common.settings.config_option import (
     ConfigOption,
     Duration,
     OptionalKind,
+    Text,
     optional_text,
 )
 
@@ -39,4 +40,33 @@ OTLP_HEADERS: Final = optional_text(
 )
 OTLP_INTERVAL: Final = ConfigOption(
     "headgate.otlp.interval", Duration(100), 10_000, "Time between two requests to the collector."
+)
+LINEAGE_URL: Final = optional_text(
+    "headgate.openlineage.url",
+    "URL of a server that takes OpenLineage's events over HTTP, to which the driver tells what the job reads "
+    "and writes, and how its run goes; needs headgate[openlineage]; none: nothing is sent.",
+)
+LINEAGE_TOKEN: Final = optional_text(
+    "headgate.openlineage.token", "The server's API key, a secret, sent as bearer token."
+)
+LINEAGE_CONFIG: Final = optional_text(
+    "headgate.openlineage.config",
+    "Instead of a URL, a file for OpenLineage's client (openlineage.yml), which says how events are sent.",
+)
+LINEAGE_NAMESPACE: Final = ConfigOption(
+    "headgate.openlineage.namespace", Text(), "headgate", "Namespace of the job in the events."
+)
+LINEAGE_JOB_NAME: Final = optional_text(
+    "headgate.openlineage.job-name", "Name of the job in the events; none takes the job's own."
+)
+LINEAGE_DATASETS: Final = optional_text(
+    "headgate.openlineage.datasets",
+    "What sources and sinks read and write, where they cannot say it themselves: uid=URI pairs with commas "
+    "between, such as orders=kafka://broker:9092/orders.",
+)
+LINEAGE_INTERVAL: Final = ConfigOption(
+    "headgate.openlineage.interval",
+    Duration(100),
+    300_000,
+    "Least time between two events that say that the job runs; they come with checkpoints.",
 )

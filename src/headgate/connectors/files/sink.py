@@ -168,6 +168,10 @@ class FilesSink(Sink[T, Prepared]):
         return self.path
 
     @override
+    def arrow_schema(self) -> pa.Schema | None:
+        return self.format.schema if isinstance(self.format, ParquetFormat) else None
+
+    @override
     def validate(self) -> None:
         root = Path(self.path)
         if os.path.lexists(root) and not root.is_dir():

@@ -92,6 +92,10 @@ class FilesSource(Source[T, P, list[str]]):
         return FilesReader(self, self.on_error)
 
     @override
+    def datasets(self) -> Sequence[str]:
+        return self._tops
+
+    @override
     def check_restore(self, rest: list[str] | None, splits: Sequence[Split[P]]) -> None:
         missing = [name for name in rest or () if not Path(self.check_meant(name)).is_file()]
         if missing:

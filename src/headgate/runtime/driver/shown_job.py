@@ -17,6 +17,7 @@ from headgate.runtime.driver.endpoint.page.kept_page import PageKeeper
 from headgate.runtime.driver.endpoint.served import ServedJob
 from headgate.runtime.driver.endpoint.serving import Endpoint
 from headgate.runtime.driver.job_control import JobControl
+from headgate.runtime.driver.lineage.job_lineage import JobLineage, lineage_settings
 from headgate.runtime.driver.metrics.job_metrics import JobMetrics
 from headgate.runtime.driver.metrics.prometheus_text import text_of
 from headgate.runtime.driver.stack_profiles import StackProfiles
@@ -44,7 +45,9 @@ class ShownJob:
         self.metrics = JobMetrics(job.plan, clock)
         settings = otlp_settings(job.config)
         self._telemetry = None if settings is None else Telemetry(settings, named, clock)
-        told = [each for each in (self._telemetry,) if each is not None]
+        lineage = lineage_settings(job.config, job.name)
+        self._lineage = None if lineage is None else JobLineage(lineage, job.plan, named, clock)
+        told = [each for each in (self._telemetry, self._lineage) if each is not None]
         followed = Listeners(AttemptInLogs(named), self.metrics, *told, listener)
         self._watch = JobWatch(job.plan, job.config, followed)
         self.statistics = JobStatistics(job.plan, self._watch, job.told)
@@ -103,12 +106,15 @@ class ShownJob:
             self.statistics.note(f"the page of the job is {self._endpoint.address}; `headgate ui` opens it")
         if self._port is not None:
             self._port.begin(served)
+        if self._lineage is not None:
+            self._lineage.begin()
         if self._telemetry is not None:
             self._telemetry.begin(served.records, served.families)
 
     def close(self, state: str) -> None:
         """End the endpoint with the job, whose last state is `state`."""
-        if self._telemetry is not None:
-            self._telemetry.close()
+        for each in (self._lineage, self._telemetry):
+            if each is not None:
+                each.close()
         if self._endpoint is not None:
             self._endpoint.close(state)

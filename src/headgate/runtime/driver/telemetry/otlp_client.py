@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
-import logging
 import os
 import socket
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -37,11 +35,6 @@ _SEVERITIES: Final = {
     "ERROR": SeverityNumber.ERROR,
     "CRITICAL": SeverityNumber.FATAL,
 }
-_OF_EXPORTERS: Final = (
-    "opentelemetry.exporter.otlp.proto.http._log_exporter",
-    "opentelemetry.exporter.otlp.proto.http.metric_exporter",
-    "opentelemetry.exporter.otlp.proto.http.trace_exporter",
-)
 
 
 class OtlpClient:
@@ -58,9 +51,7 @@ class OtlpClient:
     def __init__(
         self, endpoint: str, headers: Mapping[str, str], name: str, job: str, timeout_s: float, began_ns: int
     ) -> None:
-        self._thread, self._endpoint = threading.get_ident(), endpoint
-        for log in _OF_EXPORTERS:
-            logging.getLogger(log).addFilter(self._told_by_us)
+        self._endpoint = endpoint
         version = importlib.metadata.version("headgate")
         resource = Resource.create(
             {
@@ -99,16 +90,10 @@ class OtlpClient:
         """End the connections; nothing may be sent afterwards."""
         for exporter in (self._metrics, self._spans, self._logs):
             exporter.shutdown()
-        for log in _OF_EXPORTERS:
-            logging.getLogger(log).removeFilter(self._told_by_us)
 
     def _check(self, taken: bool, what: str) -> None:
         if not taken:
             raise OSError(f"{self._endpoint} did not take {what}")
-
-    def _told_by_us(self, record: logging.LogRecord) -> bool:
-        # The client logs each failure; one warning of the job's own is enough.
-        return record.thread != self._thread
 
     def _trace(self, stretch: Stretch, mask: Mask) -> Iterator[ReadableSpan]:
         return self._span(stretch, self._ids.generate_trace_id(), None, mask)

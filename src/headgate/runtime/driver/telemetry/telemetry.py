@@ -31,6 +31,14 @@ ITEMS_MAX: Final = 2_000
 TIMEOUT_S: Final = 10.0  # how long one request may take, with all tries
 CLOSE_WAIT_S: Final = 3.0  # how long the end of the job waits until the last telemetry is sent
 
+_OF_CLIENT: Final = (
+    "opentelemetry.exporter.otlp.proto.http._log_exporter",
+    "opentelemetry.exporter.otlp.proto.http.metric_exporter",
+    "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+    "urllib3.connectionpool",
+)
+"""The loggers of the client, which logs each failure."""
+
 _Item = CheckpointRecord | Stretch | dict[str, Json]
 
 
@@ -100,6 +108,7 @@ class Telemetry(JobListener):
             ITEMS_MAX,
             every_s,
             self._over,
+            _OF_CLIENT,
         )
 
     def open(self, opened: ExitStack) -> None:
