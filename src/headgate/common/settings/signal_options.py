@@ -20,7 +20,7 @@ ON_SIGTERM: Final = choice(
     "headgate.on-sigterm",
     OnSigterm.CANCEL,
     "What SIGTERM to the driver's process does to its job: cancel it, or stop it with a savepoint in "
-    "execution.checkpointing.savepoint-dir, from which it can go on. With high availability it is left to a "
+    "execution.checkpointing.savepoint-dir, from which it can go on; with high availability it is left to a "
     "next driver instead.",
 )
 ON_SIGTERM_TIMEOUT: Final = ConfigOption(

@@ -27,7 +27,7 @@ from openlineage.client.facet_v2 import (
 
 from headgate.runtime.driver.lineage.job_datasets import JobDataset, JobDatasets
 
-PRODUCER: Final = "https://pypi.org/project/headgate"
+PRODUCER: Final = "urn:headgate"  # OpenLineage asks for a URI of what makes the events
 TIMEOUT_S: Final = 5.0  # of one request of the transport over HTTP
 
 
