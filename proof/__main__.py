@@ -3,8 +3,8 @@
 Then everything that decodes stored bytes is fuzzed, alone with python -m proof fuzz, and the simulator goes
 on with its seeds, alone with python -m proof simulation. Upgrades are judged and restored by python -m proof
 upgrades, and Nexmark's queries run while their workers are killed by python -m proof nexmark. A job that many
-pages watch is python -m proof soak. All of it in sections, each with a record of its own, is python -m proof
-sections.
+pages watch is python -m proof soak, and python -m proof why plants what holds jobs up, and asks for it. All
+of it in sections, each with a record of its own, is python -m proof sections.
 
 Jobs run on local Spark (files, event time, shuffle by key, state and timers, exactly-once files)
 while workers and drivers are killed and stopped, code raises, and disks refuse, with checkpoints
@@ -34,7 +34,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from proof import checks, fuzz, nexmark, page_soak, plans, sections, simulation, upgrades
+from proof import bottlenecks, checks, fuzz, nexmark, page_soak, plans, sections, simulation, upgrades
 from proof.border import Border, BorderRun
 from proof.drivers import Chain, ChainRun
 from proof.job import Answer, Place, write_input
@@ -238,6 +238,8 @@ def main(arguments: Sequence[str]) -> int:
         return page_soak.main(arguments[1:])
     if arguments[:1] == ["upgrades"]:
         return upgrades.main(arguments[1:])
+    if arguments[:1] == ["why"]:
+        return bottlenecks.main(arguments[1:])
     if arguments[:1] == ["nexmark"]:
         return nexmark.main(arguments[1:])
     if arguments[:1] == ["simulation"]:

@@ -123,6 +123,10 @@ SECTIONS: Final[Mapping[str, Section]] = {
             *("--results", RESULTS),
         ),
     ),
+    "why": Section(
+        "60 jobs with a planted cause or none: headgate why names kind and place",
+        ("-m", "proof", "why", "--results", RESULTS),
+    ),
 }
 
 

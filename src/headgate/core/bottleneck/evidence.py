@@ -48,7 +48,7 @@ class VertexSeen:
 
 @dataclass(frozen=True, slots=True)
 class SubtaskSeen:
-    """One subtask: the records that it takes per second, and the shares of its time."""
+    """One subtask: the records that it takes, and the shares of its time."""
 
     vertex: int
     worker: int  # which is the number of the subtask, too
@@ -56,6 +56,12 @@ class SubtaskSeen:
     busy: float
     backpressured: float = 0.0
     idle: float = 0.0
+    records: int = 0  # of the last half minute, or since the job began or failed
+
+    @property
+    def per_record(self) -> float:
+        """The share of its time that a record per second takes."""
+        return self.busy / self.in_per_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +114,12 @@ class Evidence:
     def load(self, worker: WorkerSeen) -> float:
         """Return the share of its time in which a worker's loop is at work.
 
-        Samples know it best, as the loop also takes frames in, which is no subtask's step. Without them it is
-        the sum over the subtasks that run in the loop.
+        It is the sum over the subtasks that run in the loop, or what samples say, if that is more: they also
+        see the loop take frames in, which is no subtask's step. Native code that keeps the interpreter's lock
+        hides from them, as RocksDB does.
         """
-        sampled = worker.sampled_load
-        if sampled is not None:
-            return sampled
         in_loop = [each for each in self.of_worker(worker.worker) if not self.vertex(each.vertex).own_thread]
-        return min(1.0, sum(each.busy for each in in_loop))
+        return min(1.0, max(worker.sampled_load or 0.0, sum(each.busy for each in in_loop)))
 
     def waiting_before(self, vertex: VertexSeen) -> float:
         """Return for which share of its time the subtask waits that waits longest to send to `vertex`."""

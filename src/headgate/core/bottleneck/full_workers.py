@@ -13,7 +13,6 @@ from headgate.core.bottleneck.evidence import (
     Evidence,
     OperatorSeen,
     Role,
-    SubtaskSeen,
     VertexSeen,
     WorkerSeen,
     mean,
@@ -39,7 +38,7 @@ class _Excess(NamedTuple):
 
 
 def finding_of_full(seen: Evidence, full: Sequence[WorkerSeen]) -> Finding:
-    """Return why the workers `full`, at least one, have no time left."""
+    """Return why the workers `full`, at least one, have no time left, or little."""
     garbage = max(full, key=lambda worker: worker.garbage or 0.0)
     if (garbage.garbage or 0.0) >= GARBAGE:
         return sentences.garbage(seen, garbage)
@@ -86,15 +85,12 @@ def _excess(seen: Evidence, vertex: VertexSeen | None, worker: WorkerSeen) -> _E
     others = [each for each in subtasks if each.worker != worker.worker]
     if not here or not others:
         return None
-    records = here[0].in_per_s / max(mean(each.in_per_s for each in others), 1e-9)
+    # A slow receiver works at a frame for seconds; in few seconds it seems to get more than the others.
+    records = here[0].records / max(mean(each.records for each in others), 1)
     taken = [each for each in others if each.in_per_s > 0 and each.busy > 0]
     if not taken:
         return _Excess(records, 1.0)
-    return _Excess(records, _per_record(here[0]) / mean(map(_per_record, taken)))
-
-
-def _per_record(subtask: SubtaskSeen) -> float:
-    return subtask.busy / subtask.in_per_s
+    return _Excess(records, here[0].per_record / mean(each.per_record for each in taken))
 
 
 def _busiest(seen: Evidence, workers: Sequence[WorkerSeen]) -> VertexSeen | None:

@@ -6,7 +6,8 @@ A worker's loop is the resource that all its subtasks share, so the search begin
 2. If a function that runs beside the loop is at its limit, it is the cause: in threads of its own, or with as
    many calls under way as it may have.
 3. If nobody works all the time, and yet subtasks wait to send, the way between them is the cause: barriers
-   block it, or too few frames may be on it.
+   block it, or too few frames may be on it; or the loops of several workers, which work in long steps, wait
+   for each other in turn.
 4. Else nothing holds the job up: it waits for input.
 """
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from headgate.core.bottleneck import sentences
-from headgate.core.bottleneck.evidence import Evidence, VertexSeen
+from headgate.core.bottleneck.evidence import Evidence, VertexSeen, WorkerSeen
 from headgate.core.bottleneck.findings import Finding
 from headgate.core.bottleneck.full_workers import FULL, finding_of_full
 
@@ -24,6 +25,9 @@ WAITS: Final = 0.2
 
 ALIGNS: Final = 0.2
 """Shares of alignment below this are no cause, and neither those of less than half of the waiting."""
+
+OFTEN: Final = 0.5
+"""Workers that work for so much of their time wait for each other in turn, if senders wait for the rest."""
 
 UNEXPLAINED: Final = 0.15
 """If senders wait for so much more of their time than receivers work, it is not that work they wait for."""
@@ -55,8 +59,11 @@ def _on_the_way(seen: Evidence) -> Finding | None:
             continue
         if seen.alignment is not None and _aligns(seen, waiting):
             return sentences.alignment(seen, seen.alignment, waiting)
-        load = _highest_load(seen, vertex)
-        if waiting > load + UNEXPLAINED:
+        workers = _workers_of(seen, vertex)
+        load = max(map(seen.load, workers), default=0.0)
+        if load >= OFTEN and load + waiting >= 1:
+            return finding_of_full(seen, [worker for worker in workers if seen.load(worker) >= OFTEN])
+        if load < OFTEN and waiting > load + UNEXPLAINED:
             return sentences.credit(seen, vertex, waiting, load)
     return None
 
@@ -65,7 +72,6 @@ def _aligns(seen: Evidence, waiting: float) -> bool:
     return seen.alignment is not None and seen.alignment.share >= max(ALIGNS, waiting / 2)
 
 
-def _highest_load(seen: Evidence, vertex: VertexSeen) -> float:
-    """Return the load of the fullest worker in which a subtask of `vertex` runs."""
+def _workers_of(seen: Evidence, vertex: VertexSeen) -> list[WorkerSeen]:
     numbers = {each.worker for each in seen.of_vertex(vertex.id)}
-    return max((seen.load(worker) for worker in seen.workers if worker.worker in numbers), default=0.0)
+    return [worker for worker in seen.workers if worker.worker in numbers]

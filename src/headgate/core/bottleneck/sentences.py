@@ -16,7 +16,7 @@ from headgate.core.bottleneck.evidence import (
 from headgate.core.bottleneck.findings import Finding, Kind
 
 RARELY_COMPUTES: Final = 0.5
-"""A worker that works all the time, and uses less of a processor, waits within its functions."""
+"""A worker that works all the time, and uses less of a processor, waits in its functions, or for one."""
 
 
 def garbage(seen: Evidence, worker: WorkerSeen) -> Finding:
@@ -37,12 +37,12 @@ def skew(
     load, rest = seen.load(worker), mean(map(seen.load, others))
     where = "keys or splits" if not vertex.senders else "keys"
     text = (
-        f"'{vertex.name}' is the bottleneck: its subtask {worker.worker} gets {here.in_per_s:,.0f} "
-        f"records/s, {times:.1f} times as many as the others, and its worker is {load:.0%} busy while "
+        f"'{vertex.name}' is the bottleneck: its subtask {worker.worker} got {here.records:,} records in the "
+        f"last half minute, {times:.1f} times as many as the others, and its worker is {load:.0%} busy while "
         f"theirs are {rest:.0%}: few {where} have most of the records; split these, or aggregate before "
         "they are sent, as more subtasks would not help"
     )
-    figures = {"records": times, "in_per_s": here.in_per_s, "load": load, "load_of_others": rest}
+    figures = {"times": times, "records": float(here.records), "load": load, "load_of_others": rest}
     return Finding(Kind.SKEW, text, vertex.id, vertex.operators[0].uid, worker.worker, figures=figures)
 
 
@@ -142,7 +142,7 @@ def work(
     what = _what(kind, uid, line)
     text = (
         f"{name}{what} {share:.0%} of the time of {_workers(full)}"
-        f"{'' if vertex is None else _waiting(seen, vertex)}; {_advice(kind, waits)}"
+        f"{'' if vertex is None else _waiting(seen, vertex)}; {_advice(kind, cpu if waits else None)}"
     )
     figures = {"share": share, "load": load}
     if cpu is not None:
@@ -174,11 +174,14 @@ def _in(line: str | None) -> str:
     return "" if line is None else f", in {line},"
 
 
-def _advice(kind: Kind, waits: bool) -> str:
-    outside = "it rather waits than computes: "
+def _advice(kind: Kind, little_cpu: float | None) -> str:
+    """Return what helps; `little_cpu`: how much of a processor a worker uses, if that is little."""
     match kind:
-        case Kind.FUNCTION if waits:
-            return f"{outside}call it asynchronously (map_async) or mark it as blocking (hg.blocking)"
+        case Kind.FUNCTION if little_cpu is not None:
+            return (
+                f"with {little_cpu:.0%} of a processor it rather waits than computes: call it asynchronously "
+                "(map_async), or mark it as blocking (hg.blocking); if it computes, the machine has too few"
+            )
         case Kind.FUNCTION:
             return "make it cheaper, or give the job more subtasks (headgate rescale)"
         case Kind.SINK:

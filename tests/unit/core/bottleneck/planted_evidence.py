@@ -58,6 +58,7 @@ class Planted:
                 self.in_per_s.get((vertex.id, worker), 1_000.0),
                 self.busy.get((vertex.id, worker), 0.1),
                 self.backpressured.get(vertex.id, 0.0),
+                records=round(30 * self.in_per_s.get((vertex.id, worker), 1_000.0)),
             )
             for vertex in self.vertices
             for worker in range(self.workers)

@@ -42,10 +42,12 @@ def evidence_of(
 ) -> Evidence:
     """Return what is known of a job at `now_ms` (monotonic); `process_of` names a worker's process."""
     subtasks = [
-        SubtaskSeen(vertex.id, number, seen.in_per_s, seen.busy, seen.backpressured, seen.idle)
+        SubtaskSeen(
+            *task, seen.in_per_s, seen.busy, seen.backpressured, seen.idle, records=rates.records_of(task)
+        )
         for vertex in plan.vertices
-        for number in range(vertex.parallelism)
-        if (seen := rates.of_subtask((vertex.id, number), now_ms)) is not None
+        for task in [(vertex.id, number) for number in range(vertex.parallelism)]
+        if (seen := rates.of_subtask(task, now_ms)) is not None
     ]
     found: list[WorkerSeen] = []
     for slot in sorted({each.worker for each in subtasks}):

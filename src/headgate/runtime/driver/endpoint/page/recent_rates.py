@@ -25,6 +25,10 @@ SAMPLE_MS: Final = 900
 five seconds. Of heartbeats that come more often the newest takes the place of the one before.
 """
 
+COUNTS: Final = 6
+COUNT_MS: Final = 5_000
+"""Records are also counted over so many heartbeats, so far apart: over half a minute."""
+
 SILENT_AFTER_MS: Final = 10_000
 """The rates of a subtask that has been silent for longer are not known."""
 
@@ -82,9 +86,11 @@ class RecentRates:
 
     def __init__(self) -> None:
         self._heard: dict[tuple[int, int], deque[tuple[int, Counters]]] = {}
+        self._counts: dict[tuple[int, int], deque[tuple[int, int]]] = {}
 
     def clear(self) -> None:
         self._heard.clear()
+        self._counts.clear()
 
     def heard(self, counters: Iterable[Counters], now_ms: int) -> None:
         """Take the newest counters of subtasks; those that are the same objects as before are not news."""
@@ -98,10 +104,18 @@ class RecentRates:
             elif len(heard) > 1 and now_ms - heard[-2][0] < SAMPLE_MS:
                 heard.pop()
             heard.append((now_ms, entry))
+            counts = self._counts.setdefault(task, deque([(now_ms - COUNT_MS, 0)], COUNTS))
+            if now_ms - counts[-1][0] >= COUNT_MS:
+                counts.append((now_ms, entry.values[_IN]))
 
     def newest(self, task: tuple[int, int]) -> Counters | None:
         heard = self._heard.get(task)
         return heard[-1][1] if heard else None
+
+    def records_of(self, task: tuple[int, int]) -> int:
+        """Return how many records subtask (vertex, number) took in the last half minute of this attempt."""
+        newest = self.newest(task)
+        return 0 if newest is None else newest.values[_IN] - self._counts[task][0][1]
 
     def of_subtask(self, task: tuple[int, int], now_ms: int) -> SubtaskRates | None:
         """Return the rates of subtask (vertex, number); None while too little is known of it."""

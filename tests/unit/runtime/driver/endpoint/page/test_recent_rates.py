@@ -66,6 +66,20 @@ def test_old_heartbeats_are_forgotten() -> None:
     assert len(rates._heard[0, 0]) <= SAMPLES
 
 
+def test_records_are_those_of_the_last_half_minute() -> None:
+    """Or of the attempt, if that is younger; a subtask that was never heard has none."""
+    rates = RecentRates()
+    assert rates.records_of((0, 0)) == 0
+    rates.heard([heartbeat(0, 0, records_in=40, busy=100)], 700)
+    rates.heard([heartbeat(0, 0, records_in=90, busy=200)], 1_400)
+    assert rates.records_of((0, 0)) == 90
+    for second in range(2, 200):
+        rates.heard([heartbeat(0, 0, records_in=100 * second, busy=second)], 1_000 * second)
+    assert 100 * 25 <= rates.records_of((0, 0)) <= 100 * 30
+    rates.clear()
+    assert rates.records_of((0, 0)) == 0
+
+
 def test_a_silent_subtask_has_no_rates() -> None:
     """Neither has one that was never heard, nor one of an attempt that has ended."""
     rates = RecentRates()
