@@ -89,9 +89,10 @@ def test_on_spark_too(tmp_path: Path) -> None:
     with running([*RUN, "--json", *arguments(tmp_path, "execute", SAVES, "spark")], tmp_path) as process:
         process.send_signal(signal.SIGTERM)
         code, out, _ = ended(process)
-    *_, note, last = map(json.loads, out.splitlines())
-    assert (code, last["event"], last["job"]) == (143, "finished", "slow")
-    assert note["text"].startswith("stopped with savepoint file://")
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert (code, lines[-1]["event"], lines[-1]["job"]) == (143, "finished", "slow")
+    notes = [line["text"] for line in lines if line["event"] == "note"]
+    assert notes[-1].startswith("stopped with savepoint file://")
     (savepoint,) = savepoints(tmp_path)
     finish_from(savepoint, tmp_path)
 
