@@ -1,4 +1,7 @@
-"""The commands that look at a running job: `top` follows it, `why` says what holds it up."""
+"""The commands that look at a running job: `top` follows it, `why` says what holds it up.
+
+`log-level` changes how much it says itself, in its log.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -103,3 +107,35 @@ def _kept(place: str, which: str | None, define: Sequence[str]) -> dict[str, Jso
 
     with storage_options(define):
         return kept_why(place, which)
+
+
+class Level(StrEnum):
+    """The levels that a logger can be given; UNSET gives it the one back that it had."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    UNSET = "unset"
+
+
+def log_level(
+    job: Job,
+    level: Annotated[Level, typer.Argument(help="The least level that is logged; unset: as before.")],
+    logger: Annotated[
+        str, typer.Option("--logger", metavar="NAME", help="Of this logger and those below it; else of all.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Change how much a running job logs, in its driver and all its workers, until it ends."""
+
+    def text() -> str:
+        from headgate.api.jobs.remote_job import connect
+
+        found = connect(job)
+        told = found.log_level(level.value, logger)
+        if as_json:
+            return json.dumps({"job": found.job_id, "logs": told})
+        return f"job {found.name!r} logs: {told}"
+
+    print_outcome(text, as_json, ending_of_wait)

@@ -67,7 +67,7 @@ control.checkpoint_app.command("prune")(checkpoint.prune_stored)
 savepoint.app.command("create")(control.create_savepoint)
 app.command("list")(control.list_jobs)
 _CONTROLS: Final = (control.status, control.stop, control.cancel, control.rescale, control.query)
-for _command in (*_CONTROLS, looking.top, looking.why, ui.ui, report.report):
+for _command in (*_CONTROLS, looking.top, looking.why, ui.ui, report.report, looking.log_level):
     app.command()(_command)
 app.command("nexmark")(nexmark.nexmark)
 app.command("replay")(replay.replay_key)

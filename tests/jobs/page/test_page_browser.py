@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -276,6 +277,18 @@ def test_a_rescale_shows_the_new_plan(job: Watched, window: Opened) -> None:
     expect(page.locator("svg.graph .vertex").nth(1)).to_contain_text("x 3")
     window.tab("Failures")
     expect(page.get_by_role("heading", name=re.compile("rescaled"))).to_be_visible()
+
+
+def test_how_much_the_job_logs_is_changed(job: Watched, window: Opened) -> None:
+    """The level is chosen from those that there are, for a logger or for all."""
+    page = window.at(job.url)
+    page.get_by_role("button", name="Log level...").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Least level").select_option("error")
+    dialog.get_by_label("Logger, with those below it").fill("of.the-page")
+    dialog.get_by_role("button", name="Log level ticks").click()
+    expect(page.locator("#outcomes")).to_contain_text("log-level: of.the-page error")
+    assert logging.getLogger("of.the-page").level == logging.ERROR
 
 
 def test_without_the_secret_nothing_is_shown(job: Watched, window: Opened) -> None:

@@ -264,3 +264,12 @@ def test_other_sites_get_nothing(tmp_path: Path) -> None:
             assert job.asks(path, "OPTIONS", Authorization=None, Origin="https://evil.example")[0] == 403
             assert job.asks(path, "GET")[0] == 405
         assert job.gets("/v1/snapshot")["state"] not in ("cancelled", "cancelling")
+
+
+@pytest.mark.parametrize("body", ['{"level": "loud"}', '{"level": "debug", "logger": 3}', "{}"])
+def test_other_levels_of_logging_are_refused(tmp_path: Path, body: str) -> None:
+    """The answer says which fields there are."""
+    with watched(tmp_path) as job:
+        status, _, answer = job.asks("/v1/log-level", "POST", body)
+        assert status == 400
+        assert b"level, logger" in answer

@@ -101,6 +101,19 @@ class RemoteJob(JobRequests):
             clock.sleep(seconds)
         return self._ask("GET", "/v1/why")
 
+    def log_level(self, level: str, logger: str = "") -> str:
+        """Change how much the job logs, in its driver and workers, until it ends; return what is set now.
+
+        Args:
+            level: "debug", "info", "warning", "error", or "unset": as it was before.
+            logger: which one, with those below it; "": all.
+
+        Raises:
+            UsageError: there is no such level.
+            OperatingError: the job's driver does not answer.
+        """
+        return str(self._request("log-level", {"level": level, "logger": logger}, None))
+
     def report(self, sampling_s: int = 2) -> Answer:
         """Return all that the driver knows of the job, without secrets, as a dict: the parts that ``headgate
         report`` writes. The workers' loops are sampled first, as by :meth:`why`. OperatingError: no answer.

@@ -17,6 +17,7 @@ from headgate.runtime.driver.endpoint.page.kept_page import PageKeeper
 from headgate.runtime.driver.endpoint.served import ServedJob
 from headgate.runtime.driver.endpoint.serving import Endpoint
 from headgate.runtime.driver.job_control import JobControl
+from headgate.runtime.driver.job_log_levels import JobLogLevels
 from headgate.runtime.driver.lineage.job_lineage import JobLineage, lineage_settings
 from headgate.runtime.driver.metrics.job_metrics import JobMetrics
 from headgate.runtime.driver.metrics.prometheus_text import text_of
@@ -54,6 +55,7 @@ class ShownJob:
         self._config, self._clock, self._answers, self._named = job.config, clock, answers, named
         self._endpoint: Endpoint | None = None
         self._port: MetricsPort | None = None
+        self._levels: JobLogLevels | None = None
 
     def open(self, opened: ExitStack) -> None:
         """Listen where the configuration says, until `opened` ends; ConfigError: nothing can listen there."""
@@ -75,6 +77,7 @@ class ShownJob:
     ) -> None:
         """Answer from now on; `post` has the job master's loop run a callback, `disk` is the checkpoints'."""
         self._watch.profiles = StackProfiles(master.members, post)
+        self._levels = JobLogLevels(master.members, post)
         self._watch.beats = master.heartbeats
         self._watch.records = lambda: master.checkpoints.history.records
         self.statistics.begins(live)
@@ -98,6 +101,7 @@ class ShownJob:
             metrics=lambda: self.metrics.families(master),
             post=post,
             watch=self._watch,
+            set_level=self._levels.set,
             keeper=keeper,
             storage=None if disk is None else disk.describe(),
             named=self._named,
@@ -118,3 +122,5 @@ class ShownJob:
                 each.close()
         if self._endpoint is not None:
             self._endpoint.close(state)
+        if self._levels is not None:
+            self._levels.close()

@@ -279,6 +279,7 @@ class HeartbeatSeen(msgspec.Struct, frozen=True, tag="heartbeat-seen"):
     # group of sources -> the least event time that the other workers have reported; None: not known
     event_times: dict[str, int] | None = None
     sampling: int = 0  # number of the sampling of stacks that is wanted; 0: none
+    log_levels: dict[str, str] | None = None  # logger -> level that it is to have for now; None: none was set
 
 
 class QueryState(_OfAttempt, frozen=True, tag="query-state"):

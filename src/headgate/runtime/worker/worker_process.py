@@ -25,6 +25,7 @@ from headgate.common.ids import JobId
 from headgate.common.ports import Link, NoProbe, Probe, UserCode
 from headgate.common.process.children import descriptors_closed
 from headgate.common.process.collections_time import CollectionsTime
+from headgate.common.process.log_levels import LogLevels
 from headgate.common.process.logs import report
 from headgate.common.process.processes import resident_bytes
 from headgate.common.process.same_interpreter import SAME_INTERPRETER
@@ -150,7 +151,7 @@ class _Process:
         self._abandoned = False
         self._parent = os.getppid()
         self._loop_thread = threading.get_ident()
-        self._samples = StackSamples(self._loop_thread)
+        self._samples, self._levels = StackSamples(self._loop_thread), LogLevels()
         self._box: BlackBox | None = None
         self._giving_up = threading.Lock()
         self._collections = CollectionsTime()
@@ -217,6 +218,8 @@ class _Process:
         if isinstance(message, m.HeartbeatSeen):
             self._lease.renewed(message.sent_ms)
             self._samples.wanted(message.sampling)
+            if self._spec.dies_with_parent:  # else the driver has set them in this process
+                self._levels.use(message.log_levels or {})
             if message.event_times is None:
                 return
         self._mailbox.post(lambda: self._worker.handle(message))

@@ -20,6 +20,7 @@ from headgate.common.keys.key_text import key_of_text
 from headgate.common.plain_data import Json
 from headgate.runtime.driver.endpoint import request_bodies as asked
 from headgate.runtime.driver.endpoint.health import health_routes
+from headgate.runtime.driver.endpoint.log_level_route import log_level_route
 from headgate.runtime.driver.endpoint.metrics_answer import told
 from headgate.runtime.driver.endpoint.operations import Operation, Operations, awaited
 from headgate.runtime.driver.endpoint.page.page_routes import page_routes
@@ -29,6 +30,7 @@ from headgate.runtime.driver.endpoint.served import ServedJob, error_facts
 
 WAIT_MS_MAX: Final = 30_000
 STATE_WAIT_MS: Final = 10_000
+_STATUS: Final = ((NoEntryError, 404), (UsageError, 400), (OperatingError, 409))
 
 _Handler = Callable[[Request], Awaitable[Response]]
 
@@ -55,6 +57,7 @@ def application(job: ServedJob, operations: Operations) -> Starlette:
             *found,
             *health_routes(job),
             *report_routes(job),
+            log_level_route(job, routes.begun),
             *page_routes(job.watch, job.control, job.recorded),
         ],
         exception_handlers={HeadgateError: _failed, HTTPException: _no_route, Exception: _broken},
@@ -105,26 +108,26 @@ class _Routes:
 
     async def checkpoint(self, request: Request) -> Response:
         asked.decoded(await request.body(), asked.Nothing)
-        return self._begun("checkpoint", self._job.control.checkpoint)
+        return self.begun("checkpoint", self._job.control.checkpoint)
 
     async def savepoint(self, request: Request) -> Response:
         body, control = asked.decoded(await request.body(), asked.Savepoint), self._job.control
-        return self._begun("savepoint", lambda then: control.savepoint(body.target, body.format, then))
+        return self.begun("savepoint", lambda then: control.savepoint(body.target, body.format, then))
 
     async def stop(self, request: Request) -> Response:
         body, control = asked.decoded(await request.body(), asked.Stop), self._job.control
-        return self._begun("stop", lambda then: control.stop(body.target, body.format, body.drain, then))
+        return self.begun("stop", lambda then: control.stop(body.target, body.format, body.drain, then))
 
     async def cancel(self, request: Request) -> Response:
         asked.decoded(await request.body(), asked.Nothing)
         # Its outcome is the job's end, which the endpoint itself reports.
-        return self._begun("cancel", lambda _: self._job.control.cancel())
+        return self.begun("cancel", lambda _: self._job.control.cancel())
 
     async def rescale(self, request: Request) -> Response:
         body, control = asked.decoded(await request.body(), asked.Rescale), self._job.control
-        return self._begun("rescale", lambda then: control.rescale(body.parallelism, then, body.from_last))
+        return self.begun("rescale", lambda then: control.rescale(body.parallelism, then, body.from_last))
 
-    def _begun(self, what: str, ask: Callable[[Then], None]) -> Response:
+    def begun(self, what: str, ask: Callable[[Then], None]) -> Response:
         begun = self._operations.begin(what, ask)
         begun.fetched = begun.outcome.done()
         return _json(_outcome(begun), 202)
@@ -154,13 +157,7 @@ def _json(facts: Mapping[str, Json] | JobStatus, status: int = 200) -> Response:
 
 async def _failed(_: Request, error: Exception) -> Response:
     assert isinstance(error, HeadgateError)
-    status = 500
-    if isinstance(error, NoEntryError):
-        status = 404
-    elif isinstance(error, UsageError):
-        status = 400
-    elif isinstance(error, OperatingError):
-        status = 409
+    status = next((number for kind, number in _STATUS if isinstance(error, kind)), 500)
     return _json(error_facts(error), status)
 
 

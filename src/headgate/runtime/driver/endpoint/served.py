@@ -40,6 +40,7 @@ class ServedJob:
     metrics: Callable[[], Sequence[Family]]  # returns its metrics; in the job master's loop
     post: Callable[[Callable[[], None]], None]  # has the job master's loop call a callback
     watch: JobWatch
+    set_level: Callable[[str, str | None], dict[str, str]] | None = None  # of a logger; None: as it was
     keeper: PageKeeper | None = None  # of its page; None where checkpoints are off
     storage: str | None = None  # URI of the checkpoint storage; None when checkpoints are off
     named: LoggedJob = field(default_factory=lambda: LoggedJob(""))  # its secrets, and its last warnings

@@ -6,10 +6,14 @@ import { outcome, tell } from "./asking.js";
 const number = (name, value) => ({ name, label: "Subtasks of operators", type: "number", value, min: 1, required: true });
 const place = { name: "target", label: "Folder or URI; empty: as configured", type: "text" };
 
+const levels = { name: "level", label: "Least level", type: "select", options: ["debug", "info", "warning", "error", "unset"] };
+const logger = { name: "logger", label: "Logger, with those below it; empty: all", type: "text" };
+
 const ACTIONS = [
   { name: "checkpoint", button: "Checkpoint", text: "Takes a checkpoint now; the job goes on.", fields: [] },
   { name: "savepoint", button: "Savepoint...", text: "Takes a savepoint; the job goes on.", fields: [place] },
   { name: "rescale", button: "Rescale...", text: "Takes a checkpoint, and goes on from it with another number of subtasks.", fields: [number("parallelism")] },
+  { name: "log-level", button: "Log level...", text: "Changes how much driver and workers log, until the job ends or the level is unset.", fields: [levels, logger] },
   { name: "stop", button: "Stop...", text: "Takes a savepoint and ends the job with it; its output up to there is committed.",
     fields: [place, { name: "drain", label: "Let event time end first: all event-time timers fire", type: "checkbox" }] },
   { name: "cancel", button: "Cancel...", text: "Ends the job now, without a savepoint; output that is not committed is not published.", fields: [] },
@@ -28,10 +32,12 @@ export class Actions {
   }
 
   #open(action) {
-    const inputs = action.fields.map((field) => [field, el("input", {
-      type: field.type, name: field.name, min: field.min, required: field.required,
-      value: field.name === "parallelism" ? this.model.status.parallelism : null,
-    })]);
+    const inputs = action.fields.map((field) => [field, field.type === "select"
+      ? el("select", { name: field.name }, field.options.map((option) => el("option", { value: option }, option)))
+      : el("input", {
+        type: field.type, name: field.name, min: field.min, required: field.required,
+        value: field.name === "parallelism" ? this.model.status.parallelism : null,
+      })]);
     const labels = inputs.map(([field, input]) => (field.type === "checkbox"
       ? el("label", { class: "line" }, input, field.label) : el("label", {}, field.label, input)));
     const title = `${action.button.replace("...", "")} of job ${this.model.status.name}`;
