@@ -159,7 +159,9 @@ class Telemetry(JobListener):
 
     def _ended(self, completed: int | None) -> None:
         # A checkpoint that is stored has not ended before its output is committed, unless its attempt has.
-        for record in self._records():
+        records = self._records()
+        self._seen.intersection_update([record.checkpoint for record in records])  # which are the newest
+        for record in records:
             if record.checkpoint in self._seen or record.status is CheckpointStatus.IN_PROGRESS:
                 continue
             if record.status is CheckpointStatus.FAILED or completed in (None, record.checkpoint):
