@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.common.process.signal_handlers import deferring_interrupts, ending_cleanly
+from headgate.common.process.signal_handlers import deferring_interrupts, ending_cleanly, signal_behind
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +38,11 @@ def test_sigterm_unwinds_and_exits_with_143() -> None:
             raise
     assert (ending.value.code, steps) == (143, ["cancelled"])
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    behind = signal_behind(ending.value)
+    assert behind is not None
+    assert behind.by_sigterm
+    assert signal_behind(behind) is behind
+    assert signal_behind(SystemExit(143)) is signal_behind(KeyboardInterrupt()) is None
 
 
 def test_ctrl_c_is_a_keyboard_interrupt() -> None:

@@ -14,8 +14,9 @@ from typing import Final
 from headgate.api.environment import Environment
 from headgate.api.jobs.launch_settings import Started, command_line_options, running
 from headgate.api.site import user_site
-from headgate.common.errors import PlanError, TerminatedError, UsageError
+from headgate.common.errors import PlanError, UsageError
 from headgate.common.ports import IsolatedCode
+from headgate.common.process.signal_handlers import signal_behind
 from headgate.common.settings.config import Config
 
 _begun: Final = itertools.count()  # how many programs have begun in this process
@@ -118,16 +119,14 @@ def _waiting_for_jobs(started: list[Started]) -> Iterator[None]:
         while started:
             started[0].result()
             del started[0]
-    except TerminatedError as error:
-        if error.by_sigterm:
+    except BaseException as error:
+        by_signal = signal_behind(error)
+        if by_signal is not None and by_signal.by_sigterm:
             for job in started:  # all of them at once
                 job.terminate()
         while started:
-            started.pop().leave(error)
-        raise
-    except BaseException:
-        while started:
-            started.pop().cancel(timeout_s=0)
+            job = started.pop()
+            job.cancel(timeout_s=0) if by_signal is None else job.leave(by_signal)
         raise
 
 

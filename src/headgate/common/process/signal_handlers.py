@@ -39,8 +39,16 @@ def ending_cleanly() -> Iterator[None]:
     with _handling(signal.default_int_handler, _terminate):
         try:
             yield
-        except Terminated:
-            raise SystemExit(128 + signal.SIGTERM) from None
+        except Terminated as error:
+            raise SystemExit(128 + signal.SIGTERM) from error
+
+
+def signal_behind(error: BaseException) -> TerminatedError | None:
+    """Return the exception of a signal that ends this process, where `error` is one, or the SystemExit that
+    :func:`ending_cleanly` makes of it; None where it is anything else.
+    """
+    found = error.__cause__ if isinstance(error, SystemExit) and error.__cause__ is not None else error
+    return found if isinstance(found, TerminatedError) else None
 
 
 @contextmanager
