@@ -1,11 +1,12 @@
 """A program that gets SIGTERM: it counts slowly until a file says that the rest may come at once.
 
-Arguments: a folder for everything; the cluster, "mini-cluster" or "spark"; how it begins its job, "execute",
-"background" or "build"; settings.
+Arguments: a folder for everything; the cluster, "mini-cluster" or "spark"; how it begins its jobs, a key of
+WAYS; settings.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -85,21 +86,56 @@ class Place(hg.KeyedProcessFunction[int, int, Any]):
         yield [record, self.count.value]
 
 
-def main(folder: Path, cluster: str, begins: str, settings: dict[str, Any]) -> None:
-    """Run until told to end."""
+def environment(folder: Path, cluster: str, settings: dict[str, Any]) -> hg.Environment:
+    """With a job that is not begun."""
+    folder.mkdir(exist_ok=True)
     config = {"execution.checkpointing.savepoint-dir": str(folder / "savepoints"), **settings}
     env = hg.Environment(parallelism=1, executor=cluster, config=config)
     env.checkpoints(every="1min", storage=str(folder / "checkpoints"))
     keyed = env.from_source(Slow(folder), uid="in").key_by(lambda n: n % 7)
     keyed.process(Place(folder), uid="place").write_json(str(folder / "out"), uid="out")
-    if begins == "execute":
-        env.execute("slow")
-    else:
-        job = env.execute_async("slow")
-        while not job.done:
-            time.sleep(0.01)
+    return env
+
+
+def execute(folder: Path, *where: Any) -> None:
+    """In the main thread."""
+    environment(folder, *where).execute("slow")
     print("after the job", flush=True)
 
 
+def background(folder: Path, *where: Any) -> None:
+    """In the background of a loop."""
+    job = environment(folder, *where).execute_async("slow")
+    while not job.done:
+        time.sleep(0.01)
+    print("after the job", flush=True)
+
+
+def left(folder: Path, *where: Any) -> None:
+    """In the background of nothing: the main thread is over before the job."""
+    environment(folder, *where).execute_async("slow")
+
+
+def survives(folder: Path, *where: Any) -> None:
+    """One job, and another one after the signal."""
+    with contextlib.suppress(KeyboardInterrupt):
+        environment(folder, *where).execute_async("slow").result()
+    background(folder / "other", *where)
+
+
+def both(folder: Path, *where: Any) -> None:
+    """One in the background of another one."""
+    environment(folder / "other", *where).execute_async("slow")
+    execute(folder, *where)
+
+
+def within(folder: Path, *where: Any) -> None:
+    """One in a block that waits for another one."""
+    with environment(folder / "other", *where).execute_async("slow"):
+        execute(folder, *where)
+
+
+WAYS = {each.__name__: each for each in (execute, background, left, survives, both, within)}
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], json.loads(sys.argv[4]))
+    WAYS[sys.argv[3]](Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[4]))

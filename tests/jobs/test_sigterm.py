@@ -23,6 +23,10 @@ import headgate as hg
 PROGRAM = str(Path(__file__).with_name("terminated_program.py"))
 SAVES = {"headgate.on-sigterm": "savepoint"}
 RUN = [sys.executable, "-c", "from headgate.cli.main import main; main()", "run"]
+CALL = [sys.executable, "-c", "import sys, headgate; headgate.run_program(sys.argv[1], sys.argv[2:])"]
+BEGINNINGS = [
+    (RUN, "execute"), (RUN, "background"), ([], "execute"), ([], "background"), ([], "left"),
+]  # fmt: skip
 
 
 def arguments(
@@ -61,12 +65,10 @@ def finish_from(savepoint: Path, folder: Path) -> None:
     assert sorted(json_lines(folder / "out")) == [[n, n // 7 + 1] for n in range(RECORDS)]
 
 
-@pytest.mark.parametrize(
-    ("how", "begins"), [(RUN, "execute"), (RUN, "background"), ([], "execute"), ([], "background")]
-)
+@pytest.mark.parametrize(("how", "begins"), BEGINNINGS)
 def test_sigterm_stops_with_a_savepoint(tmp_path: Path, how: list[str], begins: str) -> None:
-    """Under the command and without it; a job of the main thread's and one in the background. Nothing of the
-    program runs after it.
+    """Under the command and without it; a job of the main thread's and one in the background, also of a main
+    thread that is over. Nothing of the program runs after it.
     """
     command = [*(how or [sys.executable]), *arguments(tmp_path, begins, SAVES)]
     with running(command, tmp_path) as process:
@@ -80,6 +82,34 @@ def test_sigterm_stops_with_a_savepoint(tmp_path: Path, how: list[str], begins: 
     before = len(json_lines(tmp_path / "out"))
     assert 0 < before < RECORDS
     finish_from(savepoint, tmp_path)
+
+
+def test_a_program_that_survives_the_signal_is_told_again(tmp_path: Path) -> None:
+    """Its next job stops with a savepoint, too: the second signal is the first one for that job."""
+    with running([sys.executable, *arguments(tmp_path, "survives", SAVES)], tmp_path) as process:
+        process.send_signal(signal.SIGTERM)
+        wait_until(lambda: (tmp_path / "other" / "begun").exists(), "the next job runs")
+        process.send_signal(signal.SIGTERM)
+        code, out, _ = ended(process)
+    assert (code, out) == (143, "")
+    assert (len(savepoints(tmp_path)), len(savepoints(tmp_path / "other"))) == (1, 1)
+
+
+@pytest.mark.parametrize(("how", "begins"), [(CALL, "both"), ([sys.executable], "within")])
+def test_a_job_in_the_background_of_another_has_its_time(tmp_path: Path, how: list[str], begins: str) -> None:
+    """The job of the main thread ends first, and does not cancel the other one's savepoint by that."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "stuck").touch()
+    with running([*how, *arguments(tmp_path, begins, SAVES)], tmp_path) as process:
+        wait_until(lambda: (other / "begun").exists(), "the job in the background runs")
+        process.send_signal(signal.SIGTERM)
+        wait_until(lambda: savepoints(tmp_path), "the first savepoint")
+        time.sleep(1)
+        (other / "stuck").unlink()
+        code, out, _ = ended(process)
+    assert (code, out) == (143, "")
+    assert (len(savepoints(tmp_path)), len(savepoints(other))) == (1, 1)
 
 
 @pytest.mark.ci
@@ -97,9 +127,7 @@ def test_on_spark_too(tmp_path: Path) -> None:
     finish_from(savepoint, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("how", "begins"), [(RUN, "execute"), (RUN, "background"), ([], "execute"), ([], "background")]
-)
+@pytest.mark.parametrize(("how", "begins"), BEGINNINGS)
 def test_a_second_signal_ends_at_once(tmp_path: Path, how: list[str], begins: str) -> None:
     """The savepoint cannot come while a function stands still; who insists does not wait for it."""
     (tmp_path / "stuck").touch()

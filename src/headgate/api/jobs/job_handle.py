@@ -13,11 +13,12 @@ from typing_extensions import override
 
 from headgate.api.checking.arguments import check_seconds
 from headgate.api.jobs.executor_contract import Executor, JobControl, JobResult, JobSpec, JobStatus
-from headgate.api.jobs.sigterm_of_handles import tell_of_sigterm
+from headgate.api.jobs.sigterm_of_handles import forget, tell_of_sigterm
 from headgate.api.showing import html_facts
 from headgate.common.errors import HeadgateError, OperatingError, TerminatedError, UsageError
 from headgate.common.files.durable import clock
 from headgate.common.plain_data import Json
+from headgate.common.process.signal_handlers import signal_behind
 from headgate.common.settings import options as o
 
 CANCEL_WAIT_S: Final = 60.0
@@ -153,12 +154,14 @@ class JobHandle(JobRequests):
                     refused()
                 self._result.set_exception(error)
                 self._refuse_questions(error)
+            finally:
+                self._hear_no_more()
 
         self._thread = threading.Thread(target=run, name=f"headgate-job-{job.name}")
-        self._thread.start()
         self._saved = not self._survives and job.config.get(o.ON_SIGTERM) is o.OnSigterm.SAVEPOINT
         if self._saved:
             tell_of_sigterm(self)
+        self._thread.start()
 
     def __enter__(self) -> JobHandle:
         return self
@@ -172,6 +175,8 @@ class JobHandle(JobRequests):
             self._leave(interrupt)
             self._thread.join()
             raise
+        finally:
+            self._hear_no_more()
 
     def __repr__(self) -> str:
         state, status = self._seen()
@@ -211,10 +216,13 @@ class JobHandle(JobRequests):
             self._leave(error)
             self._thread.join()
             raise
+        finally:
+            self._hear_no_more()
 
     @property
     def done(self) -> bool:
         """Whether the job has ended, in whatever way."""
+        self._hear_no_more()
         return self._result.done()
 
     def status(self) -> JobStatus:
@@ -286,10 +294,15 @@ class JobHandle(JobRequests):
             error.savepoint = self._result.result().savepoint
 
     def _leave(self, error: BaseException) -> None:
-        if isinstance(error, TerminatedError):
-            self.leave(error)
+        by_signal = signal_behind(error)
+        if by_signal is not None:
+            self.leave(by_signal)
         else:
             self._end(handed_over=False)
+
+    def _hear_no_more(self) -> None:
+        if self._saved and self._result.done():
+            forget(self)
 
     def _end(self, *, handed_over: bool) -> None:
         def begun(control: Future[JobControl]) -> None:

@@ -1,13 +1,16 @@
 """Passes SIGTERM on to jobs in the background of a program that does not handle it itself.
 
 The main thread may be anywhere then, also where it holds a lock. So the handler only puts a word into a
-queue and raises; a thread of its own tells the jobs.
+queue and raises; a thread of its own tells the jobs. Once the main thread is over there is nobody left to
+catch anything, and what is raised while Python waits for the job's thread would end that waiting.
 """
 
 from __future__ import annotations
 
+import os
 import queue
 import signal
+import sys
 import threading
 import weakref
 from types import FrameType
@@ -34,37 +37,71 @@ class _Leaving(Terminated, SystemExit):
     code = 128 + signal.SIGTERM
 
 
-_jobs: Final[weakref.WeakSet[Endable]] = weakref.WeakSet()
+class _ExitCode:
+    """Ends the process by the exit code of SIGTERM when Python lets go of it. That code is settled once the
+    main thread is over: with 0 a job that was stopped would look finished.
+    """
+
+    def __init__(self) -> None:
+        self._leave = os._exit  # the module's names are gone then
+
+    def __del__(self) -> None:
+        self._leave(_Leaving.code)
+
+
+_jobs: Final[weakref.WeakSet[Endable]] = weakref.WeakSet()  # that have not ended
+_told: Final[weakref.WeakSet[Endable]] = weakref.WeakSet()
 _came: Final[queue.SimpleQueue[None]] = queue.SimpleQueue()  # its put may interrupt itself
-_began: Final = threading.Lock()
+_lock: Final = threading.Lock()  # of all of these but the queue
 _telling: list[threading.Thread] = []
 
 
 def tell_of_sigterm(job: Endable) -> None:
-    """Tell a job of each SIGTERM: the first is as configured, the second cancels it. Nothing happens off the
+    """Tell a job of each SIGTERM: its first is as configured, its second cancels it. Nothing happens off the
     main thread, or where the program handles the signal itself.
     """
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGTERM) not in (signal.SIG_DFL, _handle):
         return
-    _jobs.add(job)
-    with _began:
+    with _lock:
+        _jobs.add(job)
         if not _telling:
             _telling.append(threading.Thread(target=_tell, name="headgate-sigterm", daemon=True))
             _telling[0].start()
     signal.signal(signal.SIGTERM, _handle)
 
 
+def forget(job: Endable) -> None:
+    """Tell a job that has ended of no more. Where none is left SIGTERM does again what it did before, as soon
+    as the main thread calls this.
+    """
+    with _lock:
+        _jobs.discard(job)
+    main = threading.current_thread() is threading.main_thread()
+    if main and not _jobs and signal.getsignal(signal.SIGTERM) is _handle:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def _handle(_number: int, _frame: FrameType | None) -> None:
-    _came.put(None)
-    raise _Leaving
+    if threading.main_thread().is_alive():
+        _came.put(None)
+        raise _Leaving
+    if _jobs:
+        _came.put(None)
+        vars(sys)["_headgate_exit_code"] = _ExitCode()  # of all modules Python lets go of `sys` last
+    else:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGTERM)
 
 
 def _tell() -> None:
-    _came.get()
-    for job in list(_jobs):
-        job.terminate()
     while True:
         _came.get()
-        for job in list(_jobs):
+        with _lock:
+            again = [job for job in _jobs if job in _told]
+            first = [job for job in _jobs if job not in _told]
+            _told.update(first)
+        for job in first:
+            job.terminate()
+        for job in again:
             job.cancel(0)
