@@ -11,6 +11,7 @@ Positions and states are plain values (None, numbers, text, bytes, lists, dicts)
 from __future__ import annotations
 
 import enum
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -102,11 +103,19 @@ class InputLeft:
         records: how many records; None: not known.
         bytes: how many bytes; None: not known.
         behind_ms: how much older the reader's position is than the input's end, in ms; None: not known.
+
+    Numbers below 0, as of a reader that is past the end that was learned last, become 0.
     """
 
     records: int | None = None
     bytes: int | None = None
     behind_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("records", "bytes", "behind_ms"):
+            if (value := getattr(self, name)) is not None:
+                # Heartbeats hold ints of 64 bits and nothing else: no integers of NumPy, for example.
+                object.__setattr__(self, name, int(max(0, min(operator.index(value), 2**63 - 1))))
 
 
 class SourceReader(ABC, Generic[T, P]):

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from operator_samples import rows
+from operator_samples import context, rows
 
-from headgate.api.source import InputLeft
+from headgate.api.source import InputLeft, SourceReaderContext
+from headgate.common.errors import PlanError
+from headgate.connectors.generator import GeneratorReader, GeneratorSource
 from headgate.graph.partitioners import Broadcast
 from headgate.metrics import of_parts as of
 from headgate.runtime.worker.exchange.channel_parts import ALL, CHANNELS_MAX, channel_parts
 from headgate.runtime.worker.exchange.output import OutputChannel, OutputEdge, Outputs
+from headgate.runtime.worker.operators.reading_source import SourceOperator
 from headgate.runtime.worker.operators.split_parts import OTHERS, SPLITS_MAX, parts_of_splits
 
 
@@ -70,3 +76,37 @@ def test_further_splits_of_a_reader_are_told_as_one() -> None:
     parts = parts_of_splits(many)
     assert parts[-1] == of.Part("split", [OTHERS], [2 * SPLITS_MAX + 1, None, None])
     assert len(parts) == SPLITS_MAX + 1
+
+
+def sampled(**left: Any) -> list[of.Part]:
+    """What is told of a source of a program's own, whose reader says that so much is left of its splits."""
+
+    class Reader(GeneratorReader[int]):
+        def left_to_read(self) -> dict[str, InputLeft]:
+            return {name: InputLeft(records=records) for name, records in left.items()}
+
+    class Numbers(GeneratorSource[int]):
+        def create_reader(self, context: SourceReaderContext) -> Reader:
+            return Reader(int, batch=False)
+
+    operator = SourceOperator(context(), Numbers(int, 1, None, False, 1, None))
+    operator.open()
+    operator.sample()
+    return list(operator.parts())
+
+
+def test_what_is_left_travels_whatever_whole_number_it_is() -> None:
+    """Of NumPy, below 0, or too large, also as a sum; and so does each name. Else the heartbeat failed."""
+    parts = sampled(**{"a\udc80": np.int64(5)}, b=-3, c=2**64, d=None)
+    assert [part.labels for part in parts] == [["a\\udc80"], ["b"], ["c"], ["d"]]
+    assert [part.values[0] for part in parts] == [5, 0, 2**63 - 1, None]
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(parts), type=list[of.Part]) == parts
+    endless = parts_of_splits({str(n): InputLeft(records=2**63 - 1) for n in range(SPLITS_MAX + 3)})
+    assert endless[-1].values[0] == 2**63 - 1
+
+
+@pytest.mark.parametrize("records", [1.5, np.float64(3), "7"])
+def test_what_is_left_and_no_whole_number_is_the_sources_error(records: Any) -> None:
+    """With operator and line."""
+    with pytest.raises(PlanError, match=r"uid 'op'.*test_channel_parts.* got .*whole number"):
+        sampled(a=records)

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Final
 
 from headgate.api.source import InputLeft
+from headgate.common.refusals.texts import encodable
 from headgate.metrics import of_parts as of
 from headgate.metrics.metric import Metric, Place
 from headgate.metrics.of_parts import Part
@@ -35,10 +36,13 @@ def _part(name: str, lefts: Sequence[InputLeft]) -> Part:
         of.PENDING_BYTES: [each.bytes for each in lefts],
         of.BEHIND: [each.behind_ms for each in lefts],
     }
-    return Part(Place.SPLIT.value, [name], [_merged(metric, values[metric]) for metric in of.OF_SPLITS])
+    label = encodable(str(name))  # a file's name may have half a character
+    return Part(Place.SPLIT.value, [label], [_merged(metric, values[metric]) for metric in of.OF_SPLITS])
 
 
 def _merged(metric: Metric, values: Sequence[int | None]) -> int | None:
     # A sum that lacks a part would look like a split that is nearly read.
     known = [value for value in values if value is not None]
-    return metric.merged(known) if len(known) == len(values) else None
+    if len(known) < len(values):
+        return None
+    return min(metric.merged(known), 2**63 - 1)  # some say "without an end" by the largest number
