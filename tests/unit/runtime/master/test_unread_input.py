@@ -61,6 +61,18 @@ def test_a_sum_without_a_part_is_not_known() -> None:
     assert UnreadInput(None, restored=False).left(source, []) is None
 
 
+def test_a_source_that_never_knows_costs_no_memory_for_each_assignment() -> None:
+    """As without an end; if it knows later, what was handed out until then is not known before a report."""
+    unread, source = UnreadInput(None, restored=False), vertex()
+    for _ in range(100):
+        unread.assigned(0, 2, None)
+        assert unread.left(source, [told(0, 0)]) is None
+    assert [len(each) for each in unread._handed.values()] == [1]
+    unread.assigned(0, 1, InputLeft(records=5))
+    assert unread.left(source, [told(0, 0)]) is None
+    assert unread.left(source, [told(0, 201, 3)]) == InputLeft(records=8)
+
+
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 1), st.integers(0, 3)), max_size=12))
 def test_nothing_is_lost_or_counted_twice(steps: list[tuple[int, int, int]]) -> None:
     """Readers are given splits, and report late or never."""

@@ -34,7 +34,10 @@ class UnreadInput:
     def assigned(self, subtask: int, splits: int, left: InputLeft | None) -> None:
         """Note that `subtask` was given so many `splits`, after which `left` is not handed out."""
         given = self._given[subtask] = self._given.get(subtask, 0) + splits
-        self._handed.setdefault(subtask, []).append((given, _less(self.unassigned, left)))
+        handed = self._handed.setdefault(subtask, [])
+        if left is None:  # one entry of unknown size, or they would add up: nobody looks at them
+            handed.clear()
+        handed.append((given, _less(self.unassigned, left)))
         self.unassigned = left
 
     def left(self, vertex: Vertex, counters: Iterable[Counters]) -> InputLeft | None:
