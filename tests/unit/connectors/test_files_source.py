@@ -31,6 +31,7 @@ from headgate.api.source import (
 from headgate.common.errors import BadRecordError, OperatingError, StorageError, UsageError
 from headgate.connectors.files import csv_source, json_source, parquet_source, text_cursor
 from headgate.connectors.files.csv_decoder import CsvDecoder
+from headgate.connectors.files.source import SIZED_FILES_MAX, FilesEnumerator
 from headgate.records.late_columns import LateColumns
 
 BLOCK_SIZES = (7, 64, 1024)
@@ -495,6 +496,27 @@ def test_bytes_left_fall_from_the_size_to_zero(tmp_path: Path, packed: bool) -> 
     assert left[0] == size
     assert left == sorted(left, reverse=True)
     assert reader.left_to_read() == {}
+
+
+def test_sizes_of_many_files_are_never_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither at the start nor when few are left: the driver's loop would stand still meanwhile."""
+    asked: list[str] = []
+
+    def size_of(path: str) -> int:
+        asked.append(path)
+        return 7
+
+    monkeypatch.setattr("headgate.connectors.files.source._size_of", size_of)
+    many: FilesEnumerator[Any] = FilesEnumerator([str(n) for n in range(SIZED_FILES_MAX + 1)])
+    few: FilesEnumerator[Any] = FilesEnumerator(["a", "b"])
+    while many.next_splits(0):
+        expected = InputLeft(bytes=0) if not many.snapshot() else None
+        assert many.left_to_assign() == expected
+    assert asked == []
+    assert few.left_to_assign() == InputLeft(bytes=14)
+    few.next_splits(0)
+    assert few.left_to_assign() == InputLeft(bytes=7)
+    assert asked == ["a", "b", "a"]
 
 
 def test_bytes_left_of_parquet_are_a_share_of_the_file(tmp_path: Path) -> None:

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 _EMPTY_FILES_PER_POLL: Final = 64
 
-SIZED_FILES_MAX: Final = 10_000
-"""Of more files than these the sizes are not asked for, which takes seconds on a disk far away."""
+SIZED_FILES_MAX: Final = 1_000
+"""Of more files than these the sizes are not asked for: the driver does nothing else for so long."""
 
 R = TypeVar("R", covariant=True)
 Q = TypeVar("Q", covariant=True)
@@ -163,7 +163,9 @@ class FilesEnumerator(SplitEnumerator[P, list[str]]):
 
     def __init__(self, remaining: Sequence[str]) -> None:
         self._remaining = deque(remaining)
-        self._bytes: int | None = None
+        # Once, and not when few are left, or the job waited for it somewhere on its way.
+        self._sized = len(remaining) <= SIZED_FILES_MAX
+        self._bytes: int | None = None  # of the remaining files; None: not asked for yet
 
     @override
     def next_splits(self, subtask: int) -> list[Split[P]] | None:
@@ -176,11 +178,13 @@ class FilesEnumerator(SplitEnumerator[P, list[str]]):
 
     @override
     def left_to_assign(self) -> InputLeft | None:
-        if len(self._remaining) > SIZED_FILES_MAX:
+        if not self._remaining:
+            return InputLeft(bytes=0)
+        if not self._sized:
             return None
         if self._bytes is None:
             self._bytes = sum(map(_size_of, self._remaining))
-        return InputLeft(bytes=max(0, self._bytes) if self._remaining else 0)
+        return InputLeft(bytes=self._bytes)
 
     @override
     def snapshot(self) -> list[str]:
