@@ -168,7 +168,8 @@ class SourceReader(ABC, Generic[T, P]):
         """Return how much of each unfinished split is still to be read, by id of the split, for metrics.
 
         Called about once a second. A source that is asked for its end over a network returns what it has
-        learned last. By default nothing is known; splits of which nothing is known may be left out.
+        learned last. By default nothing is known; splits of which nothing is known may be left out. Each id
+        is a time series: if ever new splits come, say what is left of all of them under one name.
 
         Example:
             >>> from headgate.connectors.generator import generator_source

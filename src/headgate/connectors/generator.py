@@ -183,13 +183,13 @@ class GeneratorSource(Source[T, int, int]):
     def check_restore(self, rest: int | None, splits: Sequence[Split[int]]) -> None:
         try:
             int(rest or 0)
-            GeneratorReader(self.function, self.batch).add_splits(splits)
+            GeneratorReader(self.function, self.batch, self.boundedness).add_splits(splits)
         except (TypeError, ValueError) as problem:
             raise foreign_positions(problem) from None
 
     @override
     def create_reader(self, context: SourceReaderContext) -> SourceReader[T, int]:
-        reader: SourceReader[T, int] = GeneratorReader(self.function, self.batch)
+        reader: SourceReader[T, int] = GeneratorReader(self.function, self.batch, self.boundedness)
         if self.rate_per_s is None:
             return reader
         return ThrottledReader(reader, self.rate_per_s / context.parallelism, self.clock or ProcessClock())
@@ -263,9 +263,14 @@ class RangeReader(SourceReader[T, int]):
 class GeneratorReader(RangeReader[T]):
     """Emits the records that the user's function makes for the indices of the assigned ranges."""
 
-    def __init__(self, function: IndexFunction, batch: bool) -> None:
+    def __init__(self, function: IndexFunction, batch: bool, boundedness: Boundedness) -> None:
         super().__init__()
-        self._function, self._batch = function, batch
+        self._function, self._batch, self._boundedness = function, batch, boundedness
+
+    @override
+    def left_to_read(self) -> dict[str, InputLeft]:
+        # Without an end nothing is left or not, and the ranges would be new series of a metric for ever.
+        return super().left_to_read() if self._boundedness is Boundedness.BOUNDED else {}
 
     @override
     def poll(self, max_records: int) -> list[T] | pa.RecordBatch | PollStatus:

@@ -18,11 +18,12 @@ from pyspark.sql import Row
 from pyspark.sql import types as t
 
 from headgate.api.sink import Lineage, SinkCommitterContext, SinkWriterContext
-from headgate.api.source import END_OF_INPUT, SourceReaderContext
+from headgate.api.source import END_OF_INPUT, InputLeft, SourceReaderContext
 from headgate.common.errors import StorageError, UsageError
 from headgate.connectors.dataframe import DataFrameSource, dataframe_sink, dataframe_source
 from headgate.connectors.dataframe.arrow_rows import TypedRows
 from headgate.connectors.dataframe.column_types import arrow_schema, check_types
+from headgate.connectors.dataframe.stream_source import StreamReader
 
 
 class DataFrame:
@@ -93,6 +94,21 @@ def test_rows_are_read_once_and_from_the_position_of_a_snapshot(tmp_path: Path) 
     reader.no_more_splits()
     assert first + read(reader, 100) == [0, 1, 2, 3, 4, 5]
     assert frame.computed == 0
+
+
+def test_what_is_left_of_an_epoch_has_one_name(tmp_path: Path) -> None:
+    """Files are new with each epoch: by their names a stream would have ever more series."""
+    source, _ = staged(tmp_path / ".headgate-staging" / "job" / "in" / "0123456789abcdef")
+    enumerator, reader = source.create_enumerator(None), StreamReader[Any]()
+    left = [reader.left_to_read()]
+    while splits := enumerator.next_splits(0):
+        reader.add_splits(splits)
+    for limit in (2, 100):
+        left.append(reader.left_to_read())
+        read(reader, limit)
+        reader.no_more_splits()
+    left.append(reader.left_to_read())
+    assert left == [{"epoch": InputLeft(records=records)} for records in (0, 6, 4, 0)]
 
 
 def test_a_position_in_rows_that_are_gone_is_refused(tmp_path: Path) -> None:

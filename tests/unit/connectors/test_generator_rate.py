@@ -10,6 +10,7 @@ from headgate.api.source import (
     NOTHING_AVAILABLE,
     BadRecord,
     Boundedness,
+    InputLeft,
     SourceReader,
     SourceReaderContext,
     Split,
@@ -166,3 +167,11 @@ def test_slow_generator_takes_small_splits() -> None:
     assert generator_source(abs, rate_per_s=1000).split_size == 100
     assert generator_source(abs, rate_per_s=1).split_size == 1
     assert generator_source(abs, count=160).split_size == 10
+
+
+def test_a_generator_without_an_end_tells_nothing_of_its_ranges() -> None:
+    """They have ever new names, each a series of its own; with an end, what is left is known."""
+    split = Split("0-1000")
+    assert reader_of(generator_source(abs), split).left_to_read() == {}
+    assert reader_of(generator_source(abs, rate_per_s=5), split).left_to_read() == {}
+    assert reader_of(generator_source(abs, 1000), split).left_to_read() == {"0-1000": InputLeft(records=1000)}

@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from headgate.api.source import (
     Boundedness,
+    InputLeft,
     Source,
     SourceReader,
     SourceReaderContext,
@@ -127,11 +128,19 @@ class StreamSource(Source[T, RowPosition, Mapping[str, Plain]], DataFrameConnect
 
     @override
     def create_reader(self, context: SourceReaderContext) -> SourceReader[T, RowPosition]:
-        return DataFrameReader()
+        return StreamReader()
 
     @override
     def describe(self) -> str:
         return f"streaming DataFrame ({shown_columns(self.columns)})"
+
+
+class StreamReader(DataFrameReader[T]):
+    """Reads its part of each epoch; what is left of that has one name, as files are new in each epoch."""
+
+    @override
+    def left_to_read(self) -> dict[str, InputLeft]:
+        return {"epoch": InputLeft(records=sum(each.records or 0 for each in super().left_to_read().values()))}
 
 
 class StreamEnumerator(SplitEnumerator[RowPosition, Mapping[str, Plain]]):

@@ -87,7 +87,7 @@ def sampled(**left: Any) -> list[of.Part]:
 
     class Numbers(GeneratorSource[int]):
         def create_reader(self, context: SourceReaderContext) -> Reader:
-            return Reader(int, batch=False)
+            return Reader(int, False, self.boundedness)
 
     operator = SourceOperator(context(), Numbers(int, 1, None, False, 1, None))
     operator.open()
