@@ -13,11 +13,12 @@ from operator_samples import context, rows
 
 from headgate.api.source import InputLeft, SourceReaderContext
 from headgate.common.errors import PlanError
+from headgate.common.ids import EdgeId
 from headgate.connectors.generator import GeneratorReader, GeneratorSource
 from headgate.graph.partitioners import Broadcast
 from headgate.metrics import of_parts as of
 from headgate.runtime.worker.exchange.channel_parts import ALL, CHANNELS_MAX, channel_parts
-from headgate.runtime.worker.exchange.output import OutputChannel, OutputEdge, Outputs
+from headgate.runtime.worker.exchange.output import EdgeEnds, OutputChannel, OutputEdge, Outputs
 from headgate.runtime.worker.operators.reading_source import SourceOperator
 from headgate.runtime.worker.operators.split_parts import OTHERS, SPLITS_MAX, parts_of_splits
 
@@ -68,6 +69,17 @@ def test_an_exchange_with_many_receivers_is_told_as_one_channel() -> None:
         assert len(told(outputs, of.CREDIT)) == names
     assert told(outputs, of.IN_FLIGHT_FRAMES) == {ALL: 2}
     assert told(outputs, of.CREDIT) == {ALL: 2}
+
+
+def test_exchanges_to_the_same_receiver_are_told_apart() -> None:
+    """As of a union of a stream with itself, or of two operators of a chain: else two series are the same."""
+    outputs = Outputs(10)
+    for sender, tag, number in (("a", None, 0), ("a", None, 1), ("b", None, 0), ("b", "late", 0)):
+        channel = OutputChannel(Nowhere(), 3)
+        ends = EdgeEnds(EdgeId(0), sender, tag, "sum", number)
+        outputs.edges.append(OutputEdge(Broadcast(), [channel], 128, ends=ends))
+    names = [part.labels for part in channel_parts(outputs)]
+    assert names == [["sum", "0"], ["sum #1", "0"], ["sum #2", "0"], ["sum (late)", "0"]]
 
 
 def test_further_splits_of_a_reader_are_told_as_one() -> None:

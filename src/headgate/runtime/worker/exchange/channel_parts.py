@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
 from headgate.metrics import of_parts as of
 from headgate.metrics.metric import Place
 from headgate.metrics.of_parts import Part
-from headgate.runtime.worker.exchange.output import OutputChannel, OutputEdge, Outputs
+from headgate.runtime.worker.exchange.output import EdgeEnds, OutputChannel, OutputEdge, Outputs
 
 CHANNELS_MAX: Final = 16
 """Of an exchange with more channels the metrics are of all together, with this as the receiving subtask:"""
@@ -17,11 +18,21 @@ ALL: Final = "all"
 
 def channel_parts(outputs: Outputs) -> list[Part]:
     """Return the metrics of all channels of a subtask; for any thread."""
-    return [part for edge in outputs.edges for part in _of_edge(edge)]
+    parts: list[Part] = []
+    same: Counter[str] = Counter()
+    for edge in outputs.edges:
+        name = _receiver(edge.ends)
+        # Several exchanges to one receiver, as of a union of a stream with itself, are several series.
+        parts += _of_edge(edge, f"{name} #{same[name]}" if same[name] else name)
+        same[name] += 1
+    return parts
 
 
-def _of_edge(edge: OutputEdge) -> list[Part]:
-    receiver = edge.ends.receiver if edge.ends.tag is None else f"{edge.ends.receiver} ({edge.ends.tag})"
+def _receiver(ends: EdgeEnds) -> str:
+    return ends.receiver if ends.tag is None else f"{ends.receiver} ({ends.tag})"
+
+
+def _of_edge(edge: OutputEdge, receiver: str) -> list[Part]:
     if len(edge.channels) > CHANNELS_MAX:
         return [_part(receiver, ALL, edge.channels)]
     channels = zip(edge.receivers, edge.channels, strict=True)
