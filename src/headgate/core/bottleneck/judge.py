@@ -27,7 +27,9 @@ ALIGNS: Final = 0.2
 """Shares of alignment below this are no cause, and neither those of less than half of the waiting."""
 
 OFTEN: Final = 0.5
-"""Workers that work for so much of their time wait for each other in turn, if senders wait for the rest."""
+"""Workers, or threads, that work for so much of their time wait for others in turn, if senders wait for the
+rest.
+"""
 
 UNEXPLAINED: Final = 0.15
 """If senders wait for so much more of their time than receivers work, it is not that work they wait for."""
@@ -43,9 +45,9 @@ def judge(seen: Evidence) -> Finding | None:
 
 def _beside_the_loop(seen: Evidence) -> Finding | None:
     for vertex in reversed(seen.vertices):
-        waiting = seen.waiting_before(vertex)
-        busy = max((each.busy for each in seen.of_vertex(vertex.id)), default=0.0)
-        if vertex.own_thread and busy >= FULL:
+        waiting, busy = seen.waiting_before(vertex), _busy(seen, vertex)
+        in_turn = busy >= OFTEN and busy + waiting >= 1 and not _aligns(seen, waiting)
+        if vertex.own_thread and (busy >= FULL or in_turn):
             return sentences.threads_full(vertex, busy, waiting)
         if vertex.many_calls and waiting >= WAITS and not _aligns(seen, waiting):
             return sentences.calls_full(vertex, waiting)
@@ -60,12 +62,20 @@ def _on_the_way(seen: Evidence) -> Finding | None:
         if seen.alignment is not None and _aligns(seen, waiting):
             return sentences.alignment(seen, seen.alignment, waiting)
         workers = _workers_of(seen, vertex)
-        load = max(map(seen.load, workers), default=0.0)
+        if not workers:
+            continue  # what nothing is known of may well be busy
+        load = max(map(seen.load, workers))
         if load >= OFTEN and load + waiting >= 1:
             return finding_of_full(seen, [worker for worker in workers if seen.load(worker) >= OFTEN])
+        # Threads of a function's own are no part of its worker's load.
+        load = max(load, _busy(seen, vertex))
         if load < OFTEN and waiting > load + UNEXPLAINED:
             return sentences.credit(seen, vertex, waiting, load)
     return None
+
+
+def _busy(seen: Evidence, vertex: VertexSeen) -> float:
+    return max((each.busy for each in seen.of_vertex(vertex.id)), default=0.0)
 
 
 def _aligns(seen: Evidence, waiting: float) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from planted_evidence import CLEAN, COUNT, READ, WRITE, Planted, vertices
 
@@ -234,3 +236,33 @@ def test_as_many_calls_as_may_be_are_a_slow_function() -> None:
     assert found(planted).kind is Kind.FUNCTION
     planted.alignment = HELD
     assert found(planted).kind is Kind.ALIGNMENT
+
+
+@pytest.mark.parametrize("busy", [0.5, 0.79])
+def test_threads_that_work_while_senders_wait_are_not_the_credit(busy: float) -> None:
+    """They and the loop wait for each other in turn; more credit would only lengthen the queue."""
+    planted = Planted(vertices=vertices(own_thread=True)).all_busy(1, busy=busy, waiting=0.6)
+    finding = found(planted.all_sampled({FRAMEWORK: 5}, idle=95))
+    assert (finding.kind, finding.uid) == (Kind.FUNCTION, "count")
+    assert finding.figures == {"busy": busy, "waiting": 0.6}
+    assert f"works {busy:.0%} of the time" in finding.text
+    planted.alignment = HELD
+    assert found(planted).kind is Kind.ALIGNMENT
+
+
+def test_threads_with_time_left_are_not_named() -> None:
+    """Half of the time, and senders that seldom wait; and when they do little, it may be the credit."""
+    planted = Planted(vertices=vertices(own_thread=True)).all_busy(1, busy=0.6, waiting=0.3)
+    assert judge(planted.all_sampled({FRAMEWORK: 5}, idle=95).seen()) is None
+    finding = found(planted.all_busy(1, busy=0.3, waiting=0.9))
+    assert (finding.kind, finding.figures["load"]) == (Kind.CREDIT, pytest.approx(0.3))
+
+
+def test_a_receiver_of_which_nothing_is_known_is_not_idle() -> None:
+    """It is just after a restart, or its worker is silent: nothing is said of its credit."""
+    seen = Planted(backpressured={0: 0.7}).seen()
+    unheard = replace(seen, subtasks=tuple(each for each in seen.subtasks if each.vertex != 1))
+    assert judge(unheard) is None
+    held = judge(replace(unheard, alignment=HELD))
+    assert held is not None
+    assert held.kind is Kind.ALIGNMENT
