@@ -1,4 +1,4 @@
-"""The names of what the framework itself does, in samples of stacks. Workers write them, `judge` reads."""
+"""Names in samples of stacks, above all of what the framework itself does. Workers write them, `judge` reads."""
 
 from __future__ import annotations
 
@@ -13,3 +13,21 @@ CHECKPOINT: Final = "(checkpoint)"
 
 INCLUSIVE: Final = frozenset({ROCKSDB, SERIALIZATION})
 """Areas that include the program's code which they call, such as a serializer of its own."""
+
+NAME_MAX: Final = 120
+
+
+def stack_name(text: str) -> str:
+    """Return the name of an operator or a function as it is in a stack: without semicolons, and not too long.
+
+    Example:
+        >>> stack_name("operator 'a;b' (uid 'ab')")
+        "operator 'a,b' (uid 'ab')"
+        >>> len(stack_name("operator 'json files /long/path' (uid 'in')" * 9))
+        120
+    """
+    text = text.replace(";", ",")
+    if len(text) <= NAME_MAX:
+        return text
+    # The end has the uid of an operator, and the line of a function.
+    return f"{text[: NAME_MAX // 2 - 3]}...{text[-NAME_MAX // 2 :]}"

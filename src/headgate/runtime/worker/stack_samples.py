@@ -16,14 +16,21 @@ from types import FrameType
 from typing import Final
 
 from headgate.common.refusals.users_frames import is_of_program, is_users_file
-from headgate.core.bottleneck.areas import CHECKPOINT, FRAMEWORK, IDLE, ROCKSDB, SENDING, SERIALIZATION
+from headgate.core.bottleneck.areas import (
+    CHECKPOINT,
+    FRAMEWORK,
+    IDLE,
+    ROCKSDB,
+    SENDING,
+    SERIALIZATION,
+    stack_name,
+)
 from headgate.runtime.worker.operators.operator_contract import call_of_operator, frames_outward
 
 EVERY_S: Final = 0.02
 LONGEST_S: Final = 120.0  # a sampling ends by itself then, whatever the job master says
 STACKS_MAX: Final = 400  # different ones; what comes after them counts as "(more)"
 FRAMES_MAX: Final = 40
-NAME_MAX: Final = 120
 
 _ROOT: Final = f"{Path(__file__).resolve().parents[2]}/"
 _AREAS: Final = {
@@ -73,7 +80,7 @@ def stack_text(frames: Sequence[FrameType]) -> str:
     called = call_of_operator(frames)
     if called is not None:
         where, inner = called
-        return ";".join([_plain(where.label), *_calls(inner)])
+        return ";".join([stack_name(where.label), *_calls(inner)])
     if any(frame.f_code.co_qualname == "Mailbox.wait" for frame in frames):
         return IDLE
     return area_of([frame.f_code.co_filename for frame in frames])
@@ -112,8 +119,4 @@ def _name(frame: FrameType) -> str:
     path = PurePath(code.co_filename)
     # The folder tells a library from the program's own files.
     file = path.name if is_of_program(code.co_filename) else f"{path.parent.name}/{path.name}"
-    return _plain(f"{code.co_qualname} ({file}:{code.co_firstlineno})")
-
-
-def _plain(text: str) -> str:
-    return text.replace(";", ",")[:NAME_MAX]
+    return stack_name(f"{code.co_qualname} ({file}:{code.co_firstlineno})")

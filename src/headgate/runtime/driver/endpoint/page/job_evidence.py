@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from headgate.core.bottleneck.areas import stack_name
 from headgate.core.bottleneck.evidence import (
     AlignmentSeen,
     Evidence,
@@ -64,8 +65,9 @@ def _vertex(plan: PhysicalPlan, vertex: Vertex) -> VertexSeen:
     return VertexSeen(
         vertex.id,
         tuple(
-            OperatorSeen(node.known_as, f"operator {node.name!r} (uid {node.known_as!r})", _role(node))
+            OperatorSeen(uid, stack_name(f"operator {node.name!r} (uid {uid!r})"), _role(node))
             for node in vertex.chain
+            for uid in [node.known_as]
         ),
         tuple(edge.source for edge in plan.inputs(vertex.id)),
         own_thread=head.blocking,

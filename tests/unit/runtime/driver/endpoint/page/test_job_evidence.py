@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
+from operator_samples import context
 
 import headgate as hg
+from headgate.connectors.collection import collection_source
+from headgate.core.bottleneck.activities import activity_of
 from headgate.core.bottleneck.evidence import AlignmentSeen, Role
 from headgate.core.checkpoint.history import CheckpointRecord, CheckpointStatus, SubtaskRecord, Topology
 from headgate.graph.physical import PhysicalPlan
@@ -13,6 +18,8 @@ from headgate.runtime.driver.endpoint.page.job_evidence import ALIGNMENT_MS, ali
 from headgate.runtime.driver.endpoint.page.recent_rates import SAMPLES, RecentRates
 from headgate.runtime.driver.endpoint.page.worker_rates import WorkerRates
 from headgate.runtime.protocol.messages import Counters, Heartbeat
+from headgate.runtime.worker.operators.operator_contract import Operator, frames_outward
+from headgate.runtime.worker.stack_samples import stack_text
 
 BUSY = table.NUMBERS.index(table.BUSY.at())
 IDLE = table.NUMBERS.index(table.IDLE.at())
@@ -89,6 +96,26 @@ def test_evidence_has_the_graph_and_only_subtasks_that_were_heard() -> None:
     assert (worker.cpu, worker.garbage, worker.stacks, worker.process) == (0.5, 0.25, {"a": 2}, "1")
     assert seen.load(worker) == 1.0, "samples without an idle one"
     assert (seen.credit_initial, seen.alignment) == (2, None), "the vertex is not in this plan"
+
+
+class Sampled(Operator):
+    """Says how its stack is written down."""
+
+    def stack(self) -> str:
+        return stack_text(list(frames_outward(sys._getframe())))
+
+
+@pytest.mark.parametrize("name", ["in; out", f"json files {'/a/long/path' * 20}", "ä" * 300])
+def test_operators_are_known_by_the_names_that_stacks_have(name: str) -> None:
+    """Also by long ones, as of sources by default, and with what separates the calls of a stack."""
+    env = hg.Environment(parallelism=1)
+    for uid in ("in", "in2"):
+        env.from_source(collection_source(["a"]), name=name, uid=uid).print()
+    seen = evidence_of(env.plan(), RecentRates(), WorkerRates(), 0, credit_initial=4)
+    labels = [vertex.operators[0].label for vertex in seen.vertices]
+    stacks = [Sampled(context(uid, name=name)).stack() for uid in ("in", "in2")]
+    assert [activity_of(stack).label for stack in stacks] == labels
+    assert len(set(labels)) == 2
 
 
 def test_the_load_of_a_worker_without_samples_is_what_its_subtasks_do() -> None:
