@@ -23,7 +23,7 @@ from headgate.common.errors import StorageError, UsageError
 from headgate.connectors.dataframe import DataFrameSource, dataframe_sink, dataframe_source
 from headgate.connectors.dataframe.arrow_rows import TypedRows
 from headgate.connectors.dataframe.column_types import arrow_schema, check_types
-from headgate.connectors.dataframe.stream_source import StreamReader
+from headgate.connectors.dataframe.source import StreamReader
 
 
 class DataFrame:

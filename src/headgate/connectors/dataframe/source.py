@@ -262,6 +262,15 @@ class DataFrameReader(SourceReader[T, RowPosition]):
         return piece
 
 
+class StreamReader(DataFrameReader[T]):
+    """Reads its part of each epoch; what is left of that has one name, as files are new in each epoch."""
+
+    @override
+    def left_to_read(self) -> dict[str, InputLeft]:
+        files = super().left_to_read().values()
+        return {"epoch": InputLeft(records=sum(each.records or 0 for each in files))}
+
+
 def _rows_left(split: Split[RowPosition]) -> int:
     position = _position_of(split)
     return StagedFile._make(position["file"]).rows - position["row"]

@@ -16,7 +16,6 @@ from typing_extensions import override
 
 from headgate.api.source import (
     Boundedness,
-    InputLeft,
     Source,
     SourceReader,
     SourceReaderContext,
@@ -31,7 +30,7 @@ from headgate.common.files.permissions import make_folder
 from headgate.common.plain_data import Plain
 from headgate.connectors.dataframe.column_types import arrow_schema, check_types
 from headgate.connectors.dataframe.connector import DataFrameConnector, shown_columns, unprepared
-from headgate.connectors.dataframe.source import DataFrameReader, RowPosition, dataframe_source, split_of
+from headgate.connectors.dataframe.source import RowPosition, StreamReader, dataframe_source, split_of
 from headgate.connectors.dataframe.staged_files import StagedFile
 from headgate.connectors.dataframe.stream_epochs import Epochs, Phase
 from headgate.connectors.dataframe.stream_plan import Trigger, check_stateless, forgets_nothing, trigger_of
@@ -133,14 +132,6 @@ class StreamSource(Source[T, RowPosition, Mapping[str, Plain]], DataFrameConnect
     @override
     def describe(self) -> str:
         return f"streaming DataFrame ({shown_columns(self.columns)})"
-
-
-class StreamReader(DataFrameReader[T]):
-    """Reads its part of each epoch; what is left of that has one name, as files are new in each epoch."""
-
-    @override
-    def left_to_read(self) -> dict[str, InputLeft]:
-        return {"epoch": InputLeft(records=sum(each.records or 0 for each in super().left_to_read().values()))}
 
 
 class StreamEnumerator(SplitEnumerator[RowPosition, Mapping[str, Plain]]):

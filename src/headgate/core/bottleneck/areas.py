@@ -1,4 +1,4 @@
-"""Names in samples of stacks, above all of what the framework itself does. Workers write them, `judge` reads."""
+"""Names in samples of stacks, such as those of what the framework itself does; `judge` reads them."""
 
 from __future__ import annotations
 
