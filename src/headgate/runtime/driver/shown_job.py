@@ -111,7 +111,7 @@ class ShownJob:
         if self._port is not None:
             self._port.begin(served)
         if self._lineage is not None:
-            self._lineage.begin()
+            self._lineage.begin(lambda: master.goes_on)
         if self._telemetry is not None:
             self._telemetry.begin(served.records, served.families)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -130,6 +130,7 @@ class JobLineage(JobListener):
     def __init__(self, settings: LineageSettings, plan: PhysicalPlan, named: LoggedJob, clock: Clock) -> None:
         self._settings, self._plan, self._named, self._clock = settings, plan, named, clock
         self._attempt, self._begun = 0, False
+        self._goes_on: Callable[[], bool] = bool
         self._checkpoint: int | None = None
         self._running_ms: int | None = None
         self._error: tuple[str, str | None] | None = None
@@ -143,8 +144,11 @@ class JobLineage(JobListener):
             quiet=_OF_CLIENT,
         )
 
-    def begin(self) -> None:
-        """Send from now on."""
+    def begin(self, goes_on: Callable[[], bool]) -> None:
+        """Send from now on. `goes_on` returns, in the job master's loop, whether the job has ended in this
+        driver only.
+        """
+        self._goes_on = goes_on
         self._queue.begin()
 
     def close(self) -> None:
@@ -172,7 +176,8 @@ class JobLineage(JobListener):
         self._error = str(error), trace
 
     def ended(self, state: str) -> None:
-        if self._begun:
+        # The next driver goes on with the same run, which has no end before.
+        if self._begun and not self._goes_on():
             self._put(_LAST.get(state, "ABORT"), self._error if state == "failed" else None)
 
     def _put(self, moment: str, error: tuple[str, str | None] | None = None) -> None:
