@@ -63,3 +63,14 @@ class Mask:
         if isinstance(facts, dict):
             return {self.text(name): self.facts(value) for name, value in facts.items()}
         return facts
+
+
+def shown_url(url: str) -> str:
+    """Return a URL for people: the mask in place of its login, even if its scheme is missing, and of secrets.
+
+    Example:
+        >>> shown_url("ada:pw@collector:4318"), shown_url("ftp://ada:pw@host/a?token=abc")
+        ('******@collector:4318', 'ftp://******@host/a?token=******')
+    """
+    login, _, place = url.rpartition("@")
+    return Mask().text(f"{MASK}@{place}" if login and "://" not in login else url)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,6 +30,9 @@ from headgate.runtime.driver.lineage.job_datasets import JobDataset, JobDatasets
 
 PRODUCER: Final = "urn:headgate"  # OpenLineage asks for a URI of what makes the events
 TIMEOUT_S: Final = 5.0  # of one request of the transport over HTTP
+
+_QUOTED: Final = re.compile(r"""(['"]).{2,}\1""")
+"""More than a single character, such as the name of a tag."""
 
 
 class Moment(Enum):
@@ -128,7 +132,7 @@ def client_config(url: str | None, token: str | None, file: str | None) -> dict[
         try:
             read = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
         except yaml.YAMLError as error:
-            raise ValueError(f"it is no YAML: {error}") from None
+            raise ValueError(f"it is no YAML: {_problem(error)}") from None
         if not isinstance(read, dict) or not isinstance(read.get("transport"), dict):
             raise ValueError("it has no section 'transport'")
         found = read
@@ -141,3 +145,11 @@ def client_config(url: str | None, token: str | None, file: str | None) -> dict[
     # The folder of a program says nothing of whether git's repository there is the job's.
     facets.setdefault("source_code_location", {"disabled": True})
     return found
+
+
+def _problem(error: yaml.YAMLError) -> str:
+    # Without the text that is quoted in it: the file may hold the key of a server.
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return type(error).__name__
+    where = "" if error.problem_mark is None else f", line {error.problem_mark.line + 1}"
+    return _QUOTED.sub("'...'", error.problem or type(error).__name__) + where
