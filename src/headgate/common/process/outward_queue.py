@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import logging
 import threading
+import time as clock
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
+
+from headgate.common.masking import Mask
 
 T = TypeVar("T")
+
+CLOSE_WAIT_S: Final = 3.0
+"""How long the end of a job waits until the last of what it tells is sent."""
 
 _LOG: Final = logging.getLogger("headgate.outward")
 
@@ -27,6 +33,7 @@ class OutwardQueue(Generic[T]):
         ends: called once, in the thread, when nothing more will be sent.
         quiet: names of loggers, of the libraries that send: what this thread logs there is left out, as the
             warning tells enough.
+        masked: returns a text without the secrets in it, for the warning.
     """
 
     def __init__(
@@ -38,8 +45,9 @@ class OutwardQueue(Generic[T]):
         every_s: float | None = None,
         ends: Callable[[], None] | None = None,
         quiet: Sequence[str] = (),
+        masked: Callable[[str], str] = Mask().text,
     ) -> None:
-        self._quiet = quiet
+        self._quiet, self._masked = quiet, masked
         self._what, self._send, self._every_s, self._ends = what, send, every_s, ends
         self._items: deque[T] = deque(maxlen=items_max)
         self._lock, self._news, self._closing = threading.Lock(), threading.Event(), threading.Event()
@@ -58,15 +66,34 @@ class OutwardQueue(Generic[T]):
             self._items.append(item)
         self._news.set()
 
-    def close(self, wait_s: float) -> bool:
-        """Send what is left, and wait for so long, but not if the last try failed; return whether it is over.
-        After that nothing more is sent.
-        """
+    def wind_up(self) -> None:
+        """Have what is left sent, unless the last try failed, and then nothing any more."""
         self._closing.set()
         self._news.set()
+
+    def close(self, wait_s: float) -> bool:
+        """Wind up, and wait for so long, but not if the last try failed; return whether it is over. What is
+        not sent by then may still be, as long as the process lives.
+        """
+        self.wind_up()
         if self._thread.is_alive() and not self.failing:
             self._thread.join(wait_s)
         return not self._thread.is_alive()
+
+    def try_each(self, parts: Sequence[Callable[[], None]]) -> None:
+        """Call each of the parts in which a `send` sends its items, whether or not others raise. The first error
+        is raised if all of them do; otherwise it is warned of.
+        """
+        errors: list[Exception] = []
+        for part in parts:
+            try:
+                part()
+            except Exception as error:
+                errors.append(error)
+        if parts and len(errors) == len(parts):
+            raise errors[0]
+        if errors:
+            self.warn(_text_of(errors[0]))
 
     def _run(self) -> None:
         for name in self._quiet:
@@ -107,10 +134,25 @@ class OutwardQueue(Generic[T]):
         except Exception as error:
             self.failing = True
             self.dropped += len(items)
-            self.warn(f"{error}")
+            self.warn(_text_of(error))
 
     def warn(self, why: str) -> None:
         """Warn, the first time, that something could not be sent."""
         if not self._warned:
             self._warned = True
-            _LOG.warning("%s could not be sent; the job goes on, and this is said once: %s", self._what, why)
+            what, said = self._masked(self._what), self._masked(why)
+            _LOG.warning("%s could not be sent; the job goes on, and this is said once: %s", what, said)
+
+
+def close_together(queues: Sequence[OutwardQueue[Any]], wait_s: float = CLOSE_WAIT_S) -> None:
+    """Close queues at the same time: wait for so long for all of them, and warn of those that are not over."""
+    for queue in queues:
+        queue.wind_up()
+    until = clock.monotonic() + wait_s
+    for queue in queues:
+        if not queue.close(max(0.0, until - clock.monotonic())) and not queue.failing:
+            queue.warn(f"the last of it was not taken within {wait_s:.0f} s")
+
+
+def _text_of(error: Exception) -> str:
+    return str(error) if isinstance(error, OSError) and str(error) else f"{type(error).__name__}: {error}"

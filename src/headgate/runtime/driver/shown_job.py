@@ -9,6 +9,7 @@ from headgate.api.jobs.executor_contract import JobSpec
 from headgate.common.masking import Mask
 from headgate.common.ports import Clock, Disk
 from headgate.common.process.log_lines import LoggedJob
+from headgate.common.process.outward_queue import close_together
 from headgate.runtime.driver.driver_logs import AttemptInLogs
 from headgate.runtime.driver.endpoint.endpoint_settings import EndpointSettings
 from headgate.runtime.driver.endpoint.metrics_port import MetricsPort, opened_port
@@ -117,9 +118,7 @@ class ShownJob:
 
     def close(self, state: str) -> None:
         """End the endpoint with the job, whose last state is `state`."""
-        for each in (self._lineage, self._telemetry):
-            if each is not None:
-                each.close()
+        close_together([each.queue for each in (self._lineage, self._telemetry) if each is not None])
         if self._endpoint is not None:
             self._endpoint.close(state)
         if self._levels is not None:

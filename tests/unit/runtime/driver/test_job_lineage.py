@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
-from headgate.common.errors import OperatingError
+from headgate.common.errors import ConfigError, OperatingError
 from headgate.common.process.log_lines import LoggedJob
 from headgate.common.process.system import SystemClock
-from headgate.runtime.driver.lineage.job_lineage import JobLineage, LineageSettings
+from headgate.common.settings.config import Config
+from headgate.runtime.driver.lineage.job_lineage import JobLineage, LineageSettings, lineage_settings
 
 HERE = LineageSettings("http://127.0.0.1:9", None, None, "shop", "told", 1_000, {})
 
@@ -20,8 +24,8 @@ def lineage(settings: LineageSettings = HERE) -> JobLineage:
 def begun(told: JobLineage, *, goes_on: bool) -> list[str]:
     """The moments of the events that are put, of a lineage that sends nothing."""
     moments: list[str] = []
-    told._queue.begin = lambda: None  # type: ignore[method-assign]
-    told._queue.put = lambda event: moments.append(event.moment)  # type: ignore[method-assign]
+    told.queue.begin = lambda: None  # type: ignore[method-assign]
+    told.queue.put = lambda event: moments.append(event.moment)  # type: ignore[method-assign]
     told.begin(lambda: goes_on)
     return moments
 
@@ -38,3 +42,40 @@ def test_a_run_that_the_next_driver_goes_on_with_has_not_ended(state: str) -> No
             told.failed(1, OperatingError("no disk"), None)
         told.ended(state)
         assert moments == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("transport:\n  type: http\n   apiKey: planted-secret\n", "not allowed here, line 3"),
+        ("transport:\n  apiKey: !planted-secret\n", "for the tag '...', line 2"),
+        ("transport:\n  apiKey: *planted-secret\n", "undefined alias '...', line 2"),
+        ("transport:\n  apiKey: planted-secret\0\n", "ReaderError"),
+    ],
+)
+def test_a_file_that_is_no_yaml_is_not_quoted(tmp_path: Path, text: str, said: str) -> None:
+    """It may hold a key; what is wrong is said, and in which line."""
+    file = tmp_path / "openlineage.yml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=re.escape(said)) as raised:
+        lineage_settings(Config().with_program({"headgate.openlineage.config": str(file)}), "told")
+    assert "planted" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"headgate.openlineage.url": "ada:planted@server:5000"}, "is '******@server:5000'; expected a URL"),
+        (
+            {
+                "headgate.openlineage.url": "http://127.0.0.1:9",
+                "headgate.openlineage.datasets": "kafka://ada:planted@broker/orders",
+            },
+            "has the part 'kafka://******@broker/orders'; expected uid=URI",
+        ),
+    ],
+)
+def test_a_login_is_in_no_refusal(settings: dict[str, str], said: str) -> None:
+    """Of a URL without a scheme, and of a part without a uid."""
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        lineage_settings(Config().with_program(settings), "told")

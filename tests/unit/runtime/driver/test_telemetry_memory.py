@@ -14,7 +14,7 @@ def test_each_checkpoint_is_sent_once_and_forgotten() -> None:
     records: list[CheckpointRecord] = []
     put: list[int] = []
     told._records = lambda: tuple(records)
-    told._queue.put = lambda record: put.append(record.checkpoint)  # type: ignore[method-assign]
+    told.queue.put = lambda record: put.append(record.checkpoint)  # type: ignore[method-assign]
     for number in range(1, 1_001):
         done = CheckpointRecord(number, 1, "periodic", CheckpointStatus.COMPLETED, 0, Topology((), ()))
         records[:] = [*records, done][-10:]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headgate.common.errors import ConfigError, HeadgateError, UserFunctionError
+from headgate.common.masking import shown_url
 from headgate.common.ports import Clock
 from headgate.common.process.log_lines import LoggedJob
 from headgate.common.process.outward_queue import OutwardQueue
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
 
 EVENTS_MAX: Final = 100
 """So many events wait at most to be sent."""
-
-CLOSE_WAIT_S: Final = 3.0  # how long the end of the job waits until the last event is sent
 
 _LAST: Final = {"finished": "COMPLETE", "failed": "FAIL", "cancelled": "ABORT"}
 _OF_CLIENT: Final = (
@@ -67,7 +67,9 @@ def lineage_settings(config: Config, name: str) -> LineageSettings | None:
             "file says where events go, too"
         )
     if url is not None and not url.startswith(("http://", "https://")):
-        raise ConfigError(f"{o.LINEAGE_URL.key} is {url!r}; expected a URL such as 'http://127.0.0.1:5000'")
+        raise ConfigError(
+            f"{o.LINEAGE_URL.key} is {shown_url(url)!r}; expected a URL such as 'http://127.0.0.1:5000'"
+        )
     if importlib.util.find_spec("openlineage") is None:
         raise ConfigError(
             f"{(o.LINEAGE_CONFIG if url is None else o.LINEAGE_URL).key} is set, and OpenLineage's client is "
@@ -105,7 +107,7 @@ def _named(config: Config, option: ConfigOption[str | None]) -> dict[str, list[s
         uid, given, uri = (part.strip() for part in pair.partition("="))
         if pair.strip() and not (uid and given and uri):
             raise ConfigError(
-                f"{option.key} has the part {pair.strip()!r}; expected uid=URI pairs with commas between, "
+                f"{option.key} has the part {shown_url(pair.strip())!r}; expected uid=URI pairs with commas between, "
                 "such as orders=kafka://broker:9092/orders"
             )
         if uid:
@@ -125,6 +127,9 @@ class _Event:
 class JobLineage(JobListener):
     """The job listener that tells a catalogue how the run goes; a restart is the same run. Its reports come
     in the job master's loop, and put events into a queue, which a thread sends.
+
+    Attributes:
+        queue: of the events that are to be sent; its owner closes it.
     """
 
     def __init__(self, settings: LineageSettings, plan: PhysicalPlan, named: LoggedJob, clock: Clock) -> None:
@@ -135,13 +140,14 @@ class JobLineage(JobListener):
         self._running_ms: int | None = None
         self._error: tuple[str, str | None] | None = None
         self._client: LineageClient | None = None
-        self._queue: OutwardQueue[_Event] = OutwardQueue(
+        self.queue: OutwardQueue[_Event] = OutwardQueue(
             "headgate-lineage",
             f"lineage for {settings.target}",
             self._send,
             EVENTS_MAX,
             ends=self._over,
             quiet=_OF_CLIENT,
+            masked=lambda text: named.mask.text(text),
         )
 
     def begin(self, goes_on: Callable[[], bool]) -> None:
@@ -149,12 +155,7 @@ class JobLineage(JobListener):
         driver only.
         """
         self._goes_on = goes_on
-        self._queue.begin()
-
-    def close(self) -> None:
-        """Send what is left, unless the last try failed; wait 3 s at most."""
-        if not self._queue.close(CLOSE_WAIT_S) and not self._queue.failing:
-            self._queue.warn(f"the last of it was not taken within {CLOSE_WAIT_S:.0f} s")
+        self.queue.begin()
 
     # -- JobListener -------------------------------------------------------------------------------------
 
@@ -181,25 +182,24 @@ class JobLineage(JobListener):
             self._put(_LAST.get(state, "ABORT"), self._error if state == "failed" else None)
 
     def _put(self, moment: str, error: tuple[str, str | None] | None = None) -> None:
-        self._queue.put(_Event(moment, self._clock.now_ms(), self._attempt, self._checkpoint, error))
+        self.queue.put(_Event(moment, self._clock.now_ms(), self._attempt, self._checkpoint, error))
 
     # -- in the thread that sends ------------------------------------------------------------------------
 
     def _send(self, events: list[_Event]) -> None:
         from headgate.runtime.driver.lineage.lineage_client import Happened, Moment
 
-        mask = self._named.mask
-        try:
-            client = self._opened()
-            for each in events:
-                error = None
-                if each.error is not None:
-                    message, trace = each.error
-                    error = mask.text(message), None if trace is None else mask.text(trace)
-                moment = Moment[each.moment]
-                client.send(Happened(moment, each.time_ms, each.attempt, each.checkpoint, error))
-        except Exception as problem:
-            raise OSError(mask.text(f"{type(problem).__name__}: {problem}")) from None
+        client, mask = self._opened(), self._named.mask
+
+        def send(event: _Event) -> None:
+            error = None
+            if event.error is not None:
+                message, trace = event.error
+                error = mask.text(message), None if trace is None else mask.text(trace)
+            moment = Moment[event.moment]
+            client.send(Happened(moment, event.time_ms, event.attempt, event.checkpoint, error))
+
+        self.queue.try_each([partial(send, event) for event in events])
 
     def _opened(self) -> LineageClient:
         # Here, because the libraries take as long to load as a small job to begin, and columns are read.

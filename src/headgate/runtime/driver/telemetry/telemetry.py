@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headgate.common.errors import ConfigError, HeadgateError, UserFunctionError
+from headgate.common.masking import shown_url
 from headgate.common.plain_data import Json
 from headgate.common.ports import Clock
 from headgate.common.process.heard_logs import heard
@@ -29,7 +30,6 @@ ITEMS_MAX: Final = 2_000
 """So many checkpoints, recoveries and lines of the log wait at most to be sent."""
 
 TIMEOUT_S: Final = 10.0  # how long one request may take, with all tries
-CLOSE_WAIT_S: Final = 3.0  # how long the end of the job waits until the last telemetry is sent
 
 _OF_CLIENT: Final = (
     "opentelemetry.exporter.otlp.proto.http._log_exporter",
@@ -60,7 +60,7 @@ def otlp_settings(config: Config) -> OtlpSettings | None:
         return None
     if not endpoint.startswith(("http://", "https://")):
         raise ConfigError(
-            f"{o.OTLP_ENDPOINT.key} is {endpoint!r}; expected the URL of a collector such as "
+            f"{o.OTLP_ENDPOINT.key} is {shown_url(endpoint)!r}; expected the URL of a collector such as "
             "'http://127.0.0.1:4318', which takes OTLP over HTTP"
         )
     if importlib.util.find_spec("opentelemetry") is None or not _has_exporter():
@@ -91,6 +91,9 @@ def _has_exporter() -> bool:
 class Telemetry(JobListener):
     """The job listener that has a job's telemetry sent. Its reports come in the job master's loop, and put
     what they say into a queue; a thread sends that, and asks for metrics, every so often.
+
+    Attributes:
+        queue: of what is to be sent; its owner closes it.
     """
 
     def __init__(self, settings: OtlpSettings, named: LoggedJob, clock: Clock) -> None:
@@ -101,7 +104,7 @@ class Telemetry(JobListener):
         self._families: Callable[[], Sequence[Family]] = list
         self._client: OtlpClient | None = None
         every_s = settings.interval_ms / 1000
-        self._queue: OutwardQueue[_Item] = OutwardQueue(
+        self.queue: OutwardQueue[_Item] = OutwardQueue(
             "headgate-otlp",
             f"telemetry for {settings.endpoint}",
             self._send,
@@ -109,12 +112,13 @@ class Telemetry(JobListener):
             every_s,
             self._over,
             _OF_CLIENT,
+            lambda text: named.mask.text(text),
         )
 
     def open(self, opened: ExitStack) -> None:
         """Hear the driver's log from now on, until `opened` ends."""
         formatter = JsonFormatter()
-        put = self._queue.put
+        put = self.queue.put
         hearing = heard(self._named, logging.NOTSET, lambda record: put(facts_of(formatter, record)))
         opened.enter_context(hearing)
 
@@ -127,12 +131,7 @@ class Telemetry(JobListener):
         the metrics, from any thread but that one.
         """
         self._records, self._families = records, families
-        self._queue.begin()
-
-    def close(self) -> None:
-        """Send what is left, unless the collector did not answer last time; wait 3 s at most."""
-        if not self._queue.close(CLOSE_WAIT_S) and not self._queue.failing:
-            self._queue.warn(f"the last of it was not taken within {CLOSE_WAIT_S:.0f} s")
+        self.queue.begin()
 
     # -- JobListener -------------------------------------------------------------------------------------
 
@@ -166,19 +165,36 @@ class Telemetry(JobListener):
                 continue
             if record.status is CheckpointStatus.FAILED or completed in (None, record.checkpoint):
                 self._seen.add(record.checkpoint)
-                self._queue.put(record)
+                self.queue.put(record)
 
     def _put(self, stretch: Stretch | None) -> None:
         if stretch is not None:
-            self._queue.put(stretch)
+            self.queue.put(stretch)
 
     # -- in the thread that sends ------------------------------------------------------------------------
 
     def _send(self, items: list[_Item]) -> None:
+        client, now_ns = self._opened(), self._clock.now_ms() * 1_000_000
+        lines = [each for each in items if isinstance(each, dict)]
+        stretches = [
+            checkpoint_stretch(each) if isinstance(each, CheckpointRecord) else each
+            for each in items
+            if not isinstance(each, dict)
+        ]
+        signals: list[Callable[[], None]] = []
+        if stretches:
+            signals.append(lambda: client.send_traces(stretches, self._named.mask))
+        if lines:
+            signals.append(lambda: client.send_logs(lines, now_ns))
+        signals.append(lambda: client.send_metrics(self._families(), now_ns))
+        # A collector may take some of the three only.
+        self.queue.try_each(signals)
+
+    def _opened(self) -> OtlpClient:
+        # Here, because the libraries take as long to load as a small job to begin.
         from headgate.runtime.driver.telemetry.otlp_client import OtlpClient
 
         if self._client is None:
-            # Here, because the libraries take as long to load as a small job to begin.
             self._client = OtlpClient(
                 self._settings.endpoint,
                 self._settings.headers,
@@ -187,15 +203,7 @@ class Telemetry(JobListener):
                 min(TIMEOUT_S, max(1.0, self._settings.interval_ms / 1000)),
                 self._began_ms * 1_000_000,
             )
-        client, now_ns = self._client, self._clock.now_ms() * 1_000_000
-        stretches = [
-            checkpoint_stretch(each) if isinstance(each, CheckpointRecord) else each
-            for each in items
-            if not isinstance(each, dict)
-        ]
-        client.send_traces(stretches, self._named.mask)
-        client.send_logs([each for each in items if isinstance(each, dict)], now_ns)
-        client.send_metrics(self._families(), now_ns)
+        return self._client
 
     def _over(self) -> None:
         if self._client is not None:
