@@ -12,6 +12,7 @@ from headgate.common.process.log_lines import LoggedJob
 from headgate.common.process.system import SystemClock
 from headgate.common.settings.config import Config
 from headgate.runtime.driver.lineage.job_lineage import JobLineage, LineageSettings, lineage_settings
+from headgate.runtime.driver.lineage.lineage_client import Happened
 
 HERE = LineageSettings("http://127.0.0.1:9", None, None, "shop", "told", 1_000, {})
 
@@ -73,9 +74,39 @@ def test_a_file_that_is_no_yaml_is_not_quoted(tmp_path: Path, text: str, said: s
             },
             "has the part 'kafka://******@broker/orders'; expected uid=URI",
         ),
+        (
+            {
+                "headgate.openlineage.url": "http://127.0.0.1:9",
+                "headgate.openlineage.datasets": "in=/data, in=http://ada:planted@[bad",
+            },
+            "has 'http://******@[bad', which is no URI; expected one such as",
+        ),
     ],
 )
 def test_a_login_is_in_no_refusal(settings: dict[str, str], said: str) -> None:
-    """Of a URL without a scheme, and of a part without a uid."""
+    """Of a URL without a scheme, of a part without a uid, and of what is no URI."""
     with pytest.raises(ConfigError, match=re.escape(said)):
         lineage_settings(Config().with_program(settings), "told")
+
+
+class Catalogue:
+    """Stands for the client: notes the moments that are sent, and takes none of `refused`."""
+
+    def __init__(self, *refused: str) -> None:
+        self.refused, self.got = refused, list[str]()
+
+    def send(self, what: Happened) -> None:
+        self.got.append(what.moment.value)
+        if what.moment.value in self.refused:
+            raise OSError(f"no {what.moment.value} is taken")
+
+
+def test_an_event_that_is_refused_keeps_no_other_back(caplog: pytest.LogCaptureFixture) -> None:
+    """Of those that are sent together; the refusal is warned of."""
+    told, catalogue = lineage(), Catalogue("START")
+    told._client = catalogue  # type: ignore[assignment]
+    told.deploying(1, None)
+    told.ended("finished")
+    told.queue._deliver()
+    assert catalogue.got == ["START", "COMPLETE"]
+    assert [each.message.rpartition(": ")[2] for each in caplog.records] == ["no START is taken"]

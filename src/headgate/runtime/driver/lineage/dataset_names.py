@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-_SCHEMES: Final = {"s3a": "s3", "s3n": "s3", "postgresql": "postgres", "gcs": "gs"}
+_SCHEMES: Final = {
+    "s3a": "s3",
+    "s3n": "s3",
+    "postgresql": "postgres",
+    "gcs": "gs",
+    "sqlserver": "mssql",
+}
 """Other names of schemes, and those that the specification has."""
+
+_PROPERTIES: Final = re.compile(r"[?;]\s*[\w. -]+=.*", re.DOTALL)
+"""What follows the place of a database in URLs of JDBC, with a user and password perhaps."""
+_OF_DB2: Final = re.compile(r"(//[^/@]*/[^/:@]*):\w+=.*", re.DOTALL)  # jdbc:db2://db/shop:user=ada;
+_DATABASE: Final = re.compile(r"[?;]\s*database(?:name)?\s*=\s*([^;&?]+)", re.IGNORECASE)
 
 
 class DatasetName(NamedTuple):
@@ -18,7 +30,7 @@ class DatasetName(NamedTuple):
 
 def dataset_name(uri: str) -> DatasetName:
     """Return the namespace and name of the dataset at `uri`; a login in it is left out. What has no scheme is
-    a path of this machine.
+    a path of this machine. ValueError: it is no URI.
 
     Example:
         >>> dataset_name("/data/in")
@@ -30,11 +42,31 @@ def dataset_name(uri: str) -> DatasetName:
         >>> dataset_name("jdbc:postgresql://ada:pw@db:5432/shop.public.orders")
         DatasetName(namespace='postgres://db:5432', name='shop.public.orders')
     """
-    parts = urlsplit(uri.removeprefix("jdbc:"))
+    if uri.lower().startswith("jdbc:"):
+        return _of_jdbc(uri)
+    parts = urlsplit(uri)
     if "://" not in uri and parts.scheme != "file":
         return DatasetName("file", uri)
     path, place = unquote(parts.path), parts.netloc.rpartition("@")[2]
     scheme = _SCHEMES.get(parts.scheme, parts.scheme)
     if scheme == "file" and place in ("", "localhost"):
         return DatasetName("file", path or "/")
-    return DatasetName(f"{scheme}://{place}", path.strip("/") or "/")
+    return _named(scheme, place, path)
+
+
+def _of_jdbc(uri: str) -> DatasetName:
+    # Each driver has a form of its own, such as oracle:thin:ada/pw@//db:1521/shop, or sqlserver://db;user=ada.
+    scheme, _, rest = uri[len("jdbc:") :].partition(":")
+    database = _DATABASE.search(rest)
+    _, at, place = _OF_DB2.sub(r"\1", _PROPERTIES.sub("", rest)).rpartition("@")
+    if not at and "//" not in place:
+        return DatasetName("file", f"jdbc:{scheme}:{place}")
+    place, _, path = (place.partition("//")[2] if "//" in place else place).partition("/")
+    name = unquote(path) or (database.group(1).strip() if database else "")
+    return _named(_SCHEMES.get(scheme.lower(), scheme.lower()), place, name)
+
+
+def _named(scheme: str, place: str, path: str) -> DatasetName:
+    namespace = f"{scheme}://{_PROPERTIES.sub('', place)}"
+    urlsplit(namespace)  # raises what would keep the client from sending any event
+    return DatasetName(namespace, path.strip("/") or "/")

@@ -17,6 +17,7 @@ from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
 from headgate.common.settings.config_option import ConfigOption
 from headgate.graph.physical import PhysicalPlan
+from headgate.runtime.driver.lineage.dataset_names import dataset_name
 from headgate.runtime.driver.lineage.job_datasets import datasets_of
 from headgate.runtime.job.listener import JobListener
 
@@ -111,8 +112,19 @@ def _named(config: Config, option: ConfigOption[str | None]) -> dict[str, list[s
                 "such as orders=kafka://broker:9092/orders"
             )
         if uid:
+            _check_uri(option, uri)
             found.setdefault(uid, []).append(uri)
     return found
+
+
+def _check_uri(option: ConfigOption[str | None], uri: str) -> None:
+    try:
+        dataset_name(uri)
+    except ValueError:
+        raise ConfigError(
+            f"{option.key} has {shown_url(uri)!r}, which is no URI; expected one such as "
+            "kafka://broker:9092/orders, or a path"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +219,7 @@ class JobLineage(JobListener):
 
         if self._client is None:
             own = self._settings
-            datasets = datasets_of(self._plan, own.datasets)
+            datasets = datasets_of(self._plan, own.datasets, self._named.mask)
             config = client_config(own.url, own.token, own.file)
             job = self._named.id or ""
             self._client = LineageClient(config, own.namespace, own.name, job, datasets)
