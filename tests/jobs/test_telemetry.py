@@ -126,7 +126,9 @@ def check_metrics(metrics: dict[str, Any], result: hg.JobResult) -> None:
     assert (records.is_monotonic, records.aggregation_temporality) == (True, 2)
     by_operator: dict[str, int] = {}
     for point in records.data_points:
-        operator = named(point.attributes)["operator"]
+        labels = named(point.attributes)
+        assert (labels["job_name"], labels["job_id"]) == ("told", result.job_id)
+        operator = labels["operator"]
         by_operator[operator] = by_operator.get(operator, 0) + point.as_int
         assert 0 < point.start_time_unix_nano < point.time_unix_nano
     assert by_operator["count"] >= 200

@@ -17,6 +17,7 @@ CLOSE_WAIT_S: Final = 3.0
 """How long the end of a job waits until the last of what it tells is sent."""
 
 _LOG: Final = logging.getLogger("headgate.outward")
+_MASK: Final = Mask()
 
 
 class OutwardQueue(Generic[T]):
@@ -45,7 +46,7 @@ class OutwardQueue(Generic[T]):
         every_s: float | None = None,
         ends: Callable[[], None] | None = None,
         quiet: Sequence[str] = (),
-        masked: Callable[[str], str] = Mask().text,
+        masked: Callable[[str], str] = _MASK.text,
     ) -> None:
         self._quiet, self._masked = quiet, masked
         self._what, self._send, self._every_s, self._ends = what, send, every_s, ends
@@ -81,8 +82,8 @@ class OutwardQueue(Generic[T]):
         return not self._thread.is_alive()
 
     def try_each(self, parts: Sequence[Callable[[], None]]) -> None:
-        """Call each of the parts in which a `send` sends its items, whether or not others raise. The first error
-        is raised if all of them do; otherwise it is warned of.
+        """Call each of the parts in which a `send` sends its items, also if others raise. The first error is
+        raised if all of them do; otherwise it is warned of.
         """
         errors: list[Exception] = []
         for part in parts:
@@ -145,7 +146,7 @@ class OutwardQueue(Generic[T]):
 
 
 def close_together(queues: Sequence[OutwardQueue[Any]], wait_s: float = CLOSE_WAIT_S) -> None:
-    """Close queues at the same time: wait for so long for all of them, and warn of those that are not over."""
+    """Close queues at the same time: wait so long for all of them, and warn of those that are not over."""
     for queue in queues:
         queue.wind_up()
     until = clock.monotonic() + wait_s

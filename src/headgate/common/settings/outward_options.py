@@ -32,7 +32,8 @@ LOGS_FORMAT: Final[ConfigOption[LogFormat | None]] = ConfigOption(
 OTLP_ENDPOINT: Final = optional_text(
     "headgate.otlp.endpoint",
     "URL of a collector that takes OTLP over HTTP, such as http://127.0.0.1:4318, to which the driver sends "
-    "metrics, traces of checkpoints and recoveries, and its log; needs headgate[otlp]; none: none is.",
+    "metrics, traces of checkpoints and recoveries, and its log; needs headgate[otlp]; none: nothing is "
+    "sent.",
 )
 OTLP_HEADERS: Final = optional_text(
     "headgate.otlp.headers",

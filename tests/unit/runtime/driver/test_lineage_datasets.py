@@ -49,7 +49,7 @@ def test_names_follow_the_specification(uri: str, namespace: str, name: str) -> 
         ("jdbc:oracle:thin:scott/secret99@h:1521:shop", "oracle://h:1521:shop", "/"),
         ("jdbc:oracle:thin:@tcps://h:1521/shop?wallet_password=secret99", "oracle://h:1521", "shop"),
         ("jdbc:postgresql://h/shop?user=ada&password=secret99", "postgres://h", "shop"),
-        ("jdbc:postgresql://ada:secret=99@h:5432/shop.public.orders", "postgres://h:5432", "shop.public.orders"),
+        ("jdbc:postgresql://ada:secret=99@h:5432/shop.orders", "postgres://h:5432", "shop.orders"),
         ("jdbc:postgresql://ada:secret/99@h:5432/shop", "postgres://h:5432", "shop"),
         ("JDBC:mysql:loadbalance://ada:secret99@one,two/shop", "mysql://one,two", "shop"),
         ("jdbc:db2://h:50000/shop:user=ada;password=secret99;", "db2://h:50000", "shop"),
@@ -103,7 +103,7 @@ def test_secrets_of_the_job_are_masked_in_names() -> None:
     secret, mask = "s3://bucket/opensesame/a", Mask(["opensesame"])
     masked = [("s3://bucket", "******/a")]
     assert inputs(lambda: [secret], mask=mask) == masked
-    assert inputs(lambda: [], {"in": [secret]}, mask) == masked
+    assert inputs(list, {"in": [secret]}, mask) == masked
     assert inputs(lambda: ["mysql://(host=h,password=abc)/shop"]) == [
         ("mysql://(host=h,password=******", "shop")
     ]

@@ -108,8 +108,8 @@ def _named(config: Config, option: ConfigOption[str | None]) -> dict[str, list[s
         uid, given, uri = (part.strip() for part in pair.partition("="))
         if pair.strip() and not (uid and given and uri):
             raise ConfigError(
-                f"{option.key} has the part {shown_url(pair.strip())!r}; expected uid=URI pairs with commas between, "
-                "such as orders=kafka://broker:9092/orders"
+                f"{option.key} has the part {shown_url(pair.strip())!r}; expected uid=URI pairs with commas "
+                "between, such as orders=kafka://broker:9092/orders"
             )
         if uid:
             _check_uri(option, uri)

@@ -64,7 +64,9 @@ class OtlpClient:
             }
         )
         self._resource, self._scope = resource, InstrumentationScope("headgate", version)
-        self._of_metrics, self._ids = MetricsOf(resource, self._scope, began_ns), RandomIdGenerator()
+        labels = {"job_name": name, "job_id": job}  # as Prometheus gets them, and as a dashboard asks for
+        self._of_metrics = MetricsOf(resource, self._scope, began_ns, labels)
+        self._ids = RandomIdGenerator()
         base, sent = endpoint.rstrip("/"), dict(headers)
         self._metrics = OTLPMetricExporter(f"{base}/v1/metrics", headers=sent, timeout=timeout_s)
         self._spans = OTLPSpanExporter(f"{base}/v1/traces", headers=sent, timeout=timeout_s)
@@ -135,6 +137,9 @@ class OtlpClient:
 def _log_attributes(line: Mapping[str, Json]) -> Iterator[tuple[str, str | int | float | bool]]:
     for name, known in (
         ("logger", "headgate.logger"),
+        ("uid", "headgate.operator"),
+        ("subtask", "headgate.subtask"),
+        ("worker", "headgate.worker"),
         ("attempt", "headgate.attempt"),
         ("checkpoint", "headgate.checkpoint.id"),
         ("exception", "exception.stacktrace"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from opentelemetry.sdk.metrics.export import (
@@ -30,10 +30,14 @@ _SINCE_BEGIN: Final = AggregationTemporality.CUMULATIVE
 
 
 class MetricsOf:
-    """Makes the metrics of one job, of which `resource` says which; they count since `began_ns`."""
+    """Makes the metrics of one job, of which `resource` says which; they count since `began_ns`, and each
+    point has the `labels`, too.
+    """
 
-    def __init__(self, resource: Resource, scope: InstrumentationScope, began_ns: int) -> None:
-        self._resource, self._scope, self._began_ns = resource, scope, began_ns
+    def __init__(
+        self, resource: Resource, scope: InstrumentationScope, began_ns: int, labels: Mapping[str, str]
+    ) -> None:
+        self._resource, self._scope, self._began_ns, self._labels = resource, scope, began_ns, labels
 
     def data(self, families: Iterable[Family], now_ns: int) -> MetricsData:
         metrics = [self._metric(family, now_ns) for family in families if family.samples]
@@ -56,7 +60,7 @@ class MetricsOf:
     def _point(self, row: Row, sample: Sample, now_ns: int) -> NumberDataPoint:
         assert not isinstance(sample.value, Histogram)
         value = sample.value if row.per_unit == 1 else sample.value / row.per_unit
-        return NumberDataPoint(_attributes(sample), self._began_ns, now_ns, value)
+        return NumberDataPoint(self._attributes(sample), self._began_ns, now_ns, value)
 
     def _buckets(self, row: Row, sample: Sample, now_ns: int) -> HistogramDataPoint:
         # Cells of values below 2**k are those before 4 * (k + 1), as in Prometheus' text.
@@ -66,7 +70,7 @@ class MetricsOf:
         parts = [many - few for few, many in zip([0, *below], [*below, total], strict=True)]
         seen = [middle_of(cell) / row.per_unit for cell in range(CELLS) if counts[cell]]
         return HistogramDataPoint(
-            _attributes(sample),
+            self._attributes(sample),
             self._began_ns,
             now_ns,
             total,
@@ -77,6 +81,5 @@ class MetricsOf:
             max(seen, default=0.0),
         )
 
-
-def _attributes(sample: Sample) -> dict[str, str]:
-    return {name: value[:LABEL_MAX] for name, value in sample.labels.items()}
+    def _attributes(self, sample: Sample) -> dict[str, str]:
+        return {name: value[:LABEL_MAX] for name, value in {**self._labels, **sample.labels}.items()}
