@@ -117,6 +117,29 @@ def test_a_job_that_fails_and_one_that_is_cancelled(tmp_path: Path) -> None:
     assert len({each["run"]["runId"] for each in events}) == 2
 
 
+def test_a_driver_that_leaves_its_job_to_the_next_one_tells_no_end(tmp_path: Path) -> None:
+    """With high availability: the second driver goes on with the run, and tells its end."""
+    led = {
+        "high-availability.type": "filesystem", "high-availability.lease": "4s",
+        "restart-strategy.type": "none",
+    }  # fmt: skip
+    with receiver() as server:
+        env, valve = environment(tmp_path, 9_975, server.url, **led)
+        valve.open_to()
+        with pytest.raises(hg.UserFunctionError):
+            env.execute("told")
+        first = events_in(server)
+        env, valve = environment(tmp_path, 9_976, server.url, **led)
+        failed.append(150)
+        valve.open_to()
+        env.execute("told")
+        events = events_in(server)
+    assert {each["eventType"] for each in first} <= {"START", "RUNNING"}
+    moments = [each["eventType"] for each in events]
+    assert (moments.count("START"), moments[-1], moments.count("FAIL")) == (2, "COMPLETE", 0)
+    assert len({each["run"]["runId"] for each in events}) == 1
+
+
 def test_columns_and_a_transport_to_a_file(tmp_path: Path) -> None:
     """Of Parquet at both ends; by the file of OpenLineage's client."""
     schema = pa.schema([("order", pa.int64()), ("who", pa.string())])
