@@ -111,13 +111,13 @@ def credit(seen: Evidence, vertex: VertexSeen, waiting: float, load: float) -> F
 def unsampled(seen: Evidence, vertex: VertexSeen | None, full: Sequence[WorkerSeen], load: float) -> Finding:
     """Return the finding where nothing is known of what full loops do."""
     if vertex is None:
-        text = f"{_workers(full)} works {load:.0%} of the time"
+        text = f"{_workers(full)} {'works' if len(full) == 1 else 'work'} {load:.0%} of the time"
         return Finding(Kind.BUSY, text, worker=full[0].worker, figures={"load": load})
     numbers = {worker.worker for worker in full}
     busy = max(each.busy for each in seen.of_vertex(vertex.id) if each.worker in numbers)
     text = (
         f"'{vertex.name}' is the bottleneck: it works {busy:.0%} of the time, and {_workers(full)} "
-        f"is {load:.0%} busy in all{_waiting(seen, vertex)}"
+        f"{'is' if len(full) == 1 else 'are'} {load:.0%} busy in all{_waiting(seen, vertex)}"
     )
     figures = {"busy": busy, "load": load, "waiting": seen.waiting_before(vertex)}
     return Finding(Kind.BUSY, text, vertex.id, vertex.operators[0].uid, full[0].worker, figures=figures)

@@ -171,7 +171,9 @@ def test_without_samples_the_busiest_vertex_is_named() -> None:
     """With what is known of it, and no reason."""
     finding = found(Planted().all_busy(1, busy=0.75))
     assert (finding.kind, finding.vertex, finding.uid) == (Kind.BUSY, 1, "count")
-    assert finding.text.startswith("'count' is the bottleneck: it works 75% of the time, and workers 0, 1 ")
+    assert finding.text.startswith(
+        "'count' is the bottleneck: it works 75% of the time, and workers 0, 1 are 95% busy"
+    )
 
 
 def test_an_unknown_share_is_no_zero_in_the_text() -> None:
