@@ -310,7 +310,7 @@ class Environment(Readers):
     # -- inside
 
     def _pending(self, name: str) -> tuple[Node, ...]:
-        add_quarantines(self.program, self._settings, name)
+        add_quarantines(self.program, self._settings, name, runs=launch.capture_file() is None)
         nodes = self.program.pending()
         if nodes or not self.program.nodes():
             return nodes

@@ -17,9 +17,9 @@ FOLDER: Final = "quarantine"
 """Name of the folder below that of checkpoints."""
 
 
-def add_quarantines(program: Program, config: Config, job: str) -> None:
+def add_quarantines(program: Program, config: Config, job: str, *, runs: bool) -> None:
     """Add a sink of JSON files for each function whose records may be quarantined and that nothing reads. It
-    is exactly-once like any. PlanError: there is no folder for them.
+    is exactly-once like any. PlanError: there is no folder for them, and the job `runs`, not only planned.
     """
     nodes = program.nodes()
     read = {
@@ -27,7 +27,7 @@ def add_quarantines(program: Program, config: Config, job: str) -> None:
     }
     for node in nodes:
         if may_quarantine(node.on_error) and node.id not in read:
-            folder = _folder(config, job, node) / node.known_as
+            folder = _folder(config, job, node, runs) / node.known_as
             side = SideOutputNode(
                 NEW, f"side output {ERRORS.name}", record_type=Quarantined, tag=ERRORS.name, site=node.site
             )
@@ -37,15 +37,15 @@ def add_quarantines(program: Program, config: Config, job: str) -> None:
             program.add(SinkNode(NEW, FOLDER, uid=uid, sink=sink, site=node.site), (number,))
 
 
-def _folder(config: Config, job: str, node: Node) -> Path:
+def _folder(config: Config, job: str, node: Node, runs: bool) -> Path:
     folder, storage = config.get(o.QUARANTINE_DIRECTORY), config.get(o.CHECKPOINTING_DIR)
     if folder is None and storage is not None:
         scheme, slashes, path = storage.partition("://")
         if not slashes or scheme == "file":
             folder = str(Path(path if slashes else storage) / FOLDER)
-    if folder is None:
+    if folder is None and runs:
         raise PlanError(
             f"{node.name!r} ({node.site}) may quarantine records, and there is no folder for them; set "
             f"{o.QUARANTINE_DIRECTORY.key}, or read them with side_output(hg.ERRORS)"
         )
-    return Path(folder) / job
+    return Path(folder or FOLDER) / job

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
@@ -15,6 +16,7 @@ COLUMNS: Final = (
     *("operators", ">subtasks", ">in/s", ">out/s", ">busy", ">waits", ">idle", ">skew", ">behind"),
     *(">late", ">skipped"),
 )
+DAY_MS: Final = 86_400_000
 BUSY, WAITS = 0.8, 0.2  # from these shares on, they are marked
 
 Facts = Mapping[str, Any]
@@ -56,7 +58,7 @@ def _name(vertex: Facts) -> str:
 
 
 def _cells(vertex: Facts, now_ms: int) -> list[str]:
-    behind = vertex["watermark_ms"]
+    watermark = vertex["watermark_ms"]
     return [
         str(vertex["subtasks"]),
         rate(vertex["in_per_s"]),
@@ -65,10 +67,20 @@ def _cells(vertex: Facts, now_ms: int) -> list[str]:
         _marked(vertex["backpressured"], WAITS, "yellow"),
         share(vertex["idle"]),
         "-" if vertex["skew"] is None else f"{vertex['skew']:.1f}",
-        "-" if behind is None else f"{(now_ms - behind) / 1000:,.1f} s",
+        "-" if watermark is None else behind(now_ms, watermark),
         f"{vertex['late']:,}",
         f"{vertex['skipped']:,}",
     ]
+
+
+def behind(now_ms: int, watermark_ms: int) -> str:
+    """Return how far event time is behind the clock, or of recorded input, of another day, where it is."""
+    if abs(now_ms - watermark_ms) < DAY_MS:
+        return f"{(now_ms - watermark_ms) / 1000:,.1f} s"
+    try:
+        return f"at {datetime.fromtimestamp(watermark_ms / 1000, UTC):%Y-%m-%d %H:%M}"
+    except (OverflowError, ValueError, OSError):
+        return f"at {watermark_ms}"
 
 
 def _marked(value: float | None, limit: float, color: str) -> str:

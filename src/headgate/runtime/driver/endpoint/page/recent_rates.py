@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from headgate.common.plain_data import Json
+from headgate.common.time import WATERMARK_MAX
 from headgate.graph.physical import Vertex
 from headgate.metrics import metric_table as table
 from headgate.metrics.metric import Metric
@@ -201,5 +202,7 @@ def _watermark(values: Sequence[Sequence[int]]) -> int | None:
     for side in _MARKS:
         known = [each[side] for each in values if each[side] != unknown]
         if known:
-            return min(known)
+            # A subtask whose input has ended has all of event time behind it, also where there is none.
+            least = min(known)
+            return None if least >= WATERMARK_MAX else least
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import headgate as hg
+from headgate.common.time import WATERMARK_MAX
 from headgate.graph.physical import PhysicalPlan
 from headgate.metrics import metric_table as table
 from headgate.runtime.driver.endpoint.page.rate_history import FIELDS, RateHistory, row_of
@@ -112,6 +113,15 @@ def test_nothing_known_is_not_zero() -> None:
     assert (found.subtasks, found.busy, found.in_per_s, found.watermark_ms, found.skew) == (0, *[None] * 4)
     assert all(map(math.isnan, row_of([found])))
     assert len(row_of([found, found])) == 2 * len(FIELDS)
+
+
+def test_a_subtask_that_has_ended_says_nothing_of_event_time() -> None:
+    """It has all of it behind it, also in a job without event time, whose other subtasks know none."""
+    ended = heartbeat(0, 1, watermark_timestamp_output=WATERMARK_MAX)
+    for other, known in ((heartbeat(0, 0), None), (heartbeat(0, 0, watermark_timestamp_output=5_000), 5_000)):
+        rates = RecentRates()
+        rates.heard([other, ended], 1_000)
+        assert rates.of_vertex(plan().vertices[0], 1_000).watermark_ms == known
 
 
 def test_numbers_are_in_base_units() -> None:
