@@ -17,6 +17,8 @@ from headgate.testing import MiniCluster
 
 RECORDS = 1_200
 DRIFT = 100
+OFTEN = 50
+"""The fast source has each time so often: what it reads before the slow one has a split is no long time."""
 REACHED: dict[str, int] = {}
 """Name of a source -> the greatest time that was read from it."""
 AHEAD: list[int] = []
@@ -43,20 +45,20 @@ def run(folder: Path, parallelism: int, max_drift: int | None) -> list[int]:
     config = {**TINY, "heartbeat.interval": "10ms"}
     env = hg.Environment(parallelism=parallelism, executor=MiniCluster(), config=config)
 
-    def source(name: str, function: Callable[[Any], Any]) -> hg.DataStream[Any]:
+    def source(name: str, often: int, function: Callable[[Any], Any]) -> hg.DataStream[Any]:
         file = folder / f"{name}.jsonl"
-        file.write_text("\n".join(json.dumps({"at": at}) for at in range(RECORDS)))
+        file.write_text("\n".join(json.dumps({"at": at}) for at in range(RECORDS) for _ in range(often)))
         timed = env.from_source(json_source(str(file)), uid=name).with_event_time("at", max_drift=max_drift)
         return timed.map(function)
 
-    both = source("slow", slow).union(source("fast", fast))
+    both = source("slow", 1, slow).union(source("fast", OFTEN, fast))
     return sorted(record["at"] for record in both.collect())
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
 def test_a_fast_source_waits_for_a_slow_one(parallelism: int, tmp_path: Path) -> None:
     """It is ahead by the limit and a batch at most, in the same worker and another one; nothing is lost."""
-    assert run(tmp_path, parallelism, DRIFT) == sorted([*range(RECORDS), *range(RECORDS)])
+    assert run(tmp_path, parallelism, DRIFT) == sorted([*range(RECORDS)] * (1 + OFTEN))
     assert max(AHEAD) < RECORDS / 2
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from operator_samples import ManualClock, Recorder, context
 
-from headgate.api.source import NOTHING_AVAILABLE, Split
+from headgate.api.source import NOTHING_AVAILABLE, SourceReader, Split
 from headgate.common.ids import EdgeId, SubtaskId, SubtaskIndex, VertexId
 from headgate.common.ports import NoProbe
 from headgate.core.alignment.factory import make_handler
@@ -249,7 +249,7 @@ class _Source:
         return self.reader
 
 
-class CountingReader:
+class CountingReader(SourceReader[int]):
     """Splits "a" to "b" are ranges of numbers; two records a poll."""
 
     skipped = 0

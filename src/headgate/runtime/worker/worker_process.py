@@ -161,6 +161,7 @@ class _Process:
         with ExitStack() as opened:
             spec, slot, call = self._spec, self._slot, self._code.call
             opened.enter_context(self._collections.watching())
+            opened.callback(self._samples.wanted, 0)
             background = BackgroundThread(f"headgate-snapshots-{slot}", call)
             opened.callback(background.close)
             wake, frame_max = self._mailbox.wake, spec.frame_size_max

@@ -7,6 +7,7 @@ from task_samples import Rig, Watching
 from test_blocking_functions import BesideRig
 
 from headgate.common.time import WATERMARK_MIN
+from headgate.records.batch import Batch
 from headgate.runtime.protocol.elements import Watermark
 from headgate.runtime.worker.task.gate_task import ELEMENTS_MAX, GateTask
 
@@ -58,6 +59,23 @@ def test_no_batch_is_begun_where_its_output_would_wait() -> None:
     assert rig.task.step()
     assert rig.records == [0, 1, 2]
     assert not rig.task.step()
+
+
+def test_no_batch_is_begun_when_a_timer_is_due() -> None:
+    """A timer for now is not to wait for a batch that came after it was set, nor for the end of the input."""
+    rig = Rig(1)
+    before = rig.operator.process
+
+    def process(batch: Batch) -> None:
+        before(batch)
+        rig.operator.due = rig.clock.now
+
+    rig.operator.process = process  # type: ignore[method-assign]
+    waiting(rig, 3)
+    rig.task.step()
+    assert (rig.records, rig.operator.life) == ([0], ["open"])
+    rig.task.step()
+    assert rig.operator.life == ["open", f"fire {rig.clock.now}"]
 
 
 def test_a_timer_that_is_due_does_not_wait_until_there_is_no_input() -> None:

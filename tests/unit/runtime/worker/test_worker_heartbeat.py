@@ -43,7 +43,8 @@ class Broken:
 
 def test_a_source_has_totals_before_it_has_a_reader() -> None:
     """The heartbeat's thread may look between assembly and opening of an attempt."""
-    assert list(SourceOperator(context("numbers"), collection_source([1])).measured().values()) == [0]
+    found = SourceOperator(context("numbers"), collection_source([1])).measured()
+    assert set(found.values()) == {0}
 
 
 def test_a_heartbeat_has_what_is_measured_of_the_worker() -> None:

@@ -223,10 +223,13 @@ class GateTask(Task):
         return True
 
     def _may_take_more(self) -> bool:
-        """Return whether nothing but the next element of the input is due."""
+        """Return whether nothing is due but the next element of the input."""
         head = self.head
         waits = head.busy or head.waits or self._waiting or self._draining or self._reading is not None
-        return self._free() and not (waits or self.ended or self._ending or self._gate.urgent)
+        if waits or self.ended or self._ending or self._gate.urgent or not self._free():
+            return False
+        timer = self.next_processing_time()
+        return timer is None or timer > self.clock.now_ms()
 
     def _take_element(self) -> bool:
         polled = self._gate.poll(self._clocks())
