@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from headgate.common.masking import Mask
 from headgate.common.process.heard_logs import warnings_kept
@@ -22,29 +24,57 @@ from headgate.runtime.worker.worker_logs import WorkerLogs
 def logging_job(name: str, config: Config) -> Iterator[LoggedJob]:
     """Name a job in this thread's log lines within the block, and write them in the format that it wants.
 
-    A program without any handler of its own gets one that writes JSON, for as long as the job runs; handlers
-    of the program stay as they are.
+    A program without any handler of its own gets one, for as long as a job runs that wants a format; handlers
+    of the program stay as they are. Of several jobs at once the newest one's format is in force.
     """
-    with logging_for(name) as named, _format(config):
+    with logging_for(name) as named, _formats.wanted(named, config):
         named.mask = Mask(secrets_of(config))
         with warnings_kept(named):
             yield named
 
 
-@contextmanager
-def _format(config: Config) -> Iterator[None]:
-    chosen = config.get(o.LOGS_FORMAT)
-    all_json = chosen is LogFormat.JSON
-    if chosen is None or use_format(all_json, all_json=all_json) or logging.getLogger().handlers:
-        yield
-        return
-    level = logging.getLogger().level
-    set_up_logging(all_json=all_json)
-    try:
-        yield
-    finally:
-        remove_logging()
-        logging.getLogger().setLevel(level)
+class _Formats:
+    """The formats that the jobs of this process want for its log lines. The newest job's is in force."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._wanted: dict[LoggedJob, bool] = {}  # whether all is to be JSON; the newest job is last
+        self._level: int | None = None  # of the root logger before a handler was made for jobs; None: none was
+
+    @contextmanager
+    def wanted(self, job: LoggedJob, config: Config) -> Iterator[None]:
+        chosen = config.get(o.LOGS_FORMAT)
+        if chosen is None:
+            yield
+            return
+        with self._lock:
+            self._begun(job, chosen is LogFormat.JSON)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._ended(job)
+
+    def _begun(self, job: LoggedJob, all_json: bool) -> None:
+        self._wanted[job] = all_json
+        root = logging.getLogger()
+        if not use_format(all_json, all_json=all_json) and not root.handlers:
+            self._level = root.level if self._level is None else self._level
+            set_up_logging(all_json=all_json)
+
+    def _ended(self, job: LoggedJob) -> None:
+        del self._wanted[job]
+        if self._wanted:
+            newest = list(self._wanted.values())[-1]
+            use_format(newest, all_json=newest)
+        elif self._level is not None:
+            remove_logging()
+            logging.getLogger().setLevel(self._level)
+            self._level = None
+        # The handler of `headgate run` keeps the format: the command's last words are to have it, too.
+
+
+_formats: Final = _Formats()
 
 
 def logs_of_workers(name: str, config: Config) -> WorkerLogs:
