@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -39,6 +40,30 @@ def test_the_newest_warnings_are_kept_masked() -> None:
     assert len(job.warnings) == 0
     messages = [line["message"] for line in other.warnings]
     assert messages == [f"{n} ******" for n in range(5, WARNINGS_MAX + 5)]
+
+
+def test_a_warning_of_no_job_hides_the_secrets_of_all_jobs() -> None:
+    """A thread that works for no job may quote any job's secret; both jobs keep its warning."""
+    with logging_for("a") as job, logging_for("b") as other, warnings_kept(job), warnings_kept(other):
+        job.mask, other.mask = Mask(["opensesame"]), Mask(["swordfish"])
+        thread = threading.Thread(target=lambda: LOG.warning("opensesame and swordfish"))
+        thread.start()
+        thread.join()
+    for each in (job, other):
+        assert [line["message"] for line in each.warnings] == ["****** and ******"]
+
+
+def test_two_jobs_of_one_name_keep_their_own_warnings() -> None:
+    """The thread tells which job's driver it is, whether that has an id yet or not."""
+    with logging_for("same") as job, warnings_kept(job):
+        with logging_for("same") as other, warnings_kept(other):
+            other.mask = Mask(["swordfish"])
+            LOG.warning("swordfish 1")
+            job.id, other.id = "same-1", "same-2"
+            LOG.warning("swordfish 2")
+        LOG.warning("of the first")
+    assert [line["message"] for line in job.warnings] == ["of the first"]
+    assert [line["message"] for line in other.warnings] == ["****** 1", "****** 2"]
 
 
 def test_a_program_without_handlers_sees_warnings_as_ever(capsys: pytest.CaptureFixture[str]) -> None:

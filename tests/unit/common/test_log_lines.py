@@ -124,6 +124,25 @@ def test_ids_of_the_driver(written: Written) -> None:
     ]
 
 
+def test_of_two_jobs_of_one_name_none_is_named_by_it() -> None:
+    """A name alone does not tell which one a thread works for; an id does."""
+    named = list[LoggedJob | None]()
+
+    def seen(job: str) -> None:
+        logs.use_task_context(logs.TaskContext(job))
+        record = logging.makeLogRecord({})
+        logs.ContextFilter().filter(record)
+        named.append(record.__dict__["headgate_job"])
+
+    with logs.logging_for("same") as first, logs.logging_for("same") as second:
+        first.id, second.id = "same-1", "same-2"
+        for job in ("same", "same-1", "same-2"):
+            thread = threading.Thread(target=seen, args=[job])
+            thread.start()
+            thread.join()
+    assert named == [None, first, second]
+
+
 def test_ids_of_a_worker(written: Written) -> None:
     """Also of a thread that works for no subtask."""
     with logs.job_of_process(LoggedJob("streaks", "streaks-1", worker=2)):

@@ -23,7 +23,8 @@ FIELD_CHARS_MAX: Final = 1_000
 WARNINGS_MAX: Final = 100
 
 _USUAL: Final = frozenset(
-    {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "headgate_task", "headgate_job"}
+    {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
+    | {"headgate_task", "headgate_job", "headgate_mask"}
     | {"job", "uid", "subtask", "attempt", "checkpoint"}
 )
 
@@ -97,7 +98,7 @@ def facts_of(formatter: logging.Formatter, record: logging.LogRecord) -> dict[st
     """Return the fields of a log line as plain values, by the names that `docs/cli-output.md` lists."""
     context: TaskContext = getattr(record, "headgate_task", NO_TASK)
     job: LoggedJob | None = getattr(record, "headgate_job", None)
-    mask = _NO_MASK if job is None else job.mask
+    mask: Mask = getattr(record, "headgate_mask", _NO_MASK)
     in_driver = job is not None and context.subtask is None
     line: dict[str, Json] = {
         "time": _utc(record.created),

@@ -19,6 +19,7 @@ from typing import Final, TextIO
 
 from typing_extensions import override
 
+from headgate.common.masking import Mask
 from headgate.common.process.log_lines import NO_TASK, LoggedJob
 from headgate.common.process.log_lines import JsonFormatter as JsonFormatter
 from headgate.common.process.log_lines import PlainFormatter as PlainFormatter
@@ -27,6 +28,8 @@ from headgate.common.process.log_lines import TaskContext as TaskContext
 _QUIET: Final = ("py4j",)  # libraries that log too much at INFO
 _LOG: Final = logging.getLogger("headgate.process")
 _current: Final[ContextVar[TaskContext]] = ContextVar("headgate_task", default=NO_TASK)
+_driven: Final[ContextVar[LoggedJob | None]] = ContextVar("headgate_driven", default=None)
+"""The job whose driver this thread is."""
 _jobs: Final[list[LoggedJob]] = []
 """The jobs that run in this process."""
 _ended_last: Final[list[LoggedJob]] = []
@@ -60,13 +63,15 @@ def logging_for(job: str) -> Iterator[LoggedJob]:
     """Name the job, and no subtask, in this thread's log lines within the block; used by the driver. Other
     threads' lines name the job, too, if it is the only one of the process; yield how it is named.
     """
-    before = _current.get()
+    before = _current.get(), _driven.get()
     _current.set(TaskContext(job))
     try:
         with job_of_process(LoggedJob(job)) as named:
+            _driven.set(named)
             yield named
     finally:
-        _current.set(before)
+        _current.set(before[0])
+        _driven.set(before[1])
 
 
 @contextmanager
@@ -83,7 +88,20 @@ def job_of_process(job: LoggedJob) -> Iterator[LoggedJob]:
 def _job_of(context: TaskContext) -> LoggedJob | None:
     if context.job is None:
         return _jobs[0] if len(_jobs) == 1 else None
-    return next((job for job in list(_jobs) if context.job in (job.id, job.name)), None)
+    driven = _driven.get()
+    if driven is not None and context.job in (driven.id, driven.name):
+        return driven
+    # Several jobs may have one name: by that alone it is not known which of them is meant.
+    running = list(_jobs)
+    found = [job for job in running if job.id == context.job] or [
+        job for job in running if job.name == context.job
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _mask_of_all() -> Mask:
+    # What is of no job that is known may quote any job's secrets, also those of the job that ended last.
+    return Mask(secret for job in (*_jobs, *_ended_last) for secret in job.mask.secrets)
 
 
 class ContextFilter(logging.Filter):
@@ -96,7 +114,8 @@ class ContextFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         context = _current.get()
         record.headgate_task = context
-        record.headgate_job = _job_of(context)
+        record.headgate_job = job = _job_of(context)
+        record.headgate_mask = _mask_of_all() if job is None else job.mask
         for name, value in asdict(context).items():
             if name not in record.__dict__:
                 record.__dict__[name] = "-" if value is None else value
@@ -163,9 +182,7 @@ def _handlers() -> list[_StderrHandler]:
 def report(text: str) -> None:
     """Write a text for people to the standard error: as it is, or where all lines there are JSON, as one."""
     if _reports.on:
-        for job in (*_jobs, *_ended_last):
-            text = job.mask.text(text)
-        _LOG.error("%s", text)
+        _LOG.error("%s", _mask_of_all().text(text))
     else:
         sys.stderr.write(f"{text}\n")
     sys.stderr.flush()

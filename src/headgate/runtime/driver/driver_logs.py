@@ -39,7 +39,7 @@ class _Formats:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._wanted: dict[LoggedJob, bool] = {}  # whether all is to be JSON; the newest job is last
-        self._level: int | None = None  # of the root logger before a handler was made for jobs; None: none was
+        self._level: int | None = None  # of the root logger before a handler was made for jobs, or None
 
     @contextmanager
     def wanted(self, job: LoggedJob, config: Config) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""The form of a driver's log lines where several jobs run in one program, and what is left of it afterwards."""
+"""The form of a driver's log lines where several jobs run in one program, and what is left afterwards."""
 
 from __future__ import annotations
 
