@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 class LogLevels:
-    """Sets levels of this process's loggers, and gives them back those that they had before.
+    """Sets levels of this process's loggers for one job; any thread may use it. Where several jobs set one
+    logger's level, the newest wish holds; with the last one the logger gets back the level that it had.
 
     Example:
         >>> levels = LogLevels()
@@ -22,16 +25,43 @@ class LogLevels:
         True
     """
 
-    def __init__(self) -> None:
-        self._before: dict[str, int] = {}
-
     def use(self, levels: Mapping[str, str]) -> None:
-        """Give the loggers of these names ("" is the root) these levels, of :data:`LEVELS`, and all others
-        that were given one back what they had.
+        """Give the loggers of these names ("" is the root) these levels, of :data:`LEVELS`, and wish nothing
+        any more of all others.
         """
-        for name in self._before.keys() - levels.keys():
-            logging.getLogger(name).setLevel(self._before.pop(name))
-        for name, level in levels.items():
-            logger = logging.getLogger(name)
-            self._before.setdefault(name, logger.level)
-            logger.setLevel(level.upper())
+        with _lock:
+            for name in [each for each, loggers in _set.items() if self in loggers.wishes]:
+                if name not in levels:
+                    _drop(name, self)
+            for name, level in levels.items():
+                _wish(name, self, level)
+
+
+@dataclass(slots=True)
+class _SetLogger:
+    before: int  # its level before the first wish
+    wishes: dict[LogLevels, str] = field(default_factory=dict)  # the newest one is last
+
+
+_set: Final[dict[str, _SetLogger]] = {}
+"""The loggers of this process whose level somebody has set."""
+_lock: Final = threading.Lock()
+
+
+def _wish(name: str, who: LogLevels, level: str) -> None:
+    logger = logging.getLogger(name)
+    found = _set.setdefault(name, _SetLogger(logger.level))
+    if found.wishes.get(who) == level:
+        return  # a wish that is repeated, as with each heartbeat, is no newer one
+    found.wishes.pop(who, None)
+    found.wishes[who] = level
+    logger.setLevel(level.upper())
+
+
+def _drop(name: str, who: LogLevels) -> None:
+    logger, found = logging.getLogger(name), _set[name]
+    del found.wishes[who]
+    if found.wishes:
+        logger.setLevel(list(found.wishes.values())[-1].upper())
+    else:
+        logger.setLevel(_set.pop(name).before)

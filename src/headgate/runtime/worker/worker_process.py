@@ -167,6 +167,7 @@ class _Process:
             wake, frame_max = self._mailbox.wake, spec.frame_size_max
             data = SocketDataPlane(spec.secret, spec.bind_host, slot, wake, frame_max)
             opened.callback(data.close)
+            opened.callback(self._levels.use, {})  # Spark uses the process for other jobs afterwards
             hello, events = Hello(spec.job, spec.generation, 0, slot, self._gang, "control"), self._received
             link = connect_control(spec.control_address, spec.secret, hello, events, self._link_lost)
             opened.callback(link.wait_closed, LINGER_S)

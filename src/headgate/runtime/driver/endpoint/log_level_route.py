@@ -32,7 +32,8 @@ def log_level_route(job: ServedJob, begun: Callable[[str, Callable[[Then], None]
         if set_level is None:
             raise UsageError("the job is over, so nothing of it logs any more")
         level = None if wanted.level == "unset" else wanted.level
-        return begun("log-level", lambda then: then(described(set_level(wanted.logger, level)), None))
+        levels = set_level(wanted.logger, level)  # first: an operation that is begun must have an outcome
+        return begun("log-level", lambda then: then(described(levels), None))
 
     return Route("/v1/log-level", log_level, methods=["POST"])
 
