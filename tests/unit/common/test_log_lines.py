@@ -100,6 +100,23 @@ def test_what_cannot_be_formatted_is_a_line_all_the_same(written: Written) -> No
     assert "exception" not in fourth
 
 
+def test_numbers_that_json_has_not_are_texts(written: Written) -> None:
+    """Infinite ones, those that are no number, and those of which a reader would lose digits or fail."""
+    extra = {
+        "ratio": float("nan"),
+        "most": float("inf"),
+        "half": 0.5,
+        "yes": True,
+        "n": -(2**63),
+        "u": 2**64 - 1,
+    }
+    with heard_by_us_alone("x") as log:
+        log.warning("a", extra={**extra, "large": 2**64, "huge": 10**5_000})
+    (line,) = written()
+    texts = {"ratio": "nan", "most": "inf", "large": str(2**64), "huge": "(a int without text: ValueError)"}
+    assert line["extra"] == {**extra, **texts}
+
+
 def test_ids_of_the_driver(written: Written) -> None:
     """Name, id and attempt of the job, from any thread where there is one job; a checkpoint if it says so."""
     with logs.logging_for("streaks") as job:
