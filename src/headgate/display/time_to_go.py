@@ -18,7 +18,8 @@ class TimeToGo:
     """The share of the input that is read, and the time to go, of a job all of whose sources know their ends.
 
     The whole of a source is the most that was ever left of it. A restart reads a part again: then the share
-    falls, and the pace is not known for a while. Times are milliseconds of the monotonic clock.
+    falls, and the pace is not known for a while. Times are milliseconds of the monotonic clock. One thread
+    updates it; any thread may read it.
     """
 
     def __init__(self) -> None:
@@ -33,29 +34,30 @@ class TimeToGo:
     def update(self, left: Mapping[str, InputLeft | None], now_ms: int) -> None:
         """Take what is left of each source, by uid."""
         amounts = {uid: _amount(each) for uid, each in left.items()}
-        self._known = bool(amounts) and None not in amounts.values()
         for uid, amount in amounts.items():
             if amount is not None:
-                self._sources.setdefault(uid, _Source()).add(amount, now_ms)
+                self._sources.setdefault(uid, _Source()).add(*amount, now_ms)
+        # Last: a thread that displays it looks at the sources once it is known.
+        self._known = bool(amounts) and None not in amounts.values()
 
     def finished(self) -> None:
         """Note that the job has ended well, so that nothing is left of a source that was known."""
         for source in self._sources.values():
-            source.left = 0
+            source.finished()
 
     @property
     def share(self) -> float | None:
         """The share (0 to 1) that is read, of the source that has read least of its own; None: not known."""
         if not self._known:
             return None
-        return min(source.share for source in self._sources.values())
+        return min(source.share for source in list(self._sources.values()))
 
     @property
     def to_go_ms(self) -> int | None:
         """How long the slowest source takes for what is left at its present pace; None: not known."""
         if not self._known:
             return None
-        times = [source.to_go_ms for source in self._sources.values()]
+        times = [source.to_go_ms for source in list(self._sources.values())]
         known = [time for time in times if time is not None]
         return max(known) if len(known) == len(times) else None
 
@@ -80,38 +82,51 @@ class TimeToGo:
 
 class _Source:
     def __init__(self) -> None:
-        self.whole = self.left = 0
+        self._amounts = 0, 0  # the whole, and what is left; one value, as other threads read it
+        self._unit = ""
         self.samples: deque[tuple[int, int]] = deque()
 
-    def add(self, left: int, now_ms: int) -> None:
-        self.left, self.whole = left, max(self.whole, left)
-        samples = self.samples
+    def add(self, unit: str, left: int, now_ms: int) -> None:
+        samples, (whole, _) = self.samples, self._amounts
+        if unit != self._unit:
+            # What was told of records says nothing of bytes.
+            samples.clear()
+            self._unit, whole = unit, 0
+        self._amounts = max(whole, left), left
         if len(samples) > 1 and now_ms - samples[-2][0] < _GAP_MS:
             samples.pop()  # heartbeats of many workers come close together: keep the latest
         samples.append((now_ms, left))
         while len(samples) > 2 and now_ms - samples[0][0] > PACE_MS:
             samples.popleft()
 
+    def finished(self) -> None:
+        self._amounts = self._amounts[0], 0
+
     @property
     def share(self) -> float:
-        return (self.whole - self.left) / self.whole if self.whole else 1.0
+        whole, left = self._amounts
+        return (whole - left) / whole if whole else 1.0
 
     @property
     def to_go_ms(self) -> int | None:
-        if self.left == 0:
+        left, samples = self._amounts[1], list(self.samples)
+        if left == 0:
             return 0
-        if not self.samples:
+        if not samples:
             return None
-        (first_ms, first), (last_ms, last) = self.samples[0], self.samples[-1]
+        (first_ms, first), (last_ms, last) = samples[0], samples[-1]
         if last_ms - first_ms < PACE_MS_MIN or last >= first:
             return None
-        return round(self.left * (last_ms - first_ms) / (first - last))
+        return round(left * (last_ms - first_ms) / (first - last))
 
 
-def _amount(left: InputLeft | None) -> int | None:
-    if left is None:
-        return None
-    return left.records if left.records is not None else left.bytes
+def _amount(left: InputLeft | None) -> tuple[str, int] | None:
+    # The unit and how much. A source that reads beyond the end that it has told is at its end.
+    if left is not None and left.records is not None:
+        return "records", max(0, left.records)
+    if left is not None and left.bytes is not None:
+        return "bytes", max(0, left.bytes)
+    return None
 
 
 def span(ms: int) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import ItemsView
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,10 +79,50 @@ def test_the_pace_is_that_of_the_last_half_minute() -> None:
     assert abs(reading.to_go_ms - 90_000) < 100
 
 
-@given(st.lists(st.integers(0, 1000), min_size=1, max_size=20))
+def test_a_source_that_reads_beyond_its_end_is_at_its_end() -> None:
+    """Such as one that counts a file which has grown: no share above 1, and no time below 0."""
+    for left in (InputLeft(records=-20), InputLeft(bytes=-20)):
+        reading = told(100, 50)
+        for second in range(2, 6):
+            reading.update({"in": left}, second * 1000)
+        assert (reading.share, reading.to_go_ms) == (1, 0)
+
+
+def test_a_source_that_tells_another_unit_begins_anew() -> None:
+    """A thousand records that were left are not the whole of fifty bytes, and no pace of them."""
+    reading = TimeToGo()
+    for second in range(4):
+        reading.update({"in": InputLeft(records=1000 - second)}, second * 1000)
+    reading.update({"in": InputLeft(bytes=50)}, 4_000)
+    assert reading.text() == "0% read, - to go"
+    for second in range(5, 8):
+        reading.update({"in": InputLeft(bytes=90 - 10 * second)}, second * 1000)
+    assert reading.text() == "60% read, 2 s to go"
+
+
+def test_a_share_may_be_read_in_the_midst_of_a_report() -> None:
+    """By the thread that displays it: it is not known before the sources are."""
+
+    class Midst(dict[str, InputLeft | None]):
+        def items(self) -> ItemsView[str, InputLeft | None]:
+            shares.append(reading.share)
+            return super().items()
+
+    class Sources(dict[str, Any]):
+        def setdefault(self, uid: str, source: Any = None) -> Any:
+            shares.append(reading.share)
+            return super().setdefault(uid, source)
+
+    reading, shares = TimeToGo(), list[float | None]()
+    reading._sources = Sources()
+    reading.update(Midst({"in": InputLeft(bytes=10)}), 0)
+    assert (shares, reading.share) == ([None, None], 0)
+
+
+@given(st.lists(st.integers(-9, 1000), min_size=1, max_size=20))
 def test_the_share_is_a_share(lefts: list[int]) -> None:
     """Whatever is left, and however it moves."""
     reading = told(*lefts)
     assert reading.share is not None
     assert 0 <= reading.share <= 1
-    assert (reading.to_go_ms == 0) == (lefts[-1] == 0)
+    assert (reading.to_go_ms == 0) == (lefts[-1] <= 0)
