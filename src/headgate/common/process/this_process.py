@@ -49,7 +49,7 @@ def machine() -> dict[str, Json]:
         "machine": platform.machine(),
         "processors": os.cpu_count(),
         "memory_bytes": _memory_bytes(),
-        "load": [round(each, 2) for each in os.getloadavg()],
+        "load": _load(),
         "pid": os.getpid(),
         "resident_bytes": resident_bytes(),
         "interpreter": sys.executable,
@@ -61,6 +61,13 @@ def _memory_bytes() -> int | None:
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError):
+        return None
+
+
+def _load() -> list[Json] | None:
+    try:
+        return [round(each, 2) for each in os.getloadavg()]
+    except OSError:  # as where /proc is hidden
         return None
 
 

@@ -55,4 +55,7 @@ def report_of(job: ServedJob) -> dict[str, Json]:
             found[name] = job.named.mask.facts(part())
         except HeadgateError as error:
             missing[name] = job.named.mask.text(str(error))
+        except Exception as error:
+            # A report is asked for when something is wrong: what else there is must not be lost by it.
+            missing[name] = job.named.mask.text(f"{type(error).__name__}: {error}")
     return {**found, "missing": missing}

@@ -15,6 +15,7 @@ from endpoint_samples import ID, PATIENCE_S, Answering, answering, status_of_sam
 import headgate as hg
 from headgate.common.files.job_files import known_jobs
 from headgate.common.settings.config import Config
+from headgate.runtime.driver.endpoint import report_route
 from headgate.runtime.driver.endpoint.endpoint_settings import endpoint_settings
 from headgate.runtime.driver.endpoint.guard import BODY_BYTES_MAX
 from headgate.runtime.driver.endpoint.http_server import CONNECTIONS_MAX
@@ -50,6 +51,23 @@ def test_wishes_arrive_as_they_were_meant(served: Answering) -> None:
     assert job.checkpoints() == {"job": ID, "job_name": "words", "checkpoints": []}
     (vertex,) = job.plan()["vertices"]
     assert [operator["uid"] for operator in vertex["operators"]] == ["in", "map-1", "out"]
+
+
+def test_a_part_of_a_report_that_fails_is_named(served: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its reason, masked; the other parts are there. A machine may not tell its load."""
+
+    def hidden() -> None:
+        raise OSError("no /proc")
+
+    def fails() -> None:
+        raise RuntimeError("dictionary changed size, password=hidden1")
+
+    monkeypatch.setattr(os, "getloadavg", hidden)
+    monkeypatch.setattr(report_route, "threads", fails)
+    status, found = served.asks("GET", "/v1/report")
+    assert (status, found["machine"]["load"]) == (200, None)
+    assert found["missing"]["threads"] == "RuntimeError: dictionary changed size, password=******"
+    assert {"status", "configuration", "versions", "warnings"} <= found.keys()
 
 
 @pytest.mark.parametrize(
