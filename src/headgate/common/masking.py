@@ -15,12 +15,45 @@ SHORTEST: Final = 6
 LOGIN: Final = re.compile(r"(?<=://)[^/?#\s\"']+(?=@)")
 """User and password in a URL."""
 
-_WORDS: Final = (
-    r"(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key|credential)[\w.-]{0,40}"
+_CERTAIN: Final = (
+    "password|passwd|passphrase|api[_-]?key|access[_-]?key|account[_-]?key|private[_-]?key|secret[_-]?key"
+    "|pwd(?<![a-z0-9]pwd)"  # as a word
 )
-_NAMED: Final = re.compile(rf"""({_WORDS}=)('[^']*'|"[^"]*"|[^\s&;,"']+)""", re.IGNORECASE)
-_PAIR: Final = re.compile(rf"""({_WORDS}["']\s*:\s*)('[^']*'|"[^"]*")""", re.IGNORECASE)
+_WORDS: Final = (
+    rf"(?:(?:{_CERTAIN}|secret|token|credential)[\w.-]{{0,40}}"
+    r"|x-amz-signature|sig(?<![a-z0-9]sig))"  # no part of a word: design, signal
+)
+_HINTS: Final = tuple(
+    "passw passphrase pwd x-amz-signature sig= sig' sig\" secret token credential "
+    "_key -key apikey accesskey accountkey privatekey".split()
+)
+"""One of them is in every text in which the patterns below find something; most texts have none."""
+
+_QUOTED: Final = r"""b?(?:'[^'\\]*+(?:\\[\s\S][^'\\]*+)*+'|"[^"\\]*+(?:\\[\s\S][^"\\]*+)*+")"""
+_PLAIN: Final = r"""[^\s,;"'(){}\[\]]"""  # what values without quotes are made of
+_FLAGS: Final = re.IGNORECASE | re.VERBOSE
+
+_NAMED: Final = re.compile(rf"""({_WORDS}=)(?:{_QUOTED}|["']?[^\s&;,"']+)""", _FLAGS)
+_PAIR: Final = re.compile(rf"""({_WORDS}["']\s*:\s*)(?:{_QUOTED})""", _FLAGS)
 """As in a call or a URL, and as in the text of a dict."""
+_SAID: Final = re.compile(
+    rf"""((?:{_CERTAIN})["']?[ \t]*:[ \t]*)
+    (?!(?:none|null|true|false)\b)
+    (?:{_QUOTED}
+    | {_PLAIN}{{1,200}}+(?=[ \t]*(?:[,;}}\r\n]|$))     # nothing else is said
+    | (?=[^\s,;]{{0,60}}\d){_PLAIN}{{6,200}}+          # no word of a sentence
+    )""",
+    _FLAGS,
+)
+"""As in YAML, or in a sentence; what follows in `password: expected a text` is none."""
+_SAID_TOKEN: Final = re.compile(
+    r"""((?:secret|token|credentials?)["']?[ \t]*:[ \t]*)
+    (?=[^\s,;]{0,60}\d)(?=[^\s,;]{0,60}[a-z])[\w.~+/=-]{16,1000}+""",
+    _FLAGS,
+)
+"""Parsers speak of tokens, too, but not of long ones with digits."""
+_PATTERNS: Final = ((_NAMED, "="), (_PAIR, ":"), (_SAID, ":"), (_SAID_TOKEN, ":"))
+_NAMES: Final = re.compile(rf"(?:{_CERTAIN}|secret|token|credentials?)$", re.IGNORECASE)
 _BEARER: Final = re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{6,}", re.IGNORECASE)
 
 
@@ -43,14 +76,25 @@ class Mask:
             text = text.replace(secret, MASK)
         if "://" in text:
             text = LOGIN.sub(MASK, text)
-        if "=" in text:
-            text = _NAMED.sub(rf"\1{MASK}", text)
-        if ":" in text:
-            text = _PAIR.sub(rf"\1{MASK}", text)
+        lower = text.lower()
+        if any(hint in lower for hint in _HINTS):
+            for pattern, sign in _PATTERNS:
+                if sign in text:
+                    text = pattern.sub(rf"\1{MASK}", text)
         return _BEARER.sub(rf"\1 {MASK}", text)
 
+    def value(self, name: str, text: str) -> str:
+        """Return the text that something has under a name; a mask where the name says that it is a secret.
+
+        Example:
+            >>> Mask().value("db_password", "x1"), Mask().value("tokens", "a b c")
+            ('******', 'a b c')
+        """
+        return MASK if _NAMES.search(name) else self.text(text)
+
     def facts(self, facts: Json) -> Json:
-        """Return plain data with the mask in place of every secret in its texts and names.
+        """Return plain data with the mask in place of every secret in its texts and names, and of texts whose
+        names say that they are one.
 
         Example:
             >>> Mask().facts({"uri": ["s3://id:key@bucket"], "text": str({"password": "x"}), "n": 1})
@@ -61,7 +105,10 @@ class Mask:
         if isinstance(facts, list):
             return [self.facts(each) for each in facts]
         if isinstance(facts, dict):
-            return {self.text(name): self.facts(value) for name, value in facts.items()}
+            return {
+                self.text(name): self.value(name, value) if isinstance(value, str) else self.facts(value)
+                for name, value in facts.items()
+            }
         return facts
 
 

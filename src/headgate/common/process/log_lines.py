@@ -146,16 +146,19 @@ def _number(record: logging.LogRecord, name: str) -> int | None:
 def _extra(record: logging.LogRecord, mask: Mask) -> dict[str, Json]:
     # What the program gave by `extra=`; names of its own, in their order.
     own: Mapping[str, object] = {name: each for name, each in vars(record).items() if name not in _USUAL}
-    return {_short(str(name), mask): _plain(value, mask) for name, value in list(own.items())[:FIELDS_MAX]}
+    return {
+        _short(str(name), mask): _plain(str(name), value, mask)
+        for name, value in list(own.items())[:FIELDS_MAX]
+    }
 
 
-def _plain(value: object, mask: Mask) -> Json:
+def _plain(name: str, value: object, mask: Mask) -> Json:
     # JSON has no infinite numbers, and its readers few of more than 64 bits: those are texts.
     if isinstance(value, float) and math.isfinite(value):
         return value
     if value is None or (isinstance(value, int) and -(2**63) <= value < 2**64):
         return value
-    return _short(_text(value), mask)
+    return shortened(mask.value(name, _text(value)), FIELD_CHARS_MAX)
 
 
 def _text(value: object) -> str:
