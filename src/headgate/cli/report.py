@@ -47,7 +47,7 @@ _PARTS: Final = {
     "metrics": "all metrics, as Prometheus reads them",
     "stacks": "samples of the stacks of the workers' loops: each with how often it was found",
     "threads": "where each thread of the driver was",
-    "warnings": "the newest warnings and errors in the driver's log",
+    "warnings": "the newest warnings and errors of Headgate's own loggers in the driver",
     "output": "the newest lines that user code has printed",
     "versions": "Python and the packages that Headgate works with",
     "machine": "the driver's machine and process",
@@ -57,9 +57,10 @@ _PARTS: Final = {
 _README: Final = """\
 Report of job {name} ({job}), made at {time}.
 
-Secrets of the job's settings, logins in URLs, and values such as password=... are replaced by ******. A
-secret that only the program knows cannot be recognised: look through the files before you hand them on. Keys,
-records and texts of exceptions may be in failures.json, output.json, status.json and warnings.json.
+Secrets of the job's settings, logins in URLs, and values such as password=... are replaced by ******. Secrets
+of less than six characters, and those that only the program knows, cannot be recognised: look through the
+files before you hand them on. Keys, records and texts of exceptions may be in failures.json, output.json,
+status.json and warnings.json.
 
 {parts}
 """

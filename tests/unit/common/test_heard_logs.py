@@ -30,12 +30,13 @@ def no_handlers() -> Iterator[None]:
 
 
 def test_the_newest_warnings_are_kept_masked() -> None:
-    """Of the job, and not those of another one; lines below warnings are not."""
+    """Of the job, and not those of another one; lines below warnings and of the program's loggers are not."""
     with logging_for("a") as job, logging_for("b") as other, warnings_kept(job), warnings_kept(other):
         other.mask = Mask(["opensesame"])
         for n in range(WARNINGS_MAX + 5):
             LOG.warning("%d opensesame", n)
         LOG.info("not a warning")
+        logging.getLogger("of.the.program").warning("not of Headgate")
     LOG.warning("after the end")
     assert len(job.warnings) == 0
     messages = [line["message"] for line in other.warnings]
