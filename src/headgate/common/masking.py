@@ -23,9 +23,9 @@ _WORDS: Final = (
     rf"(?:(?:{_CERTAIN}|secret|token|credential)[\w.-]{{0,40}}"
     r"|x-amz-signature|sig(?<![a-z0-9]sig))"  # no part of a word: design, signal
 )
-_HINTS: Final = tuple(
-    "passw passphrase pwd x-amz-signature sig= sig' sig\" secret token credential "
-    "_key -key apikey accesskey accountkey privatekey".split()
+_HINTS: Final = (
+    *("passw", "passphrase", "pwd", "sig=", "sig'", 'sig"', "x-amz-signature", "secret", "token"),
+    *("credential", "_key", "-key", "apikey", "accesskey", "accountkey", "privatekey"),
 )
 """One of them is in every text in which the patterns below find something; most texts have none."""
 
