@@ -121,11 +121,11 @@ class _Source:
 
 
 def _amount(left: InputLeft | None) -> tuple[str, int] | None:
-    # The unit and how much. A source that reads beyond the end that it has told is at its end.
+    # The unit and how much.
     if left is not None and left.records is not None:
-        return "records", max(0, left.records)
+        return "records", left.records
     if left is not None and left.bytes is not None:
-        return "bytes", max(0, left.bytes)
+        return "bytes", left.bytes
     return None
 
 
