@@ -52,10 +52,43 @@ if __name__ == "__main__":
 """
 
 
-def lines_of(folder: Path, *command: str, code: int = 0) -> list[dict[str, Any]]:
+TWO_JOBS = """
+import logging, sys
+import headgate as hg
+from headgate.testing import MiniCluster
+
+def begun(secret):
+    config = {"headgate.logs.format": "json", "s3.access-key": "key", "s3.secret-key": secret}
+    env = hg.Environment(parallelism=1, executor=MiniCluster(), config=config)
+    numbers = env.generate(lambda n: n, rate_per_s=20, uid="in")
+    numbers.key_by(lambda n: n).process(Told(secret), uid="told").collect_later(uid="out")
+    return env.execute_async("twins")
+
+class Told(hg.KeyedProcessFunction):
+    def __init__(self, secret):
+        self.secret = secret
+    def process(self, record, ctx):
+        logging.getLogger("my.module").info("uses %s", self.secret)
+        yield from ()
+
+if __name__ == "__main__":
+    import time
+    first, second = begun("hidden-key-1"), begun("hidden-key-2")
+    while {first.status().state, second.status().state} != {"running"}:
+        time.sleep(0.05)
+    time.sleep(1)
+    first.cancel()
+    assert first.status().state == "cancelled" and second.status().state == "running"
+    logging.getLogger("my.module").info("the first has ended, with hidden-key-1 and hidden-key-2")
+    time.sleep(0.5)
+    second.cancel()
+"""
+
+
+def lines_of(folder: Path, *command: str, code: int = 0, source_code: str = PROGRAM) -> list[dict[str, Any]]:
     """What a program has written on its standard error, each line read by a strict parser."""
     program = folder / "job.py"
-    program.write_text(PROGRAM)
+    program.write_text(source_code)
     source = str(Path(__file__).resolve().parents[2] / "src")
     with (folder / "log").open("w") as log:
         ended = subprocess.run(
@@ -104,3 +137,15 @@ def test_the_command_ends_with_an_object(tmp_path: Path) -> None:
     assert lines[-1]["message"].startswith("headgate: operator")
     assert "ValueError: five\nis odd" in lines[-1]["message"]
     assert "hidden" not in json.dumps(lines)
+
+
+def test_two_jobs_of_one_program_and_name_log_until_both_have_ended(tmp_path: Path) -> None:
+    """The second one's lines are objects after the end of the first; each line is its own job's."""
+    lines = lines_of(tmp_path, "", source_code=TWO_JOBS)
+    assert "hidden" not in json.dumps(lines)
+    messages = [line["message"] for line in lines]
+    between = messages.index("the first has ended, with ****** and ******")
+    before = {line["job_id"] for line in lines[:between] if line["uid"] == "told"}
+    after = {line["job_id"] for line in lines[between:] if line["uid"] == "told"}
+    assert (len(before), len(after), after < before) == (2, 1, True)
+    assert {line["job_name"] for line in lines if line["uid"] == "told"} == {"twins"}

@@ -100,7 +100,7 @@ def _job_of(context: TaskContext) -> LoggedJob | None:
 
 
 def _mask_of_all() -> Mask:
-    # What is of no job that is known may quote any job's secrets, also those of the job that ended last.
+    # A thread that works for no job may quote any job's secrets, also those of the job that ended last.
     return Mask(secret for job in (*_jobs, *_ended_last) for secret in job.mask.secrets)
 
 
@@ -115,7 +115,7 @@ class ContextFilter(logging.Filter):
         context = _current.get()
         record.headgate_task = context
         record.headgate_job = job = _job_of(context)
-        record.headgate_mask = _mask_of_all() if job is None else job.mask
+        record.headgate_mask = _mask_of_all() if job is None or context.job is None else job.mask
         for name, value in asdict(context).items():
             if name not in record.__dict__:
                 record.__dict__[name] = "-" if value is None else value
