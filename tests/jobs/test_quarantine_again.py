@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 import headgate as hg
 from headgate.cli.main import app
+from headgate.connectors.files import file_names
 from headgate.connectors.quarantine.quarantine_source import quarantine_source
 from headgate.connectors.quarantine.quarantined_records import Kept, kept_in
 from headgate.serde.codecs.dynamic import as_plain
@@ -181,9 +182,10 @@ def test_what_is_not_committed_yet_does_not_count(tmp_path: Path) -> None:
     bad = filled(tmp_path, 8)
     count = len(list(kept_in(bad)))
     (file, *_) = sorted(bad.rglob("*.jsonl"))
-    pending = file.parent / "_pending" / "job" / file.name
-    pending.parent.mkdir(parents=True, exist_ok=True)
-    pending.write_bytes(file.read_bytes()[:20])
+    for folder in (file_names.PENDING, file_names.TAKEN_BACK):
+        part = file.parent / folder / "job" / file.name
+        part.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(file.read_bytes()[:20])
     assert (count, len(list(kept_in(bad)))) == (8, 8)
     file.write_bytes(file.read_bytes() + b"{")
     with pytest.raises(hg.StorageError, match="line 3, is no quarantined record"):
@@ -261,6 +263,24 @@ def filled(folder: Path, records: int) -> Path:
         numbers.map(failing, uid="f", on_error=hg.quarantine).write_json(str(folder / "out"))
         env.execute("filled")
     return folder / "bad"
+
+
+@pytest.mark.parametrize("name", ["_job", ".job", "team/job", "job"])
+def test_names_may_begin_as_those_of_hidden_files_do(tmp_path: Path, name: str) -> None:
+    """Such records are listed, and fed again; the job has its name wherever one looks from."""
+    bad = tmp_path / "bad"
+    env = environment(1, {"quarantine.dir": str(bad), "quarantine.max-share": 1.0})
+    for uid in ("_f", ".g", "h"):
+        numbers = env.from_collection([uid], uid=f"in{uid}").map(failing, uid=uid, on_error=hg.quarantine)
+        numbers.write_json(str(tmp_path / "out" / uid), uid=f"out{uid}")
+    env.execute(name)
+    assert {each.operator for each in kept_in(bad)} == {"_f", ".g", "h"}
+    assert sorted(environment(1).from_quarantine(bad, uid="again").collect()) == [".g", "_f", "h"]
+    for place in (bad, bad / name, bad / name / "h", bad / name / "h" / ".."):
+        called = name if place == bad else name.removeprefix("team/")
+        found = command("list", str(place), "--job", called, "--uid", "h")[1]["quarantined"]
+        assert [(each["job"], each["records"]) for each in found] == [(called, 1)]
+        assert command("list", str(place), "--job", "other")[1] == {"quarantined": []}
 
 
 def test_under_faults_each_comes_once_and_in_order(tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ FOLDER: Final = "quarantine"
 DISCARDED: Final = "_discarded"
 """Name of the folder, beside the files, with ids that are dealt with; sources of files skip such names."""
 
+_NOT_COMMITTED: Final = frozenset({"_pending", "_taken_back"})  # where a sink of files has such ones
+
 
 class Kept(msgspec.Struct, frozen=True):
     """A record as it lies in a quarantine, with its id, the name of its job, its file, and whether somebody
@@ -91,8 +93,10 @@ def files_in(place: Path) -> list[tuple[Path, str]]:
     found = []
     for path in sorted(root.rglob("part-*.jsonl")):
         inside = path.relative_to(root).parts[:-1]
-        if not any(name.startswith(("_", ".")) for name in inside):
-            found.append((path, inside[0] if len(inside) > 1 else ""))
+        # Names of jobs and operators may begin with "_" or ".", too.
+        if not _NOT_COMMITTED.intersection(inside):
+            # A job's folder has those of its operators; `place` may be any of these.
+            found.append((path, "/".join(inside[:-1]) or path.resolve().parent.parent.name))
     return sorted(found, key=lambda each: _began(each[0]))
 
 
