@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from mini_jobs import RESTART_AT_ONCE, TINY, environment, json_lines
+from running_jobs import Valve, wait_until
 from typer.testing import CliRunner
 
 import headgate as hg
@@ -281,6 +282,32 @@ def test_names_may_begin_as_those_of_hidden_files_do(tmp_path: Path, name: str) 
         found = command("list", str(place), "--job", called, "--uid", "h")[1]["quarantined"]
         assert [(each["job"], each["records"]) for each in found] == [(called, 1)]
         assert command("list", str(place), "--job", "other")[1] == {"quarantined": []}
+
+
+def test_the_next_lot_is_what_came_after_the_first(tmp_path: Path) -> None:
+    """Where the source of the first one stays, and the ids that were in the first are discarded."""
+    bad, out, other = filled(tmp_path, 8), tmp_path / "again", Valve(239, 0, [-1])
+    place, savepoints = str(bad), str(tmp_path / "savepoints")
+
+    def begun(*uids: str, since: str | None = None) -> hg.JobHandle:
+        env = environment(1, TINY)
+        env.checkpoints(every="5ms", storage=str(tmp_path / "checkpoints"))
+        lots = [env.from_quarantine(bad, uid=uid) for uid in uids]
+        stream = env.from_source(other, uid="other").union(*lots)
+        stream.write_json(str(out), uid="out")
+        return env.execute_async("lots", restore_from=since)
+
+    lot = [each["id"] for each in command("show", place, "--last", "100")[1]["records"]]
+    job = begun("again")
+    wait_until(lambda: len(json_lines(out)) == len(lot) == 8, "the lot is read")
+    filled(tmp_path, 12)
+    savepoint = job.stop(savepoints)
+    with pytest.raises(hg.UsageError, match="holds splits of 'again'"):
+        begun("again-2", since=savepoint).result()
+    command("discard", place, *(f"--id={each}" for each in lot))
+    other.open_to()
+    begun("again", "again-2", since=savepoint).result()
+    assert sorted(json_lines(out)) == sorted([-1, *range(8), *range(12)])
 
 
 def test_under_faults_each_comes_once_and_in_order(tmp_path: Path) -> None:

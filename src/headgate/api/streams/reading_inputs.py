@@ -178,7 +178,7 @@ class Readers(ABC):
 
         For the next version of a program: union it in before the function that can process them now. What is
         discarded is left out, and so are timers. What is quarantined after the job began for the first time
-        is left for another such stream.
+        is left for another such stream. That one reads the first lot again, too, unless it is discarded.
 
         Args:
             path: the checkpoint directory, ``quarantine.dir``, or a folder in one of them.

@@ -32,7 +32,7 @@ def quarantine_source(
     """Return a bounded source of the records in quarantines below a folder, without those that are discarded.
 
     It reads what is there when its job begins for the first time; what is quarantined later, by the same job,
-    too, is for another source with another uid.
+    too, is for another source with another uid, which reads everything that is not discarded.
 
     Args:
         path: the checkpoint directory, ``quarantine.dir``, or a folder in one of them.
