@@ -49,8 +49,8 @@ class Reminded(hg.KeyedProcessFunction[int, Any, int]):
         ctx.timers.register_event_time(record["n"] + HOUR_MS)
         ctx.timers.register_processing_time(ctx.timers.now_ms() + 1)
         ctx.timers.register_processing_time(ctx.timers.now_ms() + HOUR_MS)
-        # In a turn of the loop one record is taken here, and one by `slower`: so these wait, on any machine.
-        yield from [record["n"]] * 4
+        # So many take `slower` longer than a record takes here: they wait, on any machine.
+        yield from [record["n"]] * 10
 
     def on_timer(self, timestamp: int, ctx: Any) -> None:
         """Nothing."""
