@@ -9,7 +9,6 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -18,6 +17,7 @@ from headgate.cli.command_parameters import AsJson, DefineStorage, Job
 from headgate.cli.exit_codes import ending_of_wait, print_outcome
 from headgate.cli.ui import Which, is_place
 from headgate.common.plain_data import Json
+from headgate.common.process.log_levels import Level
 
 if TYPE_CHECKING:
     from headgate.api.jobs.remote_job import RemoteJob
@@ -107,16 +107,6 @@ def _kept(place: str, which: str | None, define: Sequence[str]) -> dict[str, Jso
 
     with storage_options(define):
         return kept_why(place, which)
-
-
-class Level(StrEnum):
-    """The levels that a logger can be given; UNSET gives it the one back that it had."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-    UNSET = "unset"
 
 
 def log_level(

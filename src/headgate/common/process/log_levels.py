@@ -6,9 +6,18 @@ import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final
 
-LEVELS: Final = ("debug", "info", "warning", "error")
+
+class Level(StrEnum):
+    """The least level that a logger is to log, by name; UNSET is the level that it had before."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    UNSET = "unset"
 
 
 class LogLevels:
@@ -26,7 +35,7 @@ class LogLevels:
     """
 
     def use(self, levels: Mapping[str, str]) -> None:
-        """Give the loggers of these names ("" is the root) these levels, of :data:`LEVELS`, and wish nothing
+        """Give the loggers of these names ("" is the root) these levels, such as "debug", and wish nothing
         any more of all others.
         """
         with _lock:

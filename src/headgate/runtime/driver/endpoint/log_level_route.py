@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from headgate.api.jobs.executor_contract import Then
 from headgate.common.errors import UsageError
+from headgate.common.process.log_levels import Level
 from headgate.runtime.driver.endpoint.request_bodies import decoded
 from headgate.runtime.driver.endpoint.served import ServedJob
 
@@ -20,7 +21,7 @@ from headgate.runtime.driver.endpoint.served import ServedJob
 class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The body of the request: the `level` of `logger` ("" is the root); "unset": the one it had before."""
 
-    level: Literal["debug", "info", "warning", "error", "unset"]
+    level: Level
     logger: Annotated[str, Meta(max_length=256)] = ""
 
 
@@ -31,7 +32,7 @@ def log_level_route(job: ServedJob, begun: Callable[[str, Callable[[Then], None]
         wanted, set_level = decoded(await request.body(), Wanted), job.set_level
         if set_level is None:
             raise UsageError("the job is over, so nothing of it logs any more")
-        level = None if wanted.level == "unset" else wanted.level
+        level = None if wanted.level is Level.UNSET else wanted.level.value
         levels = set_level(wanted.logger, level)  # first: an operation that is begun must have an outcome
         return begun("log-level", lambda then: then(described(levels), None))
 
