@@ -9,14 +9,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
+import msgspec
 import pytest
 from mini_jobs import RESTART_AT_ONCE, TINY, environment, json_lines
 from running_jobs import Valve, wait_until
 from typer.testing import CliRunner
 
 import headgate as hg
+from headgate.api.on_error import Quarantined
 from headgate.cli.main import app
 from headgate.connectors.files import file_names
 from headgate.connectors.quarantine.quarantine_source import quarantine_source
@@ -30,6 +32,13 @@ ORDERS = [
     for n in range(60)
 ]
 TEXTS = [order for order in ORDERS if isinstance(order["amount"], str)]
+
+
+def test_what_is_read_has_the_fields_that_are_written() -> None:
+    """A field of `Quarantined` that is not read would be lost on the way through a quarantine."""
+    read = {each.name: each.type for each in msgspec.structs.fields(Kept)}
+    written = get_type_hints(Quarantined)
+    assert {name: read[name] for name in written} == written
 
 
 def ran(folder: Path, *options: str, **variables: str) -> None:

@@ -88,6 +88,9 @@ class Quarantined(NamedTuple):
     skip: int | None = None
 
 
+QUARANTINE_FOLDER: Final = "quarantine"
+"""Name of the folder of all quarantines below that of checkpoints."""
+
 ERRORS: Final[OutputTag[Quarantined]] = OutputTag("errors")
 """The side output of records that are quarantined."""
 

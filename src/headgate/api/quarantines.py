@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
-from headgate.api.on_error import ERRORS, Quarantined, may_quarantine
+from headgate.api.on_error import ERRORS, QUARANTINE_FOLDER, Quarantined, may_quarantine
 from headgate.api.program import Program
 from headgate.common.errors import PlanError
 from headgate.common.registry import Kind, load
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
 from headgate.graph.logical import NEW, Node, SideOutputNode, SinkNode
-
-FOLDER: Final = "quarantine"
-"""Name of the folder below that of checkpoints."""
 
 
 def add_quarantines(program: Program, config: Config, job: str, *, runs: bool) -> None:
@@ -33,8 +29,8 @@ def add_quarantines(program: Program, config: Config, job: str, *, runs: bool) -
             )
             sink = load(Kind.CONNECTOR, "json_sink")(str(folder))
             number = program.add(side, (node.id,))
-            uid = f"{FOLDER}-{node.known_as}"
-            program.add(SinkNode(NEW, FOLDER, uid=uid, sink=sink, site=node.site), (number,))
+            uid = f"{QUARANTINE_FOLDER}-{node.known_as}"
+            program.add(SinkNode(NEW, QUARANTINE_FOLDER, uid=uid, sink=sink, site=node.site), (number,))
 
 
 def _folder(config: Config, job: str, node: Node, runs: bool) -> Path:
@@ -42,10 +38,10 @@ def _folder(config: Config, job: str, node: Node, runs: bool) -> Path:
     if folder is None and storage is not None:
         scheme, slashes, path = storage.partition("://")
         if not slashes or scheme == "file":
-            folder = str(Path(path if slashes else storage) / FOLDER)
+            folder = str(Path(path if slashes else storage) / QUARANTINE_FOLDER)
     if folder is None and runs:
         raise PlanError(
             f"{node.name!r} ({node.site}) may quarantine records, and there is no folder for them; set "
             f"{o.QUARANTINE_DIRECTORY.key}, or read them with side_output(hg.ERRORS)"
         )
-    return Path(folder or FOLDER) / job
+    return Path(folder or QUARANTINE_FOLDER) / job  # only planned: nothing is written

@@ -16,13 +16,11 @@ from typing import Any, Final
 
 import msgspec
 
+from headgate.api.on_error import QUARANTINE_FOLDER
 from headgate.common.decoders import UNDECODABLE, json_decoder
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.files import durable, durable_file
 from headgate.serde.codecs.dynamic import decode_tagged
-
-FOLDER: Final = "quarantine"
-"""Name of the folder of all quarantines below that of checkpoints."""
 
 DISCARDED: Final = "_discarded"
 """Name of the folder, beside the files, with ids that are dealt with; sources of files skip such names."""
@@ -31,8 +29,8 @@ _NOT_COMMITTED: Final = frozenset({"_pending", "_taken_back"})  # where a sink o
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A record as it lies in a quarantine, with its id, the name of its job, its file, and whether somebody
-    has dealt with it.
+    """A record as it lies in a quarantine: the fields of `Quarantined`, which are written there, and its id,
+    the name of its job, its file, and whether somebody has dealt with it.
     """
 
     operator: str
@@ -89,7 +87,7 @@ def files_in(place: Path) -> list[tuple[Path, str]]:
     """
     if not place.is_dir():
         raise UsageError(f"there is no folder {place}; name the checkpoint directory, or quarantine.dir")
-    root = place / FOLDER if (place / FOLDER).is_dir() else place
+    root = place / QUARANTINE_FOLDER if (place / QUARANTINE_FOLDER).is_dir() else place
     found = []
     for path in sorted(root.rglob("part-*.jsonl")):
         inside = path.relative_to(root).parts[:-1]
