@@ -55,7 +55,6 @@ class Saboteur(JobListener):
         self.killed_ms = self.recovered_ms = 0.0
         self.story, self._began = Story(EVENTS), 0.0
         self._progress, self._task, self._kill_after = progress, task, kill_after
-        self._restored: tuple[int, int] | None = None
         self._base = self._checkpointed = self._read = 0
         self._checkpoint = "none yet"
 
