@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from fails_once import SECRET, Counting, failed
 from mini_jobs import TINY
 from receiving import Receiver, receiver
 from running_jobs import Valve, wait_until
@@ -18,22 +18,7 @@ from running_jobs import Valve, wait_until
 import headgate as hg
 from headgate.testing import MiniCluster
 
-SECRET = "planted-secret"
 PLACE = "/api/v1/lineage"
-failed: list[int] = []
-
-
-class Counting(hg.KeyedProcessFunction[int, int, Any]):
-    """Counts, and fails once."""
-
-    count: hg.ValueState[int] = hg.value_state(default=0)
-
-    def process(self, record: int, ctx: hg.KeyedContext[int]) -> Iterator[Any]:
-        self.count.value += 1
-        if record == 150 and not failed:
-            failed.append(record)
-            raise ValueError(f"no {record}, {SECRET}")
-        yield record
 
 
 def config_of(**more: Any) -> dict[str, Any]:

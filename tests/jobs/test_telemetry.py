@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fails_once import SECRET, Counting, failed
 from mini_jobs import TINY
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -18,22 +18,6 @@ from running_jobs import Valve, wait_until
 
 import headgate as hg
 from headgate.testing import MiniCluster
-
-SECRET = "planted-secret"
-failed: list[int] = []
-
-
-class Counting(hg.KeyedProcessFunction[int, int, Any]):
-    """Counts, and fails once."""
-
-    count: hg.ValueState[int] = hg.value_state(default=0)
-
-    def process(self, record: int, ctx: hg.KeyedContext[int]) -> Iterator[Any]:
-        self.count.value += 1
-        if record == 150 and not failed:
-            failed.append(record)
-            raise ValueError(f"no {record}, {SECRET}")
-        yield record
 
 
 def environment(folder: Path, number: int, collector: str, **more: Any) -> tuple[hg.Environment, Valve]:
