@@ -96,11 +96,11 @@ def _excess(seen: Evidence, vertex: VertexSeen | None, worker: WorkerSeen) -> _E
 def _busiest(seen: Evidence, workers: Sequence[WorkerSeen]) -> VertexSeen | None:
     """Return the vertex that takes most of the time of some workers; None if nothing is known of any."""
     numbers = {worker.worker for worker in workers}
-    spent: Counter[int] = Counter()
+    spent: dict[int, float] = {}
     for each in seen.subtasks:
         if each.worker in numbers and not seen.vertex(each.vertex).own_thread:
-            spent[each.vertex] += each.busy  # type: ignore[assignment]
-    return seen.vertex(max(spent, key=lambda number: spent[number])) if spent else None
+            spent[each.vertex] = spent.get(each.vertex, 0.0) + each.busy
+    return seen.vertex(max(spent, key=spent.__getitem__)) if spent else None
 
 
 # -- what full loops do ------------------------------------------------------------------------------------

@@ -147,7 +147,7 @@ class JobLineage(JobListener):
     def __init__(self, settings: LineageSettings, plan: PhysicalPlan, named: LoggedJob, clock: Clock) -> None:
         self._settings, self._plan, self._named, self._clock = settings, plan, named, clock
         self._attempt, self._begun = 0, False
-        self._goes_on: Callable[[], bool] = bool
+        self._goes_on: Callable[[], bool] = lambda: False
         self._checkpoint: int | None = None
         self._running_ms: int | None = None
         self._error: tuple[str, str | None] | None = None
