@@ -49,11 +49,37 @@ class _ExitCode:
         self._leave(_Leaving.code)
 
 
+class _Teller(threading.Thread):
+    """Tells the jobs of each signal that came, until it is over."""
+
+    def __init__(self) -> None:
+        super().__init__(name="headgate-sigterm", daemon=True)
+        self._words: queue.SimpleQueue[bool] = queue.SimpleQueue()  # its put may interrupt itself
+
+    def tell(self) -> None:
+        """Tell the jobs once more; a signal's handler may call this."""
+        self._words.put(True)
+
+    def end(self) -> None:
+        """End once everything is told that came before."""
+        self._words.put(False)
+
+    def run(self) -> None:
+        while self._words.get():
+            with _lock:
+                again = [job for job in _jobs if job in _told]
+                first = [job for job in _jobs if job not in _told]
+                _told.update(first)
+            for job in first:
+                job.terminate()
+            for job in again:
+                job.cancel(0)
+
+
 _jobs: Final[weakref.WeakSet[Endable]] = weakref.WeakSet()  # that have not ended
 _told: Final[weakref.WeakSet[Endable]] = weakref.WeakSet()
-_came: Final[queue.SimpleQueue[None]] = queue.SimpleQueue()  # its put may interrupt itself
-_lock: Final = threading.Lock()  # of all of these but the queue
-_telling: list[threading.Thread] = []
+_lock: Final = threading.Lock()  # of all of these
+_tellers: Final[list[_Teller]] = []  # one as long as there are jobs
 
 
 def tell_of_sigterm(job: Endable) -> None:
@@ -65,9 +91,9 @@ def tell_of_sigterm(job: Endable) -> None:
         return
     with _lock:
         _jobs.add(job)
-        if not _telling:
-            _telling.append(threading.Thread(target=_tell, name="headgate-sigterm", daemon=True))
-            _telling[0].start()
+        if not _tellers:
+            _tellers.append(_Teller())
+            _tellers[0].start()
     signal.signal(signal.SIGTERM, _handle)
 
 
@@ -77,31 +103,21 @@ def forget(job: Endable) -> None:
     """
     with _lock:
         _jobs.discard(job)
+        if not _jobs and _tellers:
+            _tellers.pop().end()
     main = threading.current_thread() is threading.main_thread()
     if main and not _jobs and signal.getsignal(signal.SIGTERM) is _handle:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _handle(_number: int, _frame: FrameType | None) -> None:
+    tellers = [*_tellers]  # its thread may be ending, and then there is no job left to tell
+    for teller in tellers:
+        teller.tell()
     if threading.main_thread().is_alive():
-        _came.put(None)
         raise _Leaving
-    if _jobs:
-        _came.put(None)
+    if tellers and _jobs:
         vars(sys)["_headgate_exit_code"] = _ExitCode()  # of all modules Python lets go of `sys` last
     else:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.raise_signal(signal.SIGTERM)
-
-
-def _tell() -> None:
-    while True:
-        _came.get()
-        with _lock:
-            again = [job for job in _jobs if job in _told]
-            first = [job for job in _jobs if job not in _told]
-            _told.update(first)
-        for job in first:
-            job.terminate()
-        for job in again:
-            job.cancel(0)
