@@ -8,6 +8,7 @@ import os
 import shutil
 import sqlite3
 import subprocess
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -101,25 +102,26 @@ def test_sets_of_rows_go_on_after_a_crash(tmp_path: Path, operation: str) -> Non
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server of its own, and how to connect to it."""
+def postgres() -> Iterator[str]:
+    """A server of its own, and how to connect to it. Its folder is none of pytest's: any other run of pytest
+    closes these to other users, also while the server runs.
+    """
     found = shutil.which("postgres")
     if found is None:
         pytest.skip("PostgreSQL's programs are not on the PATH")
     programs = Path(found).resolve().parent
-    data = tmp_path_factory.mktemp("postgres")
-    who: dict[str, Any] = {}
-    if os.getuid() == 0:  # the server refuses to be run by root
-        shutil.chown(data, "nobody")
-        for folder in (data, *list(data.parents)[:3]):
-            folder.chmod(0o755)
-        who = {"user": "nobody"}
-    run = partial(subprocess.run, check=True, cwd=data, capture_output=True, **who)
-    run([programs / "initdb", "-D", data / "base", "-U", "me", "-A", "trust", "-N"])
-    options = f"-k {data} -c listen_addresses='' -c fsync=off"
-    run([programs / "pg_ctl", "-D", data / "base", "-w", "-l", data / "log", "-o", options, "start"])
-    yield f"host={data} user=me dbname=postgres"
-    run([programs / "pg_ctl", "-D", data / "base", "-m", "immediate", "stop"])
+    with tempfile.TemporaryDirectory(prefix="postgres-") as folder:
+        data = Path(folder)
+        who: dict[str, Any] = {}
+        if os.getuid() == 0:  # the server refuses to be run by root
+            shutil.chown(data, "nobody")
+            who = {"user": "nobody"}
+        run = partial(subprocess.run, check=True, cwd=data, capture_output=True, **who)
+        run([programs / "initdb", "-D", data / "base", "-U", "me", "-A", "trust", "-N"])
+        options = f"-k {data} -c listen_addresses='' -c fsync=off"
+        run([programs / "pg_ctl", "-D", data / "base", "-w", "-l", data / "log", "-o", options, "start"])
+        yield f"host={data} user=me dbname=postgres"
+        run([programs / "pg_ctl", "-D", data / "base", "-m", "immediate", "stop"])
 
 
 def connector(kind: str, folder: Path, request: pytest.FixtureRequest) -> Callable[[], Any]:
