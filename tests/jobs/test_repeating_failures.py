@@ -12,7 +12,7 @@ from mini_jobs import ListEnumerator, ListReader
 
 import headgate as hg
 from headgate.api.jobs.executor_contract import RepeatingFailure
-from headgate.cli.jobs_page import shown
+from headgate.cli.pages.jobs_page import shown
 from headgate.common.errors import HeadgateError
 from headgate.testing import JobListener, MiniCluster
 

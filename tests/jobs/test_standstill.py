@@ -13,7 +13,7 @@ from mini_jobs import environment
 
 import headgate as hg
 from headgate.api.jobs.executor_contract import JobStatus
-from headgate.cli.jobs_page import shown
+from headgate.cli.pages.jobs_page import shown
 
 released = threading.Event()
 

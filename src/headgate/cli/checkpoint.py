@@ -27,7 +27,7 @@ def verify_stored(
     """Read every byte that the snapshots need, and report what is damaged or left over."""
 
     def text() -> Outcome:
-        from headgate.cli.checkpoint_page import verified, verify_with_progress
+        from headgate.cli.pages.checkpoint_page import verified, verify_with_progress
         from headgate.offline.storages import storage_options
 
         with storage_options(define or ()):
@@ -60,7 +60,7 @@ def prune_stored(
 
     def text() -> str:
         from headgate.checkpoint.pruning import prune
-        from headgate.cli.checkpoint_page import pruned
+        from headgate.cli.pages.checkpoint_page import pruned
         from headgate.offline.storages import storage_options
 
         try:

@@ -17,7 +17,7 @@ from headgate.checkpoint.history_file import (
     read_history,
     slowest_path,
 )
-from headgate.cli.checkpoints_page import detail, overview
+from headgate.cli.pages.checkpoints_page import detail, overview
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config

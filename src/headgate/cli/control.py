@@ -45,7 +45,7 @@ def list_jobs(as_json: AsJson = False) -> None:
     """List this user's running jobs, and those whose driver died: these are listed only once."""
 
     def text() -> str:
-        from headgate.cli.jobs_page import listed, look
+        from headgate.cli.pages.jobs_page import listed, look
         from headgate.common.files.job_files import known_jobs
 
         seen = look(known_jobs())
@@ -67,7 +67,7 @@ def status(job: Job, as_json: AsJson = False) -> None:
 
     def text() -> str:
         from headgate.api.jobs.remote_job import connect
-        from headgate.cli.jobs_page import shown
+        from headgate.cli.pages.jobs_page import shown
 
         found = connect(job).status()
         return json.dumps(msgspec.to_builtins(found)) if as_json else shown(found, sys.stdout.isatty())

@@ -44,7 +44,7 @@ def top(job: Job, once: Once = False, as_json: AsJson = False) -> None:
     def text() -> str:
         from headgate.api.jobs.remote_job import connect
         from headgate.cli.terminal_tables import lines
-        from headgate.cli.top_page import shown
+        from headgate.cli.pages.top_page import shown
 
         found = connect(job)
         if as_json and not once:
@@ -70,7 +70,7 @@ def _live(job: RemoteJob) -> str:
     from rich.console import Console
     from rich.live import Live
 
-    from headgate.cli.top_page import shown
+    from headgate.cli.pages.top_page import shown
 
     plan, plans = job.plan(), 0
     with Live(console=Console(), auto_refresh=False, screen=False, transient=True) as live:

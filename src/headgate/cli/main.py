@@ -37,7 +37,7 @@ from headgate.cli.command_parameters import (
     Snapshot,
 )
 from headgate.cli.exit_codes import Outcome, ending_of_look, print_outcome
-from headgate.cli.options_page import page
+from headgate.cli.pages.options_page import page
 from headgate.cli.run import RunRequest, assignments
 from headgate.cli.run import run as run_request
 from headgate.common.errors import UsageError

@@ -33,7 +33,7 @@ def show(snapshot: Snapshot, define: DefineStorage = None, as_json: AsJson = Fal
     """Show what is in a checkpoint or savepoint."""
 
     def text() -> str:
-        from headgate.cli.savepoint_page import render
+        from headgate.cli.pages.savepoint_page import render
         from headgate.offline.snapshot_pages import describe_snapshot
 
         facts = describe_snapshot(snapshot, define or ())
@@ -52,7 +52,7 @@ def describe(
     """Show what is in a checkpoint or savepoint, with the types of keys and some keys of each state."""
 
     def text() -> str:
-        from headgate.cli.savepoint_page import described
+        from headgate.cli.pages.savepoint_page import described
         from headgate.offline.snapshot_pages import describe_with_keys
 
         facts = describe_with_keys(snapshot, define or (), samples)
@@ -77,7 +77,7 @@ def reslice_(
     """Write a snapshot anew with another number of key groups; a program is seldom needed."""
 
     def text() -> str:
-        from headgate.cli.savepoint_page import rewritten, with_progress
+        from headgate.cli.pages.savepoint_page import rewritten, with_progress
         from headgate.offline.migrating import reslice
 
         made = with_progress(
@@ -124,7 +124,7 @@ def migrate_(
     """Write a snapshot anew with all values of the types that a program declares; keys may change, too."""
 
     def text() -> str:
-        from headgate.cli.savepoint_page import rewritten, with_progress
+        from headgate.cli.pages.savepoint_page import rewritten, with_progress
         from headgate.offline.migrating import migrate
         from headgate.stateprocessor.ranges_rewriting import INSPECTOR
 
@@ -165,7 +165,7 @@ def delete_(
     """Delete a savepoint; with the program, its sinks also release the output that the savepoint holds."""
 
     def text() -> str:
-        from headgate.cli.savepoint_page import deleted
+        from headgate.cli.pages.savepoint_page import deleted
         from headgate.offline.deleting import delete_savepoint
 
         if not yes and not sys.stdin.isatty():
@@ -194,7 +194,7 @@ def diff_(
     """Report which keys of each keyed state B has changed, added or removed, compared with A."""
 
     def text() -> str:
-        from headgate.cli.savepoint_page import differences, differences_json
+        from headgate.cli.pages.savepoint_page import differences, differences_json
         from headgate.stateprocessor.diff import compare
 
         found = compare(before, after, state, samples, define or ())

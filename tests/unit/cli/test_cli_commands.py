@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import headgate as hg
 from headgate.cli.main import app
-from headgate.cli.options_page import page
+from headgate.cli.pages.options_page import page
 from headgate.common.settings.options import OPTIONS
 
 PROGRAM = """

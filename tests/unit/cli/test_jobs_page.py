@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headgate.api.jobs.remote_job import RemoteJob
-from headgate.cli.jobs_page import look
+from headgate.cli.pages.jobs_page import look
 from headgate.common.files.job_files import JobFile, KnownJob
 
 

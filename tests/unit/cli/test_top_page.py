@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.cli.top_page import behind
+from headgate.cli.pages.top_page import behind
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""What commands print for people: tables and texts, made of what was asked; no command is defined here."""
