@@ -1,4 +1,5 @@
-"""The commands that look at a running job: `top` follows it, `why` says what holds it up.
+"""The commands that look at a running job: `top` follows it, `why` says what holds it up, `trace` follows
+single records.
 
 `log-level` changes how much it says itself, in its log.
 """
@@ -43,8 +44,8 @@ def top(job: Job, once: Once = False, as_json: AsJson = False) -> None:
 
     def text() -> str:
         from headgate.api.jobs.remote_job import connect
-        from headgate.cli.terminal_tables import lines
         from headgate.cli.pages.top_page import shown
+        from headgate.cli.terminal_tables import lines
 
         found = connect(job)
         if as_json and not once:
@@ -107,6 +108,34 @@ def _kept(place: str, which: str | None, define: Sequence[str]) -> dict[str, Jso
 
     with storage_options(define):
         return kept_why(place, which)
+
+
+def trace(
+    job: Job,
+    every: Annotated[
+        int, typer.Option("--every", min=1, max=1_000_000_000, help="One record in so many, of each subtask.")
+    ] = 1_000,
+    seconds: Annotated[int, typer.Option("--seconds", min=1, max=60, help="For how long.")] = 5,
+    show: Annotated[int, typer.Option("--show", min=0, help="How many of the slowest to show.")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Follow single records through a running job: where each went, and how long it took there and between.
+
+    With --json, the fields of GET /v1/traces.
+    """
+
+    def text() -> str:
+        from headgate.api.jobs.remote_job import connect
+        from headgate.cli.pages.trace_page import shown
+        from headgate.cli.terminal_tables import lines
+
+        found = connect(job)
+        facts = found.trace(every, seconds)
+        if as_json:
+            return json.dumps(facts)
+        return "\n".join(lines(shown(facts, found.plan(), show), sys.stdout.isatty()))
+
+    print_outcome(text, as_json, ending_of_wait)
 
 
 def log_level(

@@ -27,6 +27,8 @@ from headgate.common.plain_data import Json
 
 ANSWER_WAIT_S: Final = 20.0  # how long the driver may take for an answer that it gives at once
 POLL_S: Final = 10.0  # how long one request waits for an outcome
+TRACES_COME_S: Final = 2  # how long to wait for the visits that workers send with their heartbeats
+TRACES_WAIT_S: Final = 10  # how long to wait for traced records that have not come where they were sent
 WHY_S: Final = 3  # how long the workers' loops are sampled for what holds the job up
 NAMED_MAX: Final = 10
 TERMINAL: Final = frozenset({"finished", "failed", "cancelled"})
@@ -100,6 +102,24 @@ class RemoteJob(JobRequests):
                 self._ask("POST", "/v1/profile", {"seconds": seconds})
             clock.sleep(seconds)
         return self._ask("GET", "/v1/why")
+
+    def trace(self, every: int = 1_000, seconds: int = 5) -> Answer:
+        """Follow one record in `every` on its way through the job, for so many seconds; return the ways and
+        times, as a dict: the fields of ``GET /v1/traces`` in `docs/trace.md`.
+
+        A tracing that somebody else has begun ends. Records that are still on their way then are waited for,
+        ten seconds at most.
+
+        Raises:
+            UsageError: `every` or `seconds` is out of its range.
+            OperatingError: the job's driver does not answer.
+        """
+        self._ask("POST", "/v1/traces", {"every": every, "seconds": seconds})
+        clock.sleep(seconds + TRACES_COME_S)
+        until = clock.monotonic() + TRACES_WAIT_S
+        while not _whole(found := self._ask("GET", "/v1/traces")) and clock.monotonic() < until:
+            clock.sleep(0.5)
+        return found
 
     def log_level(self, level: str, logger: str = "") -> str:
         """Change how much the job logs, in its driver and workers, until it ends; return what is set now.
@@ -286,3 +306,8 @@ def _error(facts: Mapping[str, str]) -> HeadgateError:
         kind = OperatingError
     made: HeadgateError = kind(facts.get("message", "the job told no reason"))
     return made
+
+
+def _whole(traces: Answer) -> bool:
+    visits = (visit for way in traces["ways"] for visit in way["visits"])
+    return all(exchange["came"] for visit in visits for exchange in visit["sent"])

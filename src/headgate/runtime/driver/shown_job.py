@@ -22,6 +22,7 @@ from headgate.runtime.driver.job_log_levels import JobLogLevels
 from headgate.runtime.driver.lineage.job_lineage import JobLineage, lineage_settings
 from headgate.runtime.driver.metrics.job_metrics import JobMetrics
 from headgate.runtime.driver.metrics.prometheus_text import text_of
+from headgate.runtime.driver.record_ways import RecordWays
 from headgate.runtime.driver.stack_profiles import StackProfiles
 from headgate.runtime.driver.statistics import JobStatistics
 from headgate.runtime.driver.telemetry.telemetry import Telemetry, otlp_settings
@@ -44,13 +45,13 @@ class ShownJob:
         answers: EndpointSettings | None,
         named: LoggedJob,
     ) -> None:
-        self.metrics = JobMetrics(job.plan, clock)
+        self.metrics, self._traces = JobMetrics(job.plan, clock), RecordWays()
         settings = otlp_settings(job.config)
         self._telemetry = None if settings is None else Telemetry(settings, named, clock)
         lineage = lineage_settings(job.config, job.name)
         self._lineage = None if lineage is None else JobLineage(lineage, job.plan, named, clock)
         told = [each for each in (self._telemetry, self._lineage) if each is not None]
-        followed = Listeners(AttemptInLogs(named), self.metrics, *told, listener)
+        followed = Listeners(AttemptInLogs(named), self.metrics, self._traces, *told, listener)
         self._watch = JobWatch(job.plan, job.config, followed)
         self.statistics = JobStatistics(job.plan, self._watch, job.told)
         self._config, self._clock, self._answers, self._named = job.config, clock, answers, named
@@ -78,6 +79,7 @@ class ShownJob:
     ) -> None:
         """Answer from now on; `post` has the job master's loop run a callback, `disk` is the checkpoints'."""
         self._watch.profiles = StackProfiles(master.members, post)
+        self._traces.opened(master.members, post)
         self._levels = JobLogLevels(master.members, post)
         self._watch.beats = master.heartbeats
         self._watch.records = lambda: master.checkpoints.history.records
@@ -103,6 +105,7 @@ class ShownJob:
             post=post,
             watch=self._watch,
             set_level=self._levels.set,
+            traces=self._traces,
             keeper=keeper,
             storage=None if disk is None else disk.describe(),
             named=self._named,

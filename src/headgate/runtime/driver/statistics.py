@@ -21,6 +21,7 @@ _PASSED_ON: Final = (
         "worker_registered",
         "running",
         "savepoint_completed",
+        "traced",
         "unread",
     ),
     *("failed", "reverted", "repeats", "note"),

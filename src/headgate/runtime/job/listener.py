@@ -10,6 +10,7 @@ from headgate.common.errors import HeadgateError
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.job.live_state import LiveState
 from headgate.runtime.protocol.messages import Counters
+from headgate.runtime.protocol.visits import Visit
 
 
 class JobListener:
@@ -62,6 +63,9 @@ class JobListener:
 
     def printed(self, lines: list[str], left_out: int) -> None:
         """Report lines that user code printed in a worker; `left_out` lines before them were dropped."""
+
+    def traced(self, visits: Sequence[Visit]) -> None:
+        """Report visits of traced records to subtasks, which have ended."""
 
     def note(self, text: str) -> None:
         """Report a text for people, worth a line in the log."""

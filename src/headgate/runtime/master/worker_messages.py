@@ -52,6 +52,8 @@ class WorkerMessages:
                 self._count(slot, message.attempt, message.counters)
             case m.Printed():
                 self._listener.printed(message.lines, message.left_out)
+            case m.Traced():
+                self._listener.traced(message.visits)
             case m.Idle():
                 self._outbox.put(v.Idle(message.attempt, slot, _leftover(message)))
             case m.Deployed():

@@ -34,7 +34,16 @@ from headgate.core.alignment.barriers import Alignment, SavepointOrder
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.protocol.elements import Barrier, CancelMarker, EndOfData, Event, Idle, Mark, Watermark
+from headgate.runtime.protocol.elements import (
+    Barrier,
+    CancelMarker,
+    EndOfData,
+    Event,
+    Idle,
+    Mark,
+    Trace,
+    Watermark,
+)
 from headgate.runtime.protocol.frames import FrameKind, Part
 from headgate.runtime.protocol.mark_codec import decode_mark, encode_mark
 from headgate.runtime.protocol.undeclared_rows import UndeclaredRows
@@ -47,6 +56,7 @@ _HEAD = struct.Struct("<IBB2x")
 _TIMED = 1
 _DYNAMIC, _TYPED, _COMPOSITE, _FIELDS = 0, 1, 2, 3
 _NUMBER = struct.Struct("<q")
+_TRACE = struct.Struct("<qqq")
 _BARRIER = struct.Struct("<BqqqBqI")
 _BARRIER_VERSION = 2
 _ORDER: msgspec.msgpack.Decoder[SavepointOrder] = msgpack_decoder(SavepointOrder)
@@ -183,6 +193,8 @@ def _encode_event(event: Batch | Event) -> tuple[FrameKind, Sequence[Part]]:
         return FrameKind.CANCEL, [_NUMBER.pack(event.checkpoint)]
     if isinstance(event, Mark):
         return FrameKind.MARK, [encode_mark(event)]
+    if isinstance(event, Trace):
+        return FrameKind.TRACE, [_TRACE.pack(event.number, event.sender, event.sent_us)]
     if isinstance(event, EndOfData):
         return FrameKind.END_OF_DATA, [_NUMBER.pack(event.last)]
     assert isinstance(event, Idle)
@@ -225,4 +237,6 @@ def _decode_event(kind: FrameKind, payload: memoryview) -> Event:
         return EndOfData(*_NUMBER.unpack(payload))
     if kind is FrameKind.MARK:
         return decode_mark(payload)
+    if kind is FrameKind.TRACE:
+        return Trace(*_TRACE.unpack(payload))
     raise ProtocolError(f"a {kind.name} frame came in where records or events were expected")

@@ -36,6 +36,17 @@ class EndOfData:
     last: int = NO_EPOCH
 
 
-Event = Watermark | Idle | Barrier | CancelMarker | EndOfData | Mark
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The first record of the channel's next batch is followed on its way. It is lost where a barrier
+    overtakes it, and is not stored.
+    """
 
-__all__ = ["Barrier", "CancelMarker", "EndOfData", "Event", "Idle", "Mark", "Watermark"]
+    number: int  # of the way, from the record that a source has read
+    sender: int  # number of the visit to the subtask that has sent the record
+    sent_us: int  # when (wall clock)
+
+
+Event = Watermark | Idle | Barrier | CancelMarker | EndOfData | Mark | Trace
+
+__all__ = ["Barrier", "CancelMarker", "EndOfData", "Event", "Idle", "Mark", "Trace", "Watermark"]

@@ -51,6 +51,7 @@ class FrameKind(IntEnum):
     CREDIT = 9  # frames that the receiver consumed; travels against the stream
     CONTROL = 10  # a message between job master and worker
     MARK = 11
+    TRACE = 12
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from headgate.metrics import metric_table as table
 from headgate.metrics.histograms import Histogram
 from headgate.metrics.of_parts import Part
 from headgate.metrics.of_programs import Told
+from headgate.runtime.protocol.visits import Visit
 from headgate.state.snapshots import InFlightShare, OperatorSubtaskState, SubtaskSnapshot
 
 _RECORDS_IN: Final = table.NUMBERS.index(table.RECORDS_IN.at())
@@ -271,6 +272,12 @@ class Totals(_OfAttempt, frozen=True, tag="totals"):
     counters: list[Counters]
 
 
+class Traced(_OfAttempt, frozen=True, tag="traced"):
+    """Worker to job master: visits of traced records that have ended since the last heartbeat."""
+
+    visits: list[Visit]
+
+
 class HeartbeatSeen(msgspec.Struct, frozen=True, tag="heartbeat-seen"):
     """Job master to worker: the heartbeat of `sent_ms` arrived, which renews the worker's lease to run."""
 
@@ -280,6 +287,10 @@ class HeartbeatSeen(msgspec.Struct, frozen=True, tag="heartbeat-seen"):
     event_times: dict[str, int] | None = None
     sampling: int = 0  # number of the sampling of stacks that is wanted; 0: none
     log_levels: dict[str, str] | None = None  # logger -> level that it is to have for now; None: none was set
+    tracing: tuple[int, int] = (
+        0,
+        0,
+    )  # number of the tracing that is wanted, and one record in how many; 0: no
 
 
 class QueryState(_OfAttempt, frozen=True, tag="query-state"):
@@ -304,7 +315,7 @@ class StateAnswer(_OfAttempt, frozen=True, tag="state-answer"):
     arguments: list[Plain] = []  # the error's arguments, for rebuilding it
 
 
-_AboutJob = WriterMessage | Printed | SlowRecords | StateAnswer
+_AboutJob = WriterMessage | Printed | SlowRecords | StateAnswer | Traced
 _AboutAttempt = Register | Deployed | TaskFailed | Idle | Heartbeat | Totals
 FromWorker = _AboutJob | _AboutAttempt | Recovered | Acknowledge | Decline | RequestSplits | DataEnded
 

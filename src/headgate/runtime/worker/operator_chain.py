@@ -31,6 +31,7 @@ from headgate.graph.table_nodes import TableNode
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.job.operator_context import OperatorContext
+from headgate.runtime.worker.exchange.traced_output import Sending, traced
 from headgate.runtime.worker.operators.asynchronous.async_operator import AsyncOperator
 from headgate.runtime.worker.operators.broadcast_operators import (
     BroadcastProcessOperator,
@@ -68,6 +69,11 @@ class _Border(Generic[R]):
         if isinstance(batch, RowBatch):  # columns are Arrow's, which every copy of pyarrow reads
             self._refuse(batch.records)
         self._receiver.process(batch)
+
+    def traced(self, batch: Batch, sending: Sending) -> None:
+        if isinstance(batch, RowBatch):
+            self._refuse(batch.records)
+        traced(self._receiver, batch, sending)
 
 
 @dataclass(frozen=True, slots=True)

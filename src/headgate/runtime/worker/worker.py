@@ -36,6 +36,7 @@ from headgate.runtime.protocol.elements import Barrier
 from headgate.runtime.protocol.error_messages import describe_error
 from headgate.runtime.worker.answering import answer
 from headgate.runtime.worker.assembly import Assembler, Assembly
+from headgate.runtime.worker.exchange.record_traces import RecordTraces
 from headgate.runtime.worker.in_flight.catalog import StreamCatalog
 from headgate.runtime.worker.in_flight.gathering import CaptureLimits
 from headgate.runtime.worker.local_recovery import LocalRecovery
@@ -73,6 +74,7 @@ class Worker:
         self.progress = 0  # number of turns of the loop; reported by the heartbeat
         self.attempt = 0  # the current deployment; 0 before the first
         self.at_work: tuple[Task, int] | None = None  # in the loop now; since when (monotonic ms)
+        self.traces = ports.traces or RecordTraces(self.clock, slot)
         self._limits = limits_of()
         self._local = LocalRecovery(job, slot)
         self._assembly: Assembly | None = None
@@ -153,7 +155,8 @@ class Worker:
         catalog, limits = StreamCatalog(program), CaptureLimits(total_bytes=settings.in_flight_bytes_max)
         background, post = ports.background, ports.post
         self._finishing = Finishing(writer, catalog, limits, background, self.clock, post, self._reports)
-        services = AttemptServices(self.clock, self._reports, self._finishing)
+        self.traces.attempt = message.attempt
+        services = AttemptServices(self.clock, self._reports, self._finishing, self.traces)
         storage = message.restored_storage
         restored = self._local.reading(None if storage is None else ports.open_disk(storage))
         self._assembly = Assembler(program, self.slot, message, services, self.ports, restored).build()

@@ -11,6 +11,7 @@ from headgate.common.process.same_interpreter import SAME_INTERPRETER
 from headgate.runtime.job.black_box import BlackBox
 from headgate.runtime.job.event_loops import Ended, EventLoop
 from headgate.runtime.transport.data_plane_contract import DataPlane
+from headgate.runtime.worker.exchange.record_traces import RecordTraces
 from headgate.runtime.worker.operators.asynchronous.event_loop_thread import EventLoopThread, Post
 from headgate.runtime.worker.task.chain_runner import SubtaskThread
 
@@ -32,3 +33,4 @@ class WorkerPorts:
     box: BlackBox | None = None  # records why this process ended; None if it is not the worker's own
     # (name, code, post, what gets ended calls) -> the event loop of a subtask's asynchronous function
     event_loop: Callable[[str, UserCode, Post, Callable[[list[Ended]], None]], EventLoop] = EventLoopThread
+    traces: RecordTraces | None = None  # of single records; None: the worker makes its own

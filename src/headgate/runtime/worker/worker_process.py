@@ -36,6 +36,7 @@ from headgate.runtime.protocol import messages as m
 from headgate.runtime.transport.control_link import connect_control
 from headgate.runtime.transport.dataplane import SocketDataPlane
 from headgate.runtime.transport.handshake import Hello
+from headgate.runtime.worker.exchange.record_traces import RecordTraces
 from headgate.runtime.worker.printing import LogOutlet, SendingOutlet, printing_to
 from headgate.runtime.worker.stack_samples import StackSamples
 from headgate.runtime.worker.task.chain_runner import UserThread
@@ -151,6 +152,7 @@ class _Process:
         self._abandoned = False
         self._parent = os.getppid()
         self._loop_thread = threading.get_ident()
+        self._traces = RecordTraces(self._clock, self._slot)
         self._samples, self._levels = StackSamples(self._loop_thread), LogLevels()
         self._box: BlackBox | None = None
         self._giving_up = threading.Lock()
@@ -182,7 +184,8 @@ class _Process:
                 self._box = box
                 opened.enter_context(self._threads_watched())
             mine = self._code, self._threads, box
-            ports = WorkerPorts(self._clock, background, data, link, disks, probe, post, user_thread, *mine)
+            outside = self._clock, background, data, link, disks, probe, post, user_thread
+            ports = WorkerPorts(*outside, *mine, traces=self._traces)
             opened.enter_context(self._printing(link))
             self._worker, self._link = Worker(JobId(spec.job), slot, ports), link
             opened.callback(self._worker.close)
@@ -220,6 +223,7 @@ class _Process:
         if isinstance(message, m.HeartbeatSeen):
             self._lease.renewed(message.sent_ms)
             self._samples.wanted(message.sampling)
+            self._traces.wanted(*message.tracing)
             if self._spec.dies_with_parent:  # else the driver has set them in this process
                 self._levels.use(message.log_levels or {})
             if message.event_times is None:
@@ -254,6 +258,8 @@ class _Process:
         counters, standstills = worker.counters(), worker.standstills(self._loop_thread)
         beat = worker.attempt, now, worker.progress, counters, standstills, resident_bytes()
         spent = round(time.process_time() * 1000), self._collections.us
+        if visits := self._traces.take():
+            self._link.send(m.Traced(worker.attempt, visits))
         self._link.send(m.Heartbeat(*beat, worker.event_times(), *spent, self._samples.found()))
 
     @contextmanager

@@ -121,6 +121,7 @@ class WorkerProcess(Process):
     def _received(self, message: m.ToWorker) -> None:
         if isinstance(message, m.HeartbeatSeen):
             self.lease.renewed(message.sent_ms)
+            self.worker.traces.wanted(*message.tracing)
             if message.event_times is None:
                 return
         self.post(lambda: self.worker.handle(message))
@@ -140,6 +141,8 @@ class WorkerProcess(Process):
             return "lease ran out"
         worker = self.worker
         totals, times = (worker.attempt, now, worker.progress, worker.counters()), worker.event_times()
+        if visits := worker.traces.take():
+            self.link.send(m.Traced(worker.attempt, visits))
         self.link.send(m.Heartbeat(*totals, event_times=times))
         return "sent"
 

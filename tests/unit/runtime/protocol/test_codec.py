@@ -25,7 +25,7 @@ from headgate.core.alignment.barriers import SavepointOrder
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.row import Row
 from headgate.runtime.protocol.element_codec import ElementCodec
-from headgate.runtime.protocol.elements import Barrier, CancelMarker, EndOfData, Idle, Watermark
+from headgate.runtime.protocol.elements import Barrier, CancelMarker, EndOfData, Idle, Trace, Watermark
 from headgate.runtime.protocol.frames import FrameKind
 
 
@@ -230,6 +230,7 @@ def test_rows_bring_their_event_time(times: list[int]) -> None:
         ),
         Barrier(9, 0, savepoint=SavepointOrder("s3://b/s", drain=True), completed=4),
         CancelMarker(3),
+        Trace(1 << 58, 3, 1_700_000_000_000_000),
         EndOfData(),
     ],
     ids=repr,
@@ -250,6 +251,7 @@ def frames() -> list[tuple[FrameKind, bytes]]:
         Barrier(1, 2),
         Barrier(1, 2, savepoint=SavepointOrder("file:///s")),
         CancelMarker(9),
+        Trace(1 << 58, 3, 1_700_000_000_000_000),
     ]
     encoded = [ElementCodec(Point).encode(element) for element in elements]
     return [(kind, b"".join(bytes(part) for part in parts)) for kind, parts in encoded]

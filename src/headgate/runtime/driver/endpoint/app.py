@@ -27,6 +27,7 @@ from headgate.runtime.driver.endpoint.page.page_routes import page_routes
 from headgate.runtime.driver.endpoint.page.shown_value import shown_value
 from headgate.runtime.driver.endpoint.report_route import report_routes
 from headgate.runtime.driver.endpoint.served import ServedJob, error_facts
+from headgate.runtime.driver.endpoint.trace_routes import trace_routes
 
 WAIT_MS_MAX: Final = 30_000
 STATE_WAIT_MS: Final = 10_000
@@ -57,6 +58,7 @@ def application(job: ServedJob, operations: Operations) -> Starlette:
             *found,
             *health_routes(job),
             *report_routes(job),
+            *trace_routes(job),
             log_level_route(job, routes.begun),
             *page_routes(job.watch, job.control, job.recorded),
         ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from headgate.api.jobs.executor_contract import JobControl
 from headgate.checkpoint.history_file import plain
@@ -26,6 +26,16 @@ LOOP_WAIT_S: Final = 10.0
 T = TypeVar("T")
 
 
+class Traces(Protocol):
+    """Follows single records of a job; for any thread."""
+
+    def begin(self, every: int, seconds: int) -> None:
+        """Follow one record in `every` for so many seconds from now on."""
+
+    def found(self, plan: PhysicalPlan) -> dict[str, Json]:
+        """Return what was found until now: the fields of docs/trace.md."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServedJob:
     """A job as its HTTP endpoint sees it; `plan`, `records` return facts, `post` runs calls in its loop."""
@@ -41,6 +51,7 @@ class ServedJob:
     post: Callable[[Callable[[], None]], None]  # has the job master's loop call a callback
     watch: JobWatch
     set_level: Callable[[str, str | None], dict[str, str]] | None = None  # of a logger; None: as it was
+    traces: Traces | None = None  # of single records
     keeper: PageKeeper | None = None  # of its page; None where checkpoints are off
     storage: str | None = None  # URI of the checkpoint storage; None when checkpoints are off
     named: LoggedJob = field(default_factory=lambda: LoggedJob(""))  # its secrets, and its last warnings

@@ -44,6 +44,7 @@ class Members:
     def __init__(self) -> None:
         self.gang = self.sampling = 0  # numbers: of the gang, and of the sampling of stacks that is wanted
         self.log_levels: dict[str, str] | None = None  # logger -> level; None: the program's own
+        self.tracing = (0, 0)  # number of the tracing that is wanted, and one record in how many
         self.lost: dict[int, Member] = {}  # workers whose connection was closed, for the report of their end
         self._members: dict[int, Member] = {}
         self._waiting: dict[int, tuple[m.Register, Link]] = {}

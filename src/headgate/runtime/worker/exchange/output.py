@@ -150,7 +150,7 @@ class OutputChannel:
 
 
 def _storable(elements: Iterable[Batch | Event]) -> list[Batch | Event]:
-    return [e for e in elements if not isinstance(e, (Barrier, CancelMarker, EndOfData, Mark))]
+    return [e for e in elements if isinstance(e, (RowBatch, ArrowBatch, Watermark, Idle))]
 
 
 def merge(fragments: Sequence[Batch]) -> list[Batch]:
@@ -235,7 +235,7 @@ class OutputEdge:
         self.receivers = receivers or range(len(channels))
         self._receiver = receiver
         self._partitioner, self._max_parallelism = partitioner, max_parallelism
-        self._turn = first
+        self.turn = first
 
     def process(self, batch: Batch) -> None:
         """Send a batch by the partitioner: to all, one, each in turn, or by key (UsageError: a bad key)."""
@@ -246,8 +246,8 @@ class OutputEdge:
         elif kind is Forward or len(self.channels) == 1:
             self.channels[0].add(batch)
         elif kind is Rebalance:
-            self.channels[self._turn % len(self.channels)].add(batch)
-            self._turn += 1
+            self.channels[self.turn % len(self.channels)].add(batch)
+            self.turn += 1
         else:
             self._by_key(batch)
 
@@ -417,11 +417,11 @@ class EdgeReceiver:
     """
 
     def __init__(self, outputs: Outputs, edges: Sequence[OutputEdge], main: bool) -> None:
-        self._outputs, self._edges, self._main = outputs, edges, main
+        self._outputs, self.edges, self._main = outputs, edges, main
 
     def process(self, batch: Batch) -> None:
         self._outputs.records_out += len(batch)
-        for edge in self._edges:
+        for edge in self.edges:
             edge.process(batch)
 
     def watermark(self, timestamp: int) -> None:

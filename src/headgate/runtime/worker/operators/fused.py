@@ -40,6 +40,10 @@ class FusedOperator(Operator):
         self._only_filters = all(kind == FILTER for kind in self._kinds)
         self._keeps_positions = all(kind == MAP for kind in self._kinds)
 
+    @property
+    def contexts(self) -> Sequence[OperatorContext]:
+        return self._contexts
+
     def process(self, batch: Batch) -> None:
         timed = batch.timestamps is not None or batch.watermarks is not None
         columnar_filter = self._only_filters and isinstance(batch, ArrowBatch)

@@ -100,6 +100,11 @@ class Operator:
     def open(self) -> None:
         """Prepare the operator and restore its state, before any input; called once."""
 
+    @property
+    def contexts(self) -> Sequence[OperatorContext]:
+        """The contexts of all operators that this one stands for: several where functions are fused."""
+        return [self.context]
+
     def context_of_call(self, inner: Sequence[FrameType]) -> OperatorContext:
         """Return the context of the operator whose code is being called; fused operators are one `Operator`.
         `inner` are the frames of the call inside this operator, innermost first. Any thread may ask.

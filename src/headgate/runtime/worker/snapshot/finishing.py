@@ -18,6 +18,7 @@ from headgate.common.ports import Background, Clock, Link, Probe
 from headgate.core.alignment.barriers import SavepointOrder
 from headgate.core.subtask_checkpoints import SubtaskCheckpoints
 from headgate.runtime.protocol import messages as m
+from headgate.runtime.worker.exchange.record_traces import RecordTraces
 from headgate.runtime.worker.in_flight.catalog import StreamCatalog
 from headgate.runtime.worker.in_flight.gathering import CaptureLimits, InFlightCapture
 from headgate.runtime.worker.in_flight.stored_parts import NotStorableError
@@ -240,11 +241,12 @@ class Finishing:
 
 
 class AttemptServices(NamedTuple):
-    """The clock, reports and writing of snapshots, shared by all subtasks of an attempt in a worker."""
+    """What all subtasks of an attempt in a worker share: clock, reports, writing of snapshots, traces."""
 
     clock: Clock
     reports: AttemptReports
     finishing: Finishing
+    traces: RecordTraces | None = None  # None: no record is traced
 
 
 def _handles(snapshot: SubtaskSnapshot) -> list[StateHandle]:

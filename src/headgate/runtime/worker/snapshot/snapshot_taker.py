@@ -54,7 +54,7 @@ class SnapshotTaker:
         self, subtask: SubtaskId, operators: Sequence[Operator], outputs: Outputs, services: AttemptServices
     ) -> None:
         self._subtask, self._operators, self._outputs = subtask, operators, outputs
-        self._clock, self._reports, self._finishing = services
+        self._clock, self._reports, self._finishing, *_ = services
         # which checkpoints may be taken, and which are being written
         self.machine = self._reports.checkpoints[subtask] = SubtaskCheckpoints()
         self._checkpoint = 0

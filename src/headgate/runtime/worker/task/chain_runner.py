@@ -21,6 +21,7 @@ from headgate.common.ports import Background, Clock
 from headgate.common.process.system import BackgroundThread
 from headgate.core.marks import Mark
 from headgate.records.batch import Batch
+from headgate.runtime.worker.exchange.traced_output import Sending, traced
 from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, Receiver, StateTypes
 from headgate.runtime.worker.task.step_budget import StepBudget
 
@@ -141,6 +142,9 @@ class _Collecting:
 
     def process(self, batch: Batch) -> None:
         self._calls.append(partial(self._receiver.process, batch))
+
+    def traced(self, batch: Batch, sending: Sending) -> None:
+        self._calls.append(partial(traced, self._receiver, batch, sending))
 
     def watermark(self, timestamp: int) -> None:
         self._calls.append(partial(self._receiver.watermark, timestamp))

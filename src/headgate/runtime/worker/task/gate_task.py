@@ -18,7 +18,7 @@ from headgate.graph.logical import Side
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.protocol.elements import CancelMarker, EndOfData, Event, Idle, Mark, Watermark
+from headgate.runtime.protocol.elements import CancelMarker, EndOfData, Event, Idle, Mark, Trace, Watermark
 from headgate.runtime.worker.exchange.output import EdgeEnds
 from headgate.runtime.worker.in_flight.gathering import InFlightCapture, StreamKey
 from headgate.runtime.worker.in_flight.recovered import RecoveredInput, in_step
@@ -82,6 +82,7 @@ class GateTask(Task):
         self._metrics = BarrierMetrics(0.0, 0.0, False)
         self._level = 0
         self._draining = False
+        self._came_traced: dict[int, Trace] = {}  # by channel, for its next batch
         if self._recovered is not None:
             self._recovered.wait_for((channel.ends.sender, channel.ends.tag) for channel in channels)
 
@@ -195,7 +196,7 @@ class GateTask(Task):
     def _pass_captured(self) -> None:
         for channel, element in self._gate.take_captured():
             capture = self.snapshots.capture
-            if capture is not None and not isinstance(element, EndOfData | Mark):
+            if capture is not None and not isinstance(element, EndOfData | Mark | Trace):
                 capture.add(self._key(channel), element)
 
     def _key(self, channel: int) -> StreamKey:
@@ -256,6 +257,8 @@ class GateTask(Task):
             watermark = int(batch.watermarks[-1])
             batch = in_step(batch, batch.watermarks, self._valve, channel)
         self._reading = Reading(batch, 0, channel, watermark, self.channels[channel].side)
+        if self._came_traced:
+            self._reading.trace = self._came_traced.pop(channel, None)
         self._process(self._reading)
 
     def _batch_done(self, reading: Reading) -> None:
@@ -274,6 +277,8 @@ class GateTask(Task):
             self._open.discard(channel)
             if not self._open:
                 self.end()
+        elif isinstance(event, Trace):
+            self._came_traced[channel] = event
         elif isinstance(event, Idle):
             self._advance(self._valve.idle(channel))
             if self._valve.is_idle():

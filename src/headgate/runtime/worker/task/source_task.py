@@ -12,11 +12,13 @@ from headgate.api.source import PollStatus, Split
 from headgate.common.time import WATERMARK_MAX
 from headgate.core.alignment.barriers import Barrier
 from headgate.core.alignment.handler_contract import SUBSUMED
+from headgate.records.batch import Batch
 from headgate.runtime.worker.in_flight.recovered import RecoveredInput
 from headgate.runtime.worker.operators.reading_source import SourceOperator
 from headgate.runtime.worker.snapshot.snapshot_taker import waits_until
 from headgate.runtime.worker.snapshot.snapshot_writer import BarrierMetrics
 from headgate.runtime.worker.task.task import Task, TaskParts, earliest
+from headgate.runtime.worker.task.traced_call import TracedCall
 
 SPLIT_RETRY_MS = 100
 NOTHING_RETRY_MS = 2
@@ -73,11 +75,24 @@ class SourceTask(Task):
             if not isinstance(polled, PollStatus):
                 self.records_in += len(polled)
                 step.records = len(polled)
-                self.head.process(polled)
+                self._pass_on(polled)
         if isinstance(polled, PollStatus):
             return self._no_records(polled)
         self._learned_its_input()
         return True
+
+    def _pass_on(self, batch: Batch) -> None:
+        place = self._traces.begin(self.id, len(batch)) if self._traces.every else None
+        if place is None:
+            self.head.process(batch)
+            return
+        if place:
+            self.head.process(batch.slice(0, place))
+        call = TracedCall(self.id, self.operators, 0, batch.slice(place, place + 1), None, self._traces)
+        call.run(self.head.process_some)
+        call.file()
+        if place + 1 < len(batch):
+            self.head.process(batch.slice(place + 1, len(batch)))
 
     def _recovery_done(self, recovered: RecoveredInput) -> None:
         self._trigger_deferred()

@@ -26,8 +26,10 @@ from headgate.records.batch import Batch
 from headgate.records.detach import detached
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.job.user_errors import blamed
+from headgate.runtime.protocol.elements import Trace
 from headgate.runtime.protocol.messages import Counters
 from headgate.runtime.worker.exchange.output import Outputs
+from headgate.runtime.worker.exchange.record_traces import RecordTraces
 from headgate.runtime.worker.in_flight.gathering import InFlightCapture
 from headgate.runtime.worker.in_flight.recovered import RecoveredInput
 from headgate.runtime.worker.operators.operator_contract import Operator
@@ -36,6 +38,7 @@ from headgate.runtime.worker.snapshot.snapshot_taker import SnapshotTaker
 from headgate.runtime.worker.task.chain_runner import ChainRunner, Work
 from headgate.runtime.worker.task.measuring import Measuring, Wanted
 from headgate.runtime.worker.task.step_budget import StepBudget
+from headgate.runtime.worker.task.traced_call import TracedCall
 
 T = TypeVar("T")
 
@@ -55,6 +58,7 @@ class Reading:
     # in flight on a broadcast input, where barriers never overtake
     side: Side = Side.MAIN
     cursor: int = 0  # the first record that is not processed yet
+    trace: Trace | None = None  # of its first record, until that is processed
 
     def remainder(self) -> Batch:
         rest = self.batch.slice(self.cursor, len(self.batch))
@@ -84,7 +88,8 @@ class Task(ABC):
     def __init__(self, parts: TaskParts) -> None:
         self.id, operators, self.outputs, services, step_target_ms, self._recovered, runner, wanted = parts
         self.operators, self.head = operators, operators[0]
-        self.clock, self.reports, _ = services
+        self.clock, self.reports, _, traces = services
+        self._traces = traces or RecordTraces(self.clock)
         self.budget = StepBudget(self.clock, step_target_ms)
         self._times = self.budget.times
         self._measuring = Measuring(self.id, operators, self.outputs, self._times, wanted)
@@ -205,11 +210,27 @@ class Task(ABC):
             action()
 
     def _process(self, reading: Reading) -> None:
+        if reading.trace is not None:
+            self._process_traced(reading, reading.trace)
+            return
         start = reading.cursor
         stop = min(len(reading.batch), start + self.budget.records)
         take = self.operators[reading.operator].entry(reading.side)
         piece = reading.batch.slice(start, stop)
         self._runner.run(lambda: take(piece), lambda taken: self._processed(reading, taken))
+
+    def _process_traced(self, reading: Reading, trace: Trace) -> None:
+        take = self.operators[reading.operator].entry(reading.side)
+        piece = reading.batch.slice(reading.cursor, reading.cursor + 1)
+        call = TracedCall(self.id, self.operators, reading.operator, piece, trace, self._traces)
+
+        def done(taken: int) -> None:
+            if taken:
+                reading.trace = None
+                call.file()
+            self._processed(reading, taken)
+
+        self._runner.run(lambda: call.run(take), done)
 
     def _processed(self, reading: Reading, taken: int) -> None:
         if reading.operator == 0:

@@ -39,7 +39,7 @@ PRINTED_MAX: Final = 500
 LINE_MAX: Final = 2_000  # characters of a printed line
 TEXT_MAX: Final = 4_000  # characters of a failure's text in the status
 _PASSED_ON: Final = (
-    *("begins", "controllable", "checkpoint_completed", "savepoint_completed", "told", "unread"),
+    *("begins", "controllable", "checkpoint_completed", "savepoint_completed", "told", "traced", "unread"),
 )
 """Reports of a job listener from which nothing is remembered."""
 

@@ -125,17 +125,23 @@ class _PageRoutes:
         return await self._facts(lambda: subtasks_of(found[-1]))
 
     async def _facts(self, make: Callable[[], dict[str, Json]]) -> Response:
-        return _answer(await run_in_threadpool(lambda: self._body(make())))
+        return _answer(await run_in_threadpool(lambda: _body(make(), self._watch)))
 
     def _snapshot(self) -> bytes:
-        return self._body(self._watch.snapshot(self._control.status()))
+        return _body(self._watch.snapshot(self._control.status()), self._watch)
 
-    def _body(self, facts: dict[str, Json]) -> bytes:
-        try:
-            body = msgspec.json.encode(facts)
-        except UnicodeEncodeError:  # half a character, as names of files may have; JSON has a form for it
-            body = json.dumps(facts).encode()
-        return self._watch.settings.masked(body)
+
+def facts_answer(facts: dict[str, Json], watch: JobWatch) -> Response:
+    """Return the answer with these facts of the job of `watch`, without its secrets."""
+    return _answer(_body(facts, watch))
+
+
+def _body(facts: dict[str, Json], watch: JobWatch) -> bytes:
+    try:
+        body = msgspec.json.encode(facts)
+    except UnicodeEncodeError:  # half a character, as names of files may have; JSON has a form for it
+        body = json.dumps(facts).encode()
+    return watch.settings.masked(body)
 
 
 def _answer(body: bytes) -> Response:

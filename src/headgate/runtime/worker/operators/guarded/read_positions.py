@@ -38,7 +38,7 @@ class ReadPositions:
 
     def __init__(self, source: SourceOperator) -> None:
         self._source, self._poll, self._process = source, source.poll, source.process
-        self._polled: Batch | None = None
+        self._polled = self._left = 0  # records of the last poll, and of them those that the chain has to get
         self._split: Split | None = None
         self._at_work = 0  # records of the batch in the chain; 0: none of the last poll's
         vars(source).update(poll=self.poll, process=self.process)
@@ -49,24 +49,24 @@ class ReadPositions:
         polled = self._poll(max_records)
         if isinstance(polled, PollStatus):
             return polled
-        self._polled = polled
+        self._polled = self._left = len(polled)
         self._split = _read(before, self._source._left(), self._source.reader.one_split_a_poll)
         return polled
 
     def process(self, batch: Batch) -> None:
-        """Take the place of the source's method."""
-        self._at_work = len(batch) if batch is self._polled else 0
+        """Take the place of the source's method; the batch is the next part of what was polled."""
+        self._at_work = len(batch)
         try:
             self._process(batch)
         finally:
-            self._at_work, self._polled = 0, None
+            self._at_work, self._left = 0, self._left - len(batch)
 
     def of(self, index: int, size: int) -> ReadAt | None:
         """Return where record `index` of a batch of `size` was read; None: that is not known exactly."""
         if self._split is None or size != self._at_work:
             return None
         position = msgspec.json.encode(self._split.position).decode()
-        return ReadAt(self._source.context.uid, self._split.id, position, index)
+        return ReadAt(self._source.context.uid, self._split.id, position, self._polled - self._left + index)
 
 
 def _read(before: Sequence[Split], after: Sequence[Split], one: bool) -> Split | None:
