@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from headgate.api.checking.arguments import refuse_arity, refuse_unawaited
 from headgate.api.declared.operator_state import declared_operator_state
 from headgate.api.functions import OutputTag, RichFunction
+from headgate.api.holding import Holding, holding
 from headgate.api.site import user_site
 from headgate.common.errors import PlanError
 
@@ -25,6 +26,21 @@ class OnError(StrEnum):
     FAIL = "fail"
     SKIP = "skip"
     QUARANTINE = "quarantine"
+
+    def __call__(self, *, hold: int, release: str) -> Holding:
+        """Return a quarantine that also holds later records of the key, in order, until the program starts
+        with another release: ``on_error=hg.quarantine(hold=1_000, release="1")``.
+
+        Args:
+            hold: the most records that are held of one key, the one that failed included; then the job fails.
+            release: names what is deployed; a start with another name gives held records to the function.
+
+        Raises:
+            PlanError: this is no quarantine, or an argument is none of these.
+        """
+        if self is not OnError.QUARANTINE:
+            raise PlanError(f"hg.{self}() ({user_site()}) holds no records; write hg.{self}, or hg.quarantine()")
+        return holding(hold, release)
 
 
 class FailedCall(NamedTuple):
@@ -67,6 +83,7 @@ class Quarantined(NamedTuple):
         split: the split, such as a file, that it was read from.
         position: a position of the split as JSON, at or before the record; "null" is the beginning.
         skip: how many records the source reads from that position on before this one.
+        held: whether the operator holds it, with later records of its key, for the next release.
     """
 
     operator: str
@@ -86,6 +103,7 @@ class Quarantined(NamedTuple):
     split: str | None = None
     position: str | None = None
     skip: int | None = None
+    held: bool = False
 
 
 QUARANTINE_FOLDER: Final = "quarantine"
@@ -94,15 +112,16 @@ QUARANTINE_FOLDER: Final = "quarantine"
 ERRORS: Final[OutputTag[Quarantined]] = OutputTag("errors")
 """The side output of records that are quarantined."""
 
-Decides: TypeAlias = "str | OnError | Callable[[FailedCall], str | OnError]"
+Decides: TypeAlias = "str | OnError | Holding | Callable[[FailedCall], str | OnError]"
 """What the argument `on_error` may be."""
 
 
 def checked_on_error(
-    verb: str, given: Decides | None, function: RichFunction | None = None
-) -> OnError | Callable[[FailedCall], str] | None:
+    verb: str, given: Decides | None, function: RichFunction | None = None, *, keyed: bool = False
+) -> OnError | Holding | Callable[[FailedCall], str] | None:
     """Return the argument `on_error` of the call `verb`; None: the attempt fails, as without it. PlanError:
-    it is none of the words, and no function of one failed call; or `function` has operator state.
+    it is none of the words, and no function of one failed call; or `function` has operator state; or it
+    holds records of keys, and the call is not `keyed`.
     """
     if given is None or given == OnError.FAIL:
         return None
@@ -112,6 +131,13 @@ def checked_on_error(
             "and what a failing call has done to that cannot be undone; keep the state by key, or leave "
             "on_error away"
         )
+    if isinstance(given, Holding):
+        if not keyed:
+            raise PlanError(
+                f"{verb}() ({user_site()}) got on_error=hg.quarantine(hold=...), which holds records of a key, "
+                "and has no key; leave hold away, or write process() behind key_by()"
+            )
+        return given
     if isinstance(given, str):
         if given not in list(OnError):
             raise PlanError(
@@ -129,6 +155,6 @@ def checked_on_error(
     return given
 
 
-def may_quarantine(given: OnError | Callable[[FailedCall], str] | None) -> bool:
+def may_quarantine(given: OnError | Holding | Callable[[FailedCall], str] | None) -> bool:
     """Return whether records may go to the side output `ERRORS`."""
     return given is not None and given is not OnError.SKIP

@@ -178,7 +178,7 @@ def chosen(
 
 
 def _state(kept: Kept) -> str:
-    return "discarded" if kept.discarded else "open"
+    return "discarded" if kept.discarded else "held" if kept.held else "open"
 
 
 def replay_page(found: QuarantineReport) -> Iterator[str]:
@@ -219,7 +219,7 @@ def _shown(kept: Kept) -> str:
 
     what = f"timer at {kept.timestamp}" if kept.timer else f"record {kept.record}"
     key = "" if kept.key is None else f", key {kept.key}"
-    gone = ", discarded" if kept.discarded else ""
+    gone = (", held for the next release" if kept.held else "") + (", discarded" if kept.discarded else "")
     head = f"{moment(kept.failed_ms)} {kept.operator}[{kept.subtask}] of job {kept.job!r}{key}: {what}"
     lines = [f"id {kept.id}{gone}", *kept.traceback.splitlines()]
     if kept.split is not None:

@@ -67,6 +67,12 @@ FAILED_RECORDS: Final = Metric(
     "Records and timers that the operator has left out, because its function failed on them.",
     labels=(Label("action", ("skip", "quarantine")),),
 )
+HELD_RECORDS: Final = Metric(
+    "headgate_held_records",
+    Kind.GAUGE,
+    "records",
+    "Records that the operator holds, because its function failed on one of their key, for the next release.",
+)
 BUSY: Final = _spent("busy", "Time in which the subtask has worked.", "busyTimeMsPerSecond")
 BACKPRESSURED: Final = _spent(
     "backpressured",
@@ -127,6 +133,7 @@ TABLE: Final = (
     BAD_RECORDS,
     LATE_RECORDS,
     FAILED_RECORDS,
+    HELD_RECORDS,
     BUSY,
     BACKPRESSURED,
     IDLE,

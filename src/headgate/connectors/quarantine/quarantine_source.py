@@ -85,7 +85,7 @@ class QuarantineSource(Source[T, int, "list[str]"]):
     def records(self, name: str) -> list[Kept | None]:
         """Return what lies in a file, line by line; None in place of a record that is not to be read."""
         return [
-            None if each.timer or each.discarded or self._operator not in (None, each.operator) else each
+            each if self._operator in (None, each.operator) and each.to_feed else None
             for each in read_file(self.file(name))
         ]
 

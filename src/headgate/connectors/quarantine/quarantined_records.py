@@ -50,10 +50,16 @@ class Kept(msgspec.Struct, frozen=True):
     split: str | None = None
     position: str | None = None
     skip: int | None = None
+    held: bool = False
     id: str = ""
     job: str = ""
     file: str = ""
     discarded: bool = False
+
+    @property
+    def to_feed(self) -> bool:
+        """Whether a source gives it: it is a record, not dealt with, and its operator does not hold it."""
+        return not (self.timer or self.discarded or self.held)
 
     def value(self) -> Any:
         """Return the record itself, as plain values; UsageError: it has no stored form, or is a timer."""

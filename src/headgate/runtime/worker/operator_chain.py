@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic
 
+from headgate.api.holding import Holding
 from headgate.common.errors import InternalError
 from headgate.graph.async_nodes import AsyncNode
 from headgate.graph.logical import (
@@ -41,6 +42,7 @@ from headgate.runtime.worker.operators.counting_source import CountingSource
 from headgate.runtime.worker.operators.fused import FusedNode, FusedOperator
 from headgate.runtime.worker.operators.guarded.guarded_functions import GuardedOperator, GuardedProcess
 from headgate.runtime.worker.operators.guarded.guarded_keyed import GuardedKeyedOperator
+from headgate.runtime.worker.operators.guarded.holding_keyed import HoldingKeyedOperator
 from headgate.runtime.worker.operators.guarded.read_positions import note_positions
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
 from headgate.runtime.worker.operators.marked_sink import MarkedSinkOperator
@@ -172,6 +174,8 @@ def _make(node: Node, context_of: Callable[[Node], OperatorContext]) -> Operator
             return RescaledRowWindows(context, copy.copy(node.function), node.key, node.keys)
         case StreamJoinNode():
             return TimedResultsOperator(context, copy.copy(node.function), node.key, node.keys)
+        case KeyedProcessNode() if isinstance(node.on_error, Holding):
+            return HoldingKeyedOperator(context, node, copy.copy(node.function))
         case KeyedProcessNode() if node.on_error is not None:
             return GuardedKeyedOperator(context, node, copy.copy(node.function))
         case KeyedProcessNode():

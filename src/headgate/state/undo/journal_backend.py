@@ -86,7 +86,7 @@ class JournalValue:
 
 class JournalBackend(BackendWrapper[KeyedBackend]):
     """Keyed state whose changes are noted in `journal`. `descriptors` are the states that `backend` keeps, of
-    which `at_once` are those that a time to live stores during a call.
+    which `at_once` are those that a time to live stores during a call, and `unnoted` those that no call changes.
     """
 
     def __init__(
@@ -95,9 +95,12 @@ class JournalBackend(BackendWrapper[KeyedBackend]):
         descriptors: Mapping[str, StateDescriptor],
         journal: Journal,
         at_once: Collection[str],
+        unnoted: Collection[str] = (),
     ) -> None:
         found = {
-            name: _handle(backend, descriptor, journal, at_once=name in at_once)
+            name: backend.handles[name]
+            if name in unnoted
+            else _handle(backend, descriptor, journal, at_once=name in at_once)
             for name, descriptor in descriptors.items()
         }
         super().__init__(backend, found)

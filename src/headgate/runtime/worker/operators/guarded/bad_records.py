@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import Any, Final
 
+from headgate.api.holding import Holding
 from headgate.api.on_error import ERRORS, FailedCall, OnError, Quarantined
 from headgate.common.errors import UsageError, UserFunctionError
 from headgate.common.refusals.users_frames import users_line, users_traceback
@@ -26,7 +27,7 @@ SHARE_FROM: Final = 1_000
 Place = tuple[str, str, str, int]
 """Where a record was read: uid of the source, split, a position in it as JSON, and how many records after."""
 
-Policy = OnError | Callable[[FailedCall], str]
+Policy = OnError | Holding | Callable[[FailedCall], str]
 
 
 class BadRecords:
@@ -51,9 +52,11 @@ class BadRecords:
         """Note that so many records have come."""
         self._seen += records
 
-    def met(self, call: FailedCall, time: int | None, mark: int | None, read_at: Place | None = None) -> None:
-        """Leave out the record of a failed call, whose effects are undone, or raise its error. `time` and
-        `mark` are event time and watermark (ms) of the side output; None: there is no event time. `read_at`
+    def met(
+        self, call: FailedCall, time: int | None, mark: int | None, read_at: Place | None = None
+    ) -> OnError:
+        """Leave out the record of a failed call, whose effects are undone, or raise its error. Return which
+        of both ways of leaving it out was taken. `time` and `mark` are event time and watermark (ms) of the side output; None: there is no event time. `read_at`
         is where the record was read, as far as that is known.
         """
         shown = NoRecord(f"timer of key {call.key!r} at {call.timestamp}") if call.timer else call.record
@@ -73,6 +76,7 @@ class BadRecords:
                 source, split, position, skip = read_at
                 kept = kept._replace(source=source, split=split, position=position, skip=skip)
             self._side.add(ERRORS, kept, time, None if time is None else mark)
+        return action
 
     @property
     def _too_many(self) -> bool:
@@ -82,6 +86,8 @@ class BadRecords:
     def _decided(self, call: FailedCall) -> OnError:
         if isinstance(self._policy, OnError):
             return self._policy
+        if isinstance(self._policy, Holding):
+            return OnError.QUARANTINE
         try:
             return OnError(self._policy(call))
         except BaseException as error:
@@ -106,6 +112,7 @@ class BadRecords:
             timestamp=call.timestamp,
             timer=call.timer,
             data=None if call.timer else _data_of(call.record),
+            held=isinstance(self._policy, Holding),
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping
 from functools import partial
 from typing import Any, cast
 
-from headgate.api.on_error import FailedCall
+from headgate.api.on_error import FailedCall, OnError
 from headgate.common.ports import Clock
 from headgate.common.time import WATERMARK_MIN
 from headgate.graph.logical import KeyedProcessNode
@@ -58,25 +58,32 @@ class GuardedKeyedOperator(KeyedProcessOperator):
     """A keyed operator that undoes what a call has done to state, timers and outputs when it fails."""
 
     _journal: Journal
+    _timers_kind: type[JournalTimers] = JournalTimers
 
     def __init__(self, context: OperatorContext, node: KeyedProcessNode, function: Any) -> None:
         super().__init__(context, function, node.key, node.keys)
         self._journal = Journal()
         self._side = JournalSide(self._journal)
         self._ctx = KeyContext(self._side, context.clock, context.label)
-        self._timers = self._ctx.timers = JournalTimers(
+        self._timers = self._ctx.timers = self._timers_kind(
             self._ctx, context.clock, context.label, self._journal
         )
         self._counts = type(self._counts)(self._timers)
         self._bad = BadRecords(context, node.on_error, self._side)
 
     def process_some(self, batch: Batch) -> int:
-        done = self._run(batch, GuardedRun)
+        done = self._run(batch, self._run_kind)
         self._bad.seen(done)
         return done
 
-    def failed(self, error: BaseException, record: Any, key: Hashable, *, timer: bool) -> None:
-        """Undo what the call has done, and leave its record out, or raise its error."""
+    @property
+    def _run_kind(self) -> type[GuardedRun]:
+        return GuardedRun
+
+    def failed(self, error: BaseException, record: Any, key: Hashable, *, timer: bool) -> OnError:
+        """Undo what the call has done, and leave its record out, or raise its error; return which way of
+        leaving it out was taken.
+        """
         ctx = self._ctx
         with_event_time_hint(error, ctx.timestamp)
         self._journal.undo()
@@ -84,7 +91,7 @@ class GuardedKeyedOperator(KeyedProcessOperator):
         time, mark = ctx.timestamp, self._timers.current_watermark
         if ctx.time_domain == "processing":  # as its side outputs, it has the event time that was reached
             time = mark if mark > WATERMARK_MIN else None
-        self._bad.met(call, time, mark)
+        return self._bad.met(call, time, mark)
 
     def _call_timer(self, timestamp: int, key: Hashable, out: KeyedOutput) -> None:
         before = len(out.records)

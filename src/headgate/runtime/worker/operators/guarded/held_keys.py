@@ -1,0 +1,172 @@
+"""The keys of which an operator holds records: which they are, and the queue of each, in keyed state.
+
+Queues are in the order in which records came. Timers that were due wait beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from heapq import heappop, heappush
+from typing import Any
+
+from headgate.api.declared.keyed_states import declared_state
+from headgate.api.held_states import EVENT, HELD, PROCESSING, RECORDS, TIMERS, UNDER
+from headgate.api.holding import Holding
+from headgate.api.windows.window_states import Storable, record_of
+from headgate.common.errors import UsageError
+from headgate.common.keys.keygroups import shortened
+from headgate.common.time import WATERMARK_MIN
+from headgate.runtime.job.operator_context import OperatorContext
+from headgate.state.backend import KeyedBackend
+
+Waiting = tuple[int, int]
+"""A timer that waits: its domain (`EVENT` or `PROCESSING`) and its time in ms."""
+
+_NUMBERS_FROM = 0
+
+
+class HeldKeys:
+    """What a subtask holds by key, under the release of `policy`; `function` declares the state.
+
+    Attributes:
+        under: held key -> its release, the number of its first record, and the one after its last.
+        records: how many records are held.
+        handles: of its states.
+    """
+
+    def __init__(self, context: OperatorContext, policy: Holding, function: Any) -> None:
+        self._context, self._policy = context, policy
+        self._kept: Any = declared_state(function)[RECORDS].types[1]
+        hint = self._kept.__annotations__["record"]
+        self._storable = Storable(hint, f"{context.label}, which holds records of a key,")
+        self.handles: list[Any] = []
+        self.under: dict[Hashable, tuple[str, int, int]] = {}
+        self.records = 0
+
+    def open(self, backend: KeyedBackend) -> None:
+        """Take the states from the restored backend, and see which keys are held."""
+        self.handles = [backend.handles[name] for name in HELD]
+        self._under, self._records, self._timers = self.handles
+        self.under = dict(backend.scan(UNDER))
+        self.records = sum(end - first for _, first, end in self.under.values())
+
+    def of_other_releases(self) -> list[Hashable]:
+        return [key for key, (release, _, _) in self.under.items() if release != self._policy.release]
+
+    def add(self, key: Hashable, record: Any, timestamp: int | None, watermark: int | None) -> None:
+        """Append a record of `key`, with its event time and its watermark (ms, None: it has none). UsageError:
+        as many are held as may be, or its type has no stored form.
+        """
+        release, first, end = self.under.get(key, (self._policy.release, _NUMBERS_FROM, _NUMBERS_FROM))
+        if end - first >= self._policy.hold:
+            raise UsageError(
+                f"{self._context.label} holds {end - first:,} records of key {shortened(key)} since its function "
+                f"failed on one, as many as hold={self._policy.hold} allows, and got another; start the "
+                "corrected program from the last checkpoint with another release, or raise hold"
+            )
+        stored, was_row = self._storable.held(record)
+        arrived = self._context.clock.now_ms()
+        self._records.bind(key)
+        self._records.put(end, self._kept(stored, was_row, timestamp, watermark, arrived))
+        self._note(key, (release, first, end + 1))
+        self.records += 1
+
+    def add_timer(self, key: Hashable, timer: Waiting) -> None:
+        """Have a due timer wait; `key` is held from now on, if it is not yet."""
+        if key not in self.under:
+            self._note(key, (self._policy.release, _NUMBERS_FROM, _NUMBERS_FROM))
+        self._timers.bind(key)
+        self._timers.put(timer, True)
+
+    def keep(self, key: Hashable) -> None:
+        """Hold what is left of `key` for another release than this one."""
+        self._note(key, (self._policy.release, *self.under[key][1:]))
+
+    def queue(self, key: Hashable) -> HeldQueue:
+        """Return what is held of `key`, to be released; nothing of another key is used meanwhile."""
+        self._records.bind(key)
+        self._timers.bind(key)
+        return HeldQueue(self, key, self._records, self._timers)
+
+    def taken(self, key: Hashable) -> None:
+        """Note that the first record of `key` is processed."""
+        release, first, end = self.under[key]
+        self._records.bind(key)
+        self._records.remove(first)
+        self._note(key, (release, first + 1, end))
+        self.records -= 1
+
+    def free(self, key: Hashable) -> None:
+        """Forget that `key` was held; nothing of it is left."""
+        del self.under[key]
+        self._under.bind(key)
+        self._under.clear()
+        self._under.store()
+
+    def _note(self, key: Hashable, under: tuple[str, int, int]) -> None:
+        self.under[key] = under
+        self._under.bind(key)
+        self._under.value = under
+        self._under.store()
+
+
+class HeldQueue:
+    """What is held of one key, in the order in which it is released.
+
+    Attributes:
+        reached: event time (ms) that the key has reached in it.
+    """
+
+    def __init__(self, held: HeldKeys, key: Hashable, records: Any, timers: Any) -> None:
+        self._held, self.key, self._records, self._timers = held, key, records, timers
+        self._times: tuple[list[int], list[int]] = ([], [])
+        for domain, time in timers:
+            heappush(self._times[domain], time)
+        _, first, end = held.under[key]
+        last = records.get(end - 1) if end > first else None
+        self.reached = WATERMARK_MIN
+        self.came_to = WATERMARK_MIN if last is None or last.watermark is None else last.watermark
+        """The watermark of the last record."""
+
+    def first(self) -> Any:
+        """Return the first record as it is stored; None: there is none."""
+        _, first, end = self._held.under[self.key]
+        return self._records.get(first) if first < end else None
+
+    def due(self, entry: Any) -> Waiting | None:
+        """Return the timer that is released before record `entry`; None: there is none. If `entry` is None,
+        that is the first of all that wait.
+        """
+        upto = (None, None) if entry is None else (entry.watermark, entry.arrived_ms)
+        for domain in (EVENT, PROCESSING):
+            time = self._next(domain)
+            if time is None or (entry is not None and (upto[domain] is None or time > upto[domain])):
+                continue
+            return domain, time
+        return None
+
+    def put(self, timer: Waiting) -> bool:
+        """Have a timer wait; return whether it did not before."""
+        if timer in self._timers:
+            return False
+        self._timers.put(timer, True)
+        heappush(self._times[timer[0]], timer[1])
+        return True
+
+    def drop(self, timer: Waiting) -> bool:
+        """Take a timer away; return whether it waited."""
+        if timer not in self._timers:
+            return False
+        self._timers.remove(timer)
+        return True
+
+    def _next(self, domain: int) -> int | None:
+        times = self._times[domain]
+        while times and (domain, times[0]) not in self._timers:
+            heappop(times)  # it was dropped
+        return times[0] if times else None
+
+
+def record_in(entry: Any) -> Any:
+    """Return the record of an entry as the function gets it."""
+    return record_of(entry.record, entry.row)
