@@ -72,7 +72,7 @@ OURS = {
     ],
     "runtime.worker.operators.guarded": [
         "common", "metrics", "serde.codecs.dynamic", "records", "graph.logical", "api",
-        "restore.split_watermarks", "state.undo", "runtime.job", "runtime.worker.operators",
+        "restore.split_watermarks", "state.backend", "state.undo", "runtime.job", "runtime.worker.operators",
     ],
     "runtime.worker.operators.asynchronous": [
         "common", "records", "core", "api", "runtime.job", "runtime.worker.operators",

@@ -16,7 +16,7 @@ F = TypeVar("F", bound=KeyedProcessFunction[Any, Any, Any])
 
 # No attribute of a function can be named so.
 UNDER: Final = "held-under"
-"""Per held key: the release under which it is held, and the first number and the one after the last."""
+"""Per held key: its release, the number of its first record, the one after its last, and its event time."""
 RECORDS: Final = "held-records"
 """Per held key: number -> record, whether it was a `Row`, event time, watermark, and when it came."""
 TIMERS: Final = "held-timers"
@@ -36,11 +36,12 @@ def with_held_states(function: F, record_type: Hint | None) -> F:
     from headgate.api.windows.window_states import Storable, stored_record
 
     cls = type(function)
-    times = {"timestamp": int | None, "watermark": int | None, "arrived_ms": int}
-    kept = stored_record("HeldRecord", {"record": Storable(record_type).hint, "row": bool, **times})
+    fields: dict[str, Any] = {"record": Storable(record_type).hint, "row": bool}
+    times: dict[str, Any] = {"timestamp": int | None, "watermark": int | None, "arrived_ms": int}
+    kept = stored_record("HeldRecord", {**fields, **times})
     hints = {
-        UNDER: ValueState[tuple[str, int, int]],
-        RECORDS: MapState[int, kept],
+        UNDER: ValueState[tuple[str, int, int, int]],
+        RECORDS: MapState[int, kept],  # type: ignore[valid-type]
         TIMERS: MapState[tuple[int, int], bool],
     }
     body = {

@@ -28,7 +28,7 @@ def holding(hold: int, release: str) -> Holding:
         raise PlanError(
             f"{where} got hold={hold!r:.80}; expected the most records to hold of one key, at least 1"
         )
-    if not isinstance(release, str) or not release:
+    if type(release) is not str or not release:
         raise PlanError(
             f"{where} got release={release!r:.80}; expected a name, such as a version of the program"
         )

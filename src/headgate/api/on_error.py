@@ -39,7 +39,9 @@ class OnError(StrEnum):
             PlanError: this is no quarantine, or an argument is none of these.
         """
         if self is not OnError.QUARANTINE:
-            raise PlanError(f"hg.{self}() ({user_site()}) holds no records; write hg.{self}, or hg.quarantine()")
+            raise PlanError(
+                f"hg.{self}() ({user_site()}) holds no records; write hg.{self}, or hg.quarantine()"
+            )
         return holding(hold, release)
 
 
@@ -134,8 +136,8 @@ def checked_on_error(
     if isinstance(given, Holding):
         if not keyed:
             raise PlanError(
-                f"{verb}() ({user_site()}) got on_error=hg.quarantine(hold=...), which holds records of a key, "
-                "and has no key; leave hold away, or write process() behind key_by()"
+                f"{verb}() ({user_site()}) got on_error=hg.quarantine(hold=...), which holds records of a "
+                "key, and has no key; leave hold away, or write process() behind key_by()"
             )
         return given
     if isinstance(given, str):

@@ -16,8 +16,6 @@ from headgate.api.checking.arguments import (
     refuse_blocking,
 )
 from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunction
-from headgate.api.held_states import with_held_states
-from headgate.api.holding import Holding
 from headgate.api.on_error import Decides, checked_on_error
 from headgate.api.patterns.matches_by_key import MatchesByKey
 from headgate.api.showing import ShownAsLine
@@ -384,8 +382,6 @@ class KeyedStream(ShownAsLine, Looks[T], MatchesByKey[DataStream[Any]], Generic[
         """
         demand(KeyedProcessFunction, function, " behind key_by()")
         guard = checked_on_error("process", on_error, function, keyed=True)
-        if isinstance(guard, Holding):
-            function = with_held_states(function, self._environment.program.node(self._number).record_type)
         node = logical.KeyedProcessNode(NEW, "", function=function, key=self._key, on_error=guard)
         return DataStream(self._environment, add_function(self._environment, node, uid, self._number))
 

@@ -86,7 +86,8 @@ class JournalValue:
 
 class JournalBackend(BackendWrapper[KeyedBackend]):
     """Keyed state whose changes are noted in `journal`. `descriptors` are the states that `backend` keeps, of
-    which `at_once` are those that a time to live stores during a call, and `unnoted` those that no call changes.
+    which `at_once` are those that a time to live stores during a call, and `unnoted` those that no call
+    changes.
     """
 
     def __init__(

@@ -56,8 +56,9 @@ class BadRecords:
         self, call: FailedCall, time: int | None, mark: int | None, read_at: Place | None = None
     ) -> OnError:
         """Leave out the record of a failed call, whose effects are undone, or raise its error. Return which
-        of both ways of leaving it out was taken. `time` and `mark` are event time and watermark (ms) of the side output; None: there is no event time. `read_at`
-        is where the record was read, as far as that is known.
+        of both ways of leaving it out was taken. `time` and `mark` are event time and watermark (ms) of the
+        side output; None: there is no event time. `read_at` is where the record was read, as far as that is
+        known.
         """
         shown = NoRecord(f"timer of key {call.key!r} at {call.timestamp}") if call.timer else call.record
         found = user_error(self._context, call.error, shown)

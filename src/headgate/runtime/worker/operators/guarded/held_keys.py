@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from headgate.api.declared.keyed_states import declared_state
-from headgate.api.held_states import EVENT, HELD, PROCESSING, RECORDS, TIMERS, UNDER
+from headgate.api.held_states import EVENT, HELD, PROCESSING, RECORDS, UNDER
 from headgate.api.holding import Holding
 from headgate.api.windows.window_states import Storable, record_of
 from headgate.common.errors import UsageError
@@ -22,14 +22,15 @@ from headgate.state.backend import KeyedBackend
 Waiting = tuple[int, int]
 """A timer that waits: its domain (`EVENT` or `PROCESSING`) and its time in ms."""
 
-_NUMBERS_FROM = 0
+Under = tuple[str, int, int, int]
 
 
 class HeldKeys:
     """What a subtask holds by key, under the release of `policy`; `function` declares the state.
 
     Attributes:
-        under: held key -> its release, the number of its first record, and the one after its last.
+        under: held key -> its release, the number of its first record, the one after its last, and the event
+            time (ms) that the key has reached.
         records: how many records are held.
         handles: of its states.
     """
@@ -40,7 +41,7 @@ class HeldKeys:
         hint = self._kept.__annotations__["record"]
         self._storable = Storable(hint, f"{context.label}, which holds records of a key,")
         self.handles: list[Any] = []
-        self.under: dict[Hashable, tuple[str, int, int]] = {}
+        self.under: dict[Hashable, Under] = {}
         self.records = 0
 
     def open(self, backend: KeyedBackend) -> None:
@@ -48,33 +49,33 @@ class HeldKeys:
         self.handles = [backend.handles[name] for name in HELD]
         self._under, self._records, self._timers = self.handles
         self.under = dict(backend.scan(UNDER))
-        self.records = sum(end - first for _, first, end in self.under.values())
+        self.records = sum(end - first for _, first, end, _ in self.under.values())
 
     def of_other_releases(self) -> list[Hashable]:
-        return [key for key, (release, _, _) in self.under.items() if release != self._policy.release]
+        return [key for key, (release, *_) in self.under.items() if release != self._policy.release]
 
     def add(self, key: Hashable, record: Any, timestamp: int | None, watermark: int | None) -> None:
-        """Append a record of `key`, with its event time and its watermark (ms, None: it has none). UsageError:
-        as many are held as may be, or its type has no stored form.
+        """Append a record of `key`, with its event time and its watermark (ms, None: it has none).
+        UsageError: as many are held as may be, or its type has no stored form.
         """
-        release, first, end = self.under.get(key, (self._policy.release, _NUMBERS_FROM, _NUMBERS_FROM))
+        release, first, end, reached = self.under.get(key, (self._policy.release, 0, 0, WATERMARK_MIN))
         if end - first >= self._policy.hold:
             raise UsageError(
-                f"{self._context.label} holds {end - first:,} records of key {shortened(key)} since its function "
-                f"failed on one, as many as hold={self._policy.hold} allows, and got another; start the "
+                f"{self._context.label} holds {end - first:,} records of key {shortened(key)} since its "
+                f"function failed on one, as many as hold={self._policy.hold} allows, and got another; start the "
                 "corrected program from the last checkpoint with another release, or raise hold"
             )
         stored, was_row = self._storable.held(record)
         arrived = self._context.clock.now_ms()
         self._records.bind(key)
         self._records.put(end, self._kept(stored, was_row, timestamp, watermark, arrived))
-        self._note(key, (release, first, end + 1))
+        self._note(key, (release, first, end + 1, reached))
         self.records += 1
 
-    def add_timer(self, key: Hashable, timer: Waiting) -> None:
-        """Have a due timer wait; `key` is held from now on, if it is not yet."""
+    def add_timer(self, key: Hashable, timer: Waiting, watermark: int) -> None:
+        """Have a due timer wait; `key` is held from now on, if it is not yet, and has reached `watermark`."""
         if key not in self.under:
-            self._note(key, (self._policy.release, _NUMBERS_FROM, _NUMBERS_FROM))
+            self._note(key, (self._policy.release, 0, 0, watermark))
         self._timers.bind(key)
         self._timers.put(timer, True)
 
@@ -88,12 +89,12 @@ class HeldKeys:
         self._timers.bind(key)
         return HeldQueue(self, key, self._records, self._timers)
 
-    def taken(self, key: Hashable) -> None:
-        """Note that the first record of `key` is processed."""
-        release, first, end = self.under[key]
+    def taken(self, key: Hashable, reached: int) -> None:
+        """Note that the first record of `key` is processed, at event time `reached` (ms)."""
+        release, first, end, _ = self.under[key]
         self._records.bind(key)
         self._records.remove(first)
-        self._note(key, (release, first + 1, end))
+        self._note(key, (release, first + 1, end, reached))
         self.records -= 1
 
     def free(self, key: Hashable) -> None:
@@ -103,7 +104,7 @@ class HeldKeys:
         self._under.clear()
         self._under.store()
 
-    def _note(self, key: Hashable, under: tuple[str, int, int]) -> None:
+    def _note(self, key: Hashable, under: Under) -> None:
         self.under[key] = under
         self._under.bind(key)
         self._under.value = under
@@ -122,27 +123,24 @@ class HeldQueue:
         self._times: tuple[list[int], list[int]] = ([], [])
         for domain, time in timers:
             heappush(self._times[domain], time)
-        _, first, end = held.under[key]
+        _, first, end, self.reached = held.under[key]
         last = records.get(end - 1) if end > first else None
-        self.reached = WATERMARK_MIN
         self.came_to = WATERMARK_MIN if last is None or last.watermark is None else last.watermark
         """The watermark of the last record."""
 
     def first(self) -> Any:
         """Return the first record as it is stored; None: there is none."""
-        _, first, end = self._held.under[self.key]
+        _, first, end, _ = self._held.under[self.key]
         return self._records.get(first) if first < end else None
 
     def due(self, entry: Any) -> Waiting | None:
         """Return the timer that is released before record `entry`; None: there is none. If `entry` is None,
         that is the first of all that wait.
         """
-        upto = (None, None) if entry is None else (entry.watermark, entry.arrived_ms)
         for domain in (EVENT, PROCESSING):
             time = self._next(domain)
-            if time is None or (entry is not None and (upto[domain] is None or time > upto[domain])):
-                continue
-            return domain, time
+            if time is not None and (entry is None or time <= _reached_at(entry, domain)):
+                return domain, time
         return None
 
     def put(self, timer: Waiting) -> bool:
@@ -165,6 +163,13 @@ class HeldQueue:
         while times and (domain, times[0]) not in self._timers:
             heappop(times)  # it was dropped
         return times[0] if times else None
+
+
+def _reached_at(entry: Any, domain: int) -> int:
+    if domain == PROCESSING:
+        arrived_ms: int = entry.arrived_ms
+        return arrived_ms
+    return WATERMARK_MIN if entry.watermark is None else entry.watermark
 
 
 def record_in(entry: Any) -> Any:

@@ -118,7 +118,7 @@ class HoldingKeyedOperator(GuardedKeyedOperator):
             self.held.keep(key)  # it has failed again at its release
         elif timer:
             assert ctx.timestamp is not None
-            self.held.add_timer(key, self._waiting(ctx.timestamp))
+            self.held.add_timer(key, self._waiting(ctx.timestamp), self._timers.current_watermark)
         else:
             mark = None if ctx.timestamp is None else self._timers.current_watermark
             self.held.add(key, record, ctx.timestamp, mark)
@@ -129,7 +129,7 @@ class HoldingKeyedOperator(GuardedKeyedOperator):
 
     def _call_timer(self, timestamp: int, key: Hashable, out: KeyedOutput) -> None:
         if key in self.held.under:
-            self.held.add_timer(key, self._waiting(timestamp))
+            self.held.add_timer(key, self._waiting(timestamp), self._timers.current_watermark)
         else:
             super()._call_timer(timestamp, key, out)
 
@@ -153,7 +153,7 @@ class HoldingKeyedOperator(GuardedKeyedOperator):
             self._timers.queue = None
 
     def _next_released(self, queue: HeldQueue, out: KeyedOutput) -> bool:
-        """Release the next timer or record of a key; return False if there was none, or it has failed again."""
+        """Release the next timer or record of a key; return False: there was none, or it has failed again."""
         entry = queue.first()
         timer = queue.due(entry)
         if timer is not None:
@@ -163,11 +163,13 @@ class HoldingKeyedOperator(GuardedKeyedOperator):
             return False
         if entry.watermark is not None:
             queue.reached = max(queue.reached, entry.watermark)
-        record = detached(RowBatch([record_in(entry)])).records[0]  # the state keeps it until it has succeeded
+        record = detached(RowBatch([record_in(entry)])).records[
+            0
+        ]  # the state keeps it until it has succeeded
         call = partial(self._process_one, record, queue.key, out)
         done = self._attempted(queue, call, out, (entry.timestamp, entry.timestamp), (record, False))
         if done:
-            self.held.taken(queue.key)
+            self.held.taken(queue.key, queue.reached)
         return done
 
     def _timer_released(self, queue: HeldQueue, timer: Waiting, out: KeyedOutput) -> bool:
@@ -199,13 +201,15 @@ class HoldingKeyedOperator(GuardedKeyedOperator):
         times: tuple[int | None, int | None],
         called_for: tuple[Any, bool],
     ) -> bool:
-        """Make a call, whose outputs go to `out`; return False if it has failed, so that the key is held again.
+        """Make a call, whose outputs go to `out`; return False: it has failed, and the key is held again.
         `times` are the event times that the function sees and that outputs get (ms, None: there is none);
         `called_for` is the record, and whether a timer is called instead.
         """
         (timestamp, emitted_at), (record, timer) = times, called_for
         before, self._ctx.timestamp = len(out.records), timestamp
-        self._timers.current_watermark = max(queue.reached, WATERMARK_MIN if timestamp is not None else self._mark)
+        self._timers.current_watermark = max(
+            queue.reached, WATERMARK_MIN if timestamp is not None else self._mark
+        )
         self._journal.begin()
         try:
             call()
