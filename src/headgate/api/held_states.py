@@ -6,33 +6,32 @@ So all that deals with declared state (restores, checks of upgrades, queries, mi
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+from headgate.api.declared.held_names import RECORDS, TIMERS, UNDER
 from headgate.api.declared.keyed_states import MapState, ValueState, map_state, value_state
 from headgate.api.functions import KeyedProcessFunction
+from headgate.api.holding import Holding
 from headgate.common.hints import Hint
+from headgate.graph.logical import KeyedProcessNode
 
 F = TypeVar("F", bound=KeyedProcessFunction[Any, Any, Any])
-
-# No attribute of a function can be named so.
-UNDER: Final = "held-under"
-"""Per held key: its release, the number of its first record, the one after its last, and its event time."""
-RECORDS: Final = "held-records"
-"""Per held key: number -> record, whether it was a `Row`, event time, watermark, and when it came."""
-TIMERS: Final = "held-timers"
-"""Per held key: (domain, time in ms) of timers that were due; the domains are below."""
-
-HELD: Final = (UNDER, RECORDS, TIMERS)
-"""All of these states. Calls of the function do not change them, so nothing of them is undone."""
 
 EVENT: Final = 0
 PROCESSING: Final = 1
 
 
-def with_held_states(function: F, record_type: Hint | None) -> F:
-    """Return a copy of `function` whose class also declares the state for held records of `record_type`;
-    None: of a type that is not known.
+def with_held_states(node: KeyedProcessNode, record_type: Hint | None) -> KeyedProcessNode:
+    """Return `node`, of which the function's class also declares the state for held records of `record_type`
+    (None: of a type that is not known), if it is to hold any.
     """
+    if not isinstance(node.on_error, Holding):
+        return node
+    return replace(node, function=_declaring(node.function, record_type))
+
+
+def _declaring(function: F, record_type: Hint | None) -> F:
     from headgate.api.windows.window_states import Storable, stored_record
 
     cls = type(function)

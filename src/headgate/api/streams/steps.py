@@ -10,7 +10,6 @@ from headgate.api.checking import inference
 from headgate.api.checking.arguments import check_columns, refuse_arity, refuse_blocking, refuse_unawaited
 from headgate.api.functions import is_blocking
 from headgate.api.held_states import with_held_states
-from headgate.api.holding import Holding
 from headgate.api.jobs.executor_contract import JobResult, JobSpec
 from headgate.api.program import Program
 from headgate.api.site import user_site
@@ -61,13 +60,11 @@ def add_function(
     environment: ProgramContext, node: ProcessNode | KeyedProcessNode, uid: str | None, *inputs: int
 ) -> int:
     """Add a step that runs a process function on the streams `inputs`, given by number; return its number."""
-    if isinstance(node.on_error, Holding):
-        held = with_held_states(node.function, environment.program.node(inputs[0]).record_type)
-        node = replace(node, function=held)
     function = node.function
     if isinstance(node, KeyedProcessNode):
-        keys = inference.declared_keys(function, node.key, environment.program.node(inputs[0]))
-        node = replace(node, keys=keys)
+        records = environment.program.node(inputs[0])
+        node = replace(node, keys=inference.declared_keys(function, node.key, records))
+        node = with_held_states(node, records.record_type)
     kind, waits = inference.process_output(function), is_blocking(function)
     node = replace(node, name=type(function).__name__, uid=uid, blocking=waits, record_type=kind)
     return environment.program.add(node, inputs)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic
 
-from headgate.api.holding import Holding
 from headgate.common.errors import InternalError
 from headgate.graph.async_nodes import AsyncNode
 from headgate.graph.logical import (
@@ -41,8 +40,7 @@ from headgate.runtime.worker.operators.broadcast_operators import (
 from headgate.runtime.worker.operators.counting_source import CountingSource
 from headgate.runtime.worker.operators.fused import FusedNode, FusedOperator
 from headgate.runtime.worker.operators.guarded.guarded_functions import GuardedOperator, GuardedProcess
-from headgate.runtime.worker.operators.guarded.guarded_keyed import GuardedKeyedOperator
-from headgate.runtime.worker.operators.guarded.holding_keyed import HoldingKeyedOperator
+from headgate.runtime.worker.operators.guarded.holding_keyed import guarded_keyed_operator
 from headgate.runtime.worker.operators.guarded.read_positions import note_positions
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
 from headgate.runtime.worker.operators.marked_sink import MarkedSinkOperator
@@ -174,10 +172,8 @@ def _make(node: Node, context_of: Callable[[Node], OperatorContext]) -> Operator
             return RescaledRowWindows(context, copy.copy(node.function), node.key, node.keys)
         case StreamJoinNode():
             return TimedResultsOperator(context, copy.copy(node.function), node.key, node.keys)
-        case KeyedProcessNode() if isinstance(node.on_error, Holding):
-            return HoldingKeyedOperator(context, node, copy.copy(node.function))
         case KeyedProcessNode() if node.on_error is not None:
-            return GuardedKeyedOperator(context, node, copy.copy(node.function))
+            return guarded_keyed_operator(context, node, copy.copy(node.function))
         case KeyedProcessNode():
             return KeyedProcessOperator(context, copy.copy(node.function), node.key, node.keys)
         case AsyncNode():

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from functools import partial
 from typing import Any, cast
 
+from headgate.api.declared.held_names import HELD
 from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.state.backend import KeyedBackend, PendingSnapshot, StateTable, Stored
 from headgate.state.backend_wrapper import BackendWrapper
@@ -86,8 +87,7 @@ class JournalValue:
 
 class JournalBackend(BackendWrapper[KeyedBackend]):
     """Keyed state whose changes are noted in `journal`. `descriptors` are the states that `backend` keeps, of
-    which `at_once` are those that a time to live stores during a call, and `unnoted` those that no call
-    changes.
+    which `at_once` are those that a time to live stores during a call.
     """
 
     def __init__(
@@ -96,11 +96,10 @@ class JournalBackend(BackendWrapper[KeyedBackend]):
         descriptors: Mapping[str, StateDescriptor],
         journal: Journal,
         at_once: Collection[str],
-        unnoted: Collection[str] = (),
     ) -> None:
         found = {
             name: backend.handles[name]
-            if name in unnoted
+            if name in HELD  # calls do not change them
             else _handle(backend, descriptor, journal, at_once=name in at_once)
             for name, descriptor in descriptors.items()
         }

@@ -10,7 +10,6 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from headgate.api.declared.keyed_states import StateDescriptor
-from headgate.api.held_states import HELD
 from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.plain_data import Plain
 from headgate.runtime.job.operator_context import OperatorContext
@@ -62,7 +61,7 @@ def filled_backend(
     expiring = [descriptor for descriptor in descriptors.values() if descriptor.ttl is not None]
     if journal is not None:
         at_once = {name for each in expiring for name in (each.name, stamps_name(each))}
-        backend = JournalBackend(backend, with_stamps(descriptors), journal, at_once, HELD)
+        backend = JournalBackend(backend, with_stamps(descriptors), journal, at_once)
     if expiring:
         backend = TtlKeyedBackend(backend, descriptors, context.clock.now_ms, event_time)
     try:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from operator_samples import Recorder, columns, context, opened, rows
 
 import headgate as hg
-from headgate.api.held_states import HELD, with_held_states
+from headgate.api.declared.held_names import HELD
+from headgate.api.held_states import with_held_states
 from headgate.api.holding import Holding
 from headgate.common.time import WATERMARK_MAX
 from headgate.graph.logical import NEW, KeyedProcessNode
@@ -96,9 +97,10 @@ class Versions:
         self.main, self.sides = Recorder(), {}
 
     def start(self, release: str, bad: frozenset[Any] = frozenset()) -> HoldingKeyedOperator:
-        function = with_held_states(self.function(self.clock, bad), None)
-        policy = Holding(self.hold, release)
-        node = KeyedProcessNode(NEW, "", function=function, key="key", on_error=policy)
+        policy, function = Holding(self.hold, release), self.function(self.clock, bad)
+        node = with_held_states(
+            KeyedProcessNode(NEW, "", function=function, key="key", on_error=policy), None
+        )
         where = context(
             clock=self.clock,
             step_target_ms=1,
@@ -106,7 +108,7 @@ class Versions:
             restored=self.stored,
             **self.where,
         )
-        self.operator = HoldingKeyedOperator(where, node, copy.copy(function))
+        self.operator = HoldingKeyedOperator(where, node, copy.copy(node.function))
         main, sides = opened(self.operator, "errors")
         main.log[:0], self.main = self.main.log, main
         sides["errors"].log[:0] = self.sides.get("errors", Recorder()).log

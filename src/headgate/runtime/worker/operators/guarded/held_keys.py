@@ -9,8 +9,9 @@ from collections.abc import Hashable
 from heapq import heappop, heappush
 from typing import Any
 
+from headgate.api.declared.held_names import HELD, RECORDS, UNDER
 from headgate.api.declared.keyed_states import declared_state
-from headgate.api.held_states import EVENT, HELD, PROCESSING, RECORDS, UNDER
+from headgate.api.held_states import EVENT, PROCESSING
 from headgate.api.holding import Holding
 from headgate.api.windows.window_states import Storable, record_of
 from headgate.common.errors import UsageError
@@ -58,12 +59,13 @@ class HeldKeys:
         """Append a record of `key`, with its event time and its watermark (ms, None: it has none).
         UsageError: as many are held as may be, or its type has no stored form.
         """
-        release, first, end, reached = self.under.get(key, (self._policy.release, 0, 0, WATERMARK_MIN))
+        none = (self._policy.release, 0, 0, WATERMARK_MIN)
+        release, first, end, reached = self.under.get(key, none)
         if end - first >= self._policy.hold:
             raise UsageError(
                 f"{self._context.label} holds {end - first:,} records of key {shortened(key)} since its "
-                f"function failed on one, as many as hold={self._policy.hold} allows, and got another; start the "
-                "corrected program from the last checkpoint with another release, or raise hold"
+                f"function failed on one, as many as hold={self._policy.hold} allows, and got another; start "
+                "the corrected program from the last checkpoint with another release, or raise hold"
             )
         stored, was_row = self._storable.held(record)
         arrived = self._context.clock.now_ms()

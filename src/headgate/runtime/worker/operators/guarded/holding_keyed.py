@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from headgate.api.functions import KeyedProcessFunction
 from headgate.api.held_states import EVENT, PROCESSING
+from headgate.api.holding import Holding
 from headgate.api.on_error import OnError
 from headgate.common.ports import Clock
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
@@ -30,6 +31,14 @@ from headgate.runtime.worker.operators.keyed_context import KeyContext, KeyedOut
 from headgate.runtime.worker.operators.keyed_operator import END_TIMERS_MAX
 from headgate.runtime.worker.operators.outputs import checked_outputs
 from headgate.state.undo.journal import Journal
+
+
+def guarded_keyed_operator(
+    context: OperatorContext, node: KeyedProcessNode, function: Any
+) -> GuardedKeyedOperator:
+    """Return the operator of a keyed function with `on_error`, which holds records if the node says so."""
+    holds = isinstance(node.on_error, Holding)
+    return (HoldingKeyedOperator if holds else GuardedKeyedOperator)(context, node, function)
 
 
 class HoldingTimers(JournalTimers):
