@@ -1,7 +1,7 @@
 """A program of which some records are quarantined, and its next version that can process them.
 
 Settings of the environment: FOLDER for everything; MENDED: the version, "" or "1"; AGAIN: whether the
-quarantine is read as well.
+quarantine is read as well; RELEASE: under which the totals hold records, "" for not at all.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def build(env: hg.Environment) -> None:
     if os.environ.get("AGAIN"):
         again = env.from_quarantine(FOLDER / "quarantine", operator="totals", uid="again")
         orders = orders.union(again)
-    totals = orders.key_by("user").process(Totals(), uid="totals", on_error=hg.quarantine)
+    release = os.environ.get("RELEASE")
+    policy = hg.quarantine(hold=100, release=release) if release else hg.quarantine
+    totals = orders.key_by("user").process(Totals(), uid="totals", on_error=policy)
     totals.write_json(str(FOLDER / "out"), uid="out")
 
 

@@ -265,6 +265,28 @@ def test_records_of_classes_come_back_as_such(tmp_path: Path, kind: type) -> Non
     assert plain == [as_plain(each) for each in made]
 
 
+def test_held_records_are_replayed_with_the_state_that_they_met(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No later record has changed it; what the operator holds is left alone."""
+    folder = begun(tmp_path, RELEASE="1")
+    monkeypatch.setenv("FOLDER", str(folder))
+    monkeypatch.setenv("RELEASE", "1")
+    monkeypatch.setenv("MENDED", "1")
+    replay = ("replay", PROGRAM, "--quarantine", str(folder / "quarantine"), "--uid", "totals")
+    code, found = command(*replay, "--from", newest_checkpoint(folder))
+    assert (code, len(found["records"])) == (0, 3)
+    for each in found["records"]:
+        bad = next(order for order in ORDERS if repr(order) == each["record"])
+        before = sum(o["amount"] for o in ORDERS[: bad["n"]] if o["user"] == bad["user"])
+        change = {"state": "total", "before": str(before), "after": str(before + int(bad["amount"]))}
+        assert each["changes"] == [change]
+    ran(folder, "--from", newest_checkpoint(folder), RELEASE="2", MENDED="1")
+    assert [each.record for each in of_totals(folder)][3:] == [repr(ORDERS[17])]  # it fails in both
+    out = sorted(row[0] for row in json_lines(folder / "out"))
+    assert out == [order["n"] for order in ORDERS if order["user"] != "c" or order["n"] < 17]
+
+
 def filled(folder: Path, records: int) -> Path:
     """A quarantine of several files."""
     for file in range(4):
