@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,7 +116,7 @@ class Job:
 def test_a_key_is_processed_in_order_once_it_is_released(
     backend: str, before: int, after: int, tmp_path: Path
 ) -> None:
-    """Over a kill in the release that fails, a stop with a savepoint, a rescale, and a kill after it."""
+    """Over a kill in the release that fails, a stop with a savepoint, a rescale, and kills in and after."""
     valve = Valve(2_470, 10, range(200))
     job = Job(tmp_path, valve, BACKENDS[backend])
     job.kills = {64}
@@ -132,10 +133,10 @@ def test_a_key_is_processed_in_order_once_it_is_released(
     assert {each[0] for each in job.results() if each[2] > 40} == free
     savepoint = handle.stop(str(tmp_path / "savepoints"))
     assert handle.result().restarts == 1
-    job.kills = {150}
+    job.kills = {40, 150}  # 40 is held
     handle = job.begun("2", after, frozenset(), savepoint)
     valve.open_to()
-    assert handle.result().restarts == 1
+    assert handle.result().restarts == 2
     assert job.results() == answer(200, timers=job.timers)
     kept = job.kept()
     assert sorted(each.record for each in kept) == sorted(str({"n": n}) for n in FIRST_BAD)
@@ -149,9 +150,12 @@ def test_a_key_is_processed_in_order_once_it_is_released(
     ]
 
 
-def test_what_is_held_at_the_end_of_the_input_is_released_by_the_next_version(tmp_path: Path) -> None:
-    """Though no record comes any more."""
-    job = Job(tmp_path, Valve(2_471, float("inf"), range(60)), {})
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_held_at_the_end_of_the_input_is_released_by_the_next_version(
+    backend: str, tmp_path: Path
+) -> None:
+    """Though no record comes any more; from a checkpoint, in the backend's own form."""
+    job = Job(tmp_path, Valve(2_471, float("inf"), range(60)), BACKENDS[backend])
     job.begun("1", 1, BAD).result()
     assert len(job.results()) < len(answer(60))
     newest = max((tmp_path / "checkpoints").glob("*/chk-*"), key=lambda path: int(path.name[4:]))
@@ -197,6 +201,48 @@ def test_a_version_without_hold_is_refused_while_records_are_held(tmp_path: Path
     newest = max((tmp_path / "checkpoints").glob("*/chk-*"), key=lambda path: int(path.name[4:]))
     with pytest.raises(hg.UsageError, match="holds state 'held-under', which the program does not declare"):
         run(hg.quarantine, str(newest))
+
+
+@dataclasses.dataclass
+class Order:
+    """A record of a class."""
+
+    user: str
+    amount: str
+
+
+def order_of(amount: str) -> Order:
+    return Order("ada", amount)
+
+
+class Amounts(hg.KeyedProcessFunction[str, Order, int]):
+    """Emits numbers; of texts that are none, once it is `mended`, their length."""
+
+    def __init__(self, *, mended: bool) -> None:
+        self.mended = mended
+
+    def process(self, order: Order, ctx: hg.KeyedContext[str]) -> Iterator[int]:
+        assert type(order) is Order
+        yield len(order.amount) if self.mended and not order.amount.isdigit() else int(order.amount)
+
+
+def test_records_of_classes_are_released_as_such(tmp_path: Path) -> None:
+    """Where the program says of which class they are; the function has no state of its own."""
+
+    def run(release: str, *, mended: bool, since: str | None = None) -> None:
+        env = environment(1, {**TINY, "quarantine.max-share": 1.0})
+        env.checkpoints(every="5ms", storage=str(tmp_path / "checkpoints"))
+        orders = env.from_collection(["7", "three", "9"], uid="in").map(order_of)
+        policy = hg.quarantine(hold=5, release=release)
+        amounts = orders.key_by("user").process(Amounts(mended=mended), uid="amounts", on_error=policy)
+        amounts.write_json(str(tmp_path / "out"), uid="out")
+        env.execute("classes", restore_from=since)
+
+    run("1", mended=False)
+    assert json_lines(tmp_path / "out") == [7]
+    newest = max((tmp_path / "checkpoints").glob("*/chk-*"), key=lambda path: int(path.name[4:]))
+    run("2", mended=True, since=str(newest))
+    assert sorted(json_lines(tmp_path / "out")) == [5, 7, 9]
 
 
 def test_wrong_uses_are_refused_while_the_program_is_written() -> None:

@@ -46,6 +46,7 @@ def _declaring(function: F, record_type: Hint | None) -> F:
     body = {
         "__annotations__": hints,
         "__module__": __name__,
+        "__qualname__": cls.__qualname__,
         "__slots__": (),
         "__doc__": cls.__doc__,
         UNDER: value_state(),
