@@ -80,6 +80,15 @@ def slower(record: Any) -> Any:
     return record
 
 
+class Failing(Count):
+    """Fails on a record, so that others of its key are held."""
+
+    def process(self, record: Any, ctx: hg.KeyedContext[Any]) -> Iterator[Any]:
+        if record["n"] == 8:
+            raise ValueError("8")
+        yield from super().process(record, ctx)
+
+
 @pytest.fixture
 def job(tmp_path: Path) -> Latest:
     """What a job has told that reads, skips, waits, fires timers and is held up."""
@@ -119,7 +128,10 @@ def stored(tmp_path: Path) -> Latest:
     env = hg.Environment(parallelism=1, executor=MiniCluster(told), config=config)
     env.checkpoints(every="20ms", storage=str(tmp_path / "checkpoints"))
     records = env.from_collection([{"n": n} for n in range(RECORDS)]).map(slow)
-    records.key_by(lambda record: record["n"] % 5).process(Count()).map(slower).collect()
+    policy = hg.quarantine(hold=RECORDS, release="1")
+    keyed = records.key_by(lambda record: record["n"] % 5)
+    counted = keyed.process(Failing(), uid="counted", on_error=policy)
+    counted.map(slower).collect()
     return told
 
 
