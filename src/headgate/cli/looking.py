@@ -1,7 +1,7 @@
 """The commands that look at a running job: `top` follows it, `why` says what holds it up, `trace` follows
 single records.
 
-`log-level` changes how much it says itself, in its log.
+`logs` shows what it says itself, in its log, and `log-level` changes how much that is.
 """
 
 from __future__ import annotations
@@ -33,6 +33,18 @@ JobOrPlace = Annotated[
         "checkpoint directory, a path with a slash or a URI.",
     ),
 ]
+Process = Annotated[
+    str | None,
+    typer.Option("--process", metavar="NAME", help="driver, workers, or one such as worker-0; else all."),
+]
+Least = Annotated[
+    str | None,
+    typer.Option("--level", metavar="LEVEL", help="The least: debug, info, warning or error; else all."),
+]
+Text = Annotated[
+    str, typer.Option("--text", metavar="TEXT", help="Lines whose message, logger or uid contains it.")
+]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=2_000, help="Most lines; the newest ones.")]
 Once = Annotated[bool, typer.Option("--once", help="Print it once and end; so where there is no terminal.")]
 
 
@@ -136,6 +148,43 @@ def trace(
         return "\n".join(lines(shown(facts, found.plan(), show), sys.stdout.isatty()))
 
     print_outcome(text, as_json, ending_of_wait)
+
+
+def logs(
+    job: JobOrPlace,
+    process: Process = None,
+    level: Least = None,
+    text: Text = "",
+    limit: Limit = 200,
+    which: Which = None,
+    define: DefineStorage = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the newest log lines of a job's driver and workers, merged by time; secrets are masked.
+
+    With --json, the fields of GET /v1/logs. For a job that is over: what its kept page has.
+    """
+
+    def shown() -> str:
+        from headgate.api.jobs.remote_job import connect
+        from headgate.display.log_text import log_text
+
+        given = {"process": process, "level": level, "text": text, "limit": str(limit)}
+        wanted = {name: value for name, value in given.items() if value}
+        found = _kept_logs(job, which, define or (), wanted) if is_place(job) else connect(job).logs(**wanted)
+        return json.dumps(found) if as_json else log_text(found)
+
+    print_outcome(shown, as_json, ending_of_wait)
+
+
+def _kept_logs(
+    place: str, which: str | None, define: Sequence[str], wanted: dict[str, str]
+) -> dict[str, Json]:
+    from headgate.offline.kept_pages import kept_logs
+    from headgate.offline.storages import storage_options
+
+    with storage_options(define):
+        return kept_logs(place, which, wanted)
 
 
 def log_level(

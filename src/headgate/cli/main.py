@@ -67,7 +67,7 @@ control.checkpoint_app.command("prune")(checkpoint.prune_stored)
 savepoint.app.command("create")(control.create_savepoint)
 app.command("list")(control.list_jobs)
 _CONTROLS: Final = (control.status, control.stop, control.cancel, control.rescale, control.query)
-_LOOKING: Final = (looking.top, looking.why, looking.trace, looking.log_level)
+_LOOKING: Final = (looking.top, looking.why, looking.trace, looking.logs, looking.log_level)
 for _command in (*_CONTROLS, *_LOOKING, ui.ui, report.report):
     app.command()(_command)
 app.command("nexmark")(nexmark.nexmark)

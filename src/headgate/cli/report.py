@@ -49,6 +49,7 @@ _PARTS: Final = {
     "threads": "where each thread of the driver was",
     "warnings": "the newest warnings and errors of Headgate's own loggers in the driver",
     "output": "the newest lines that user code has printed",
+    "logs": "the newest log lines of the driver and of all workers",
     "versions": "Python and the packages that Headgate works with",
     "machine": "the driver's machine and process",
 }
@@ -59,8 +60,8 @@ Report of job {name} ({job}), made at {time}.
 
 Secrets of the job's settings, logins in URLs, and values such as password=... are replaced by ******. Secrets
 of less than six characters, and those that only the program knows, cannot be recognised: look through the
-files before you hand them on. Keys, records and texts of exceptions may be in failures.json, output.json,
-status.json and warnings.json.
+files before you hand them on. Keys, records and texts of exceptions may be in failures.json, logs.json,
+output.json, status.json and warnings.json.
 
 {parts}
 """

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from headgate.checkpoint.history_file import History, KeptHistory, find_histories, plain, read_history
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.plain_data import Json
 from headgate.runtime.driver.endpoint.page.kept_page import DRIVER, INSIDE, METRICS, kept_answers
+from headgate.runtime.driver.endpoint.page.log_book import chosen
+from headgate.runtime.driver.endpoint.page.log_route import wanted_lines
 
 _PARTS: Final = {
     "why": "/v1/why",
@@ -19,6 +21,7 @@ _PARTS: Final = {
     "subtasks": "/v1/subtasks",
     "history": "/v1/history",
     "output": "/v1/output",
+    "logs": "/v1/logs",
     "metrics": METRICS,
 }
 """The parts of a report that the page has, too, and where it asks for them."""
@@ -47,6 +50,20 @@ def kept_why(uri: str, job: str | None) -> dict[str, Json]:
     if not isinstance(found, dict):
         raise StorageError(f"the page of job {history.job!r} was kept by a version that did not say why")
     return {**found, "time_ms": status["time_ms"]}
+
+
+def kept_logs(uri: str, job: str | None, wanted: Mapping[str, str]) -> dict[str, Json]:
+    """Return the log lines that were kept of a job, as ``GET /v1/logs`` gives them; `wanted` has the
+    parameters of that request. Raises as :func:`show_kept` does, and UsageError for parameters.
+    """
+    asked = wanted_lines(wanted)
+    history, answers = _read(uri, job)
+    found = answers.get("/v1/logs")
+    if not isinstance(found, dict) or not isinstance(found.get("lines"), list):
+        raise StorageError(f"the page of job {history.job!r} has no log lines: an older version kept it")
+    kept = found["lines"]
+    assert isinstance(kept, list)
+    return {**found, **chosen([line for line in kept if isinstance(line, dict)], asked)}
 
 
 def kept_report(uri: str, job: str | None) -> dict[str, Json]:

@@ -33,8 +33,16 @@ PARTS = {
         "failures.json",
         "checkpoints.json",
     ),
-    *("subtasks.json", "history.json", "metrics.txt", "warnings.json", "output.json", "versions.json"),
-    *("machine.json", *LIVE_ONLY),
+    *(
+        "subtasks.json",
+        "history.json",
+        "metrics.txt",
+        "warnings.json",
+        "output.json",
+        "logs.json",
+        "versions.json",
+    ),
+    *("machine.json", "logs.json", *LIVE_ONLY),
 }
 
 

@@ -134,6 +134,24 @@ class RemoteJob(JobRequests):
         """
         return str(self._request("log-level", {"level": level, "logger": logger}, None))
 
+    def logs(
+        self, process: str | None = None, level: str | None = None, text: str = "", limit: int | str = 200
+    ) -> Answer:
+        """Return the newest log lines of driver and workers, as a dict: the fields of ``GET /v1/logs``.
+
+        Args:
+            process: "driver", "workers", or one such as "worker-0"; None: all.
+            level: the least one: "debug", "info", "warning" or "error"; None: all.
+            text: what message, logger or uid contains, in upper or lower case.
+            limit: most lines.
+
+        Raises:
+            UsageError: one of these cannot be asked for.
+            OperatingError: the job's driver does not answer.
+        """
+        given = {"process": process, "level": level, "text": text, "limit": str(limit)}
+        return self._ask("GET", f"/v1/logs?{urlencode({name: each for name, each in given.items() if each})}")
+
     def report(self, sampling_s: int = 2) -> Answer:
         """Return all that the driver knows of the job, without secrets, as a dict: the parts that ``headgate
         report`` writes. The workers' loops are sampled first, as by :meth:`why`. OperatingError: no answer.

@@ -13,6 +13,8 @@ from headgate.common.process.logs import ContextFilter
 
 OF_HEADGATE = "headgate"
 """The logger above all of Headgate's own."""
+ALL = ""
+"""The logger above all others; a handler there keeps `logging.basicConfig()` of a program from working."""
 
 
 class _Hearing(logging.Handler):
@@ -44,11 +46,13 @@ class _Hearing(logging.Handler):
 
 
 @contextmanager
-def heard(job: LoggedJob, level: int, hear: Callable[[logging.LogRecord], None]) -> Iterator[None]:
-    """Call `hear`, in any thread, with each record of Headgate's loggers that is of `job`, or of no job that
-    is known, within the block; other handlers get the records as ever.
+def heard(
+    job: LoggedJob, level: int, hear: Callable[[logging.LogRecord], None], logger: str = OF_HEADGATE
+) -> Iterator[None]:
+    """Call `hear`, in any thread, with each record of a logger, or of those below it, that is of `job`, or of
+    no job that is known, within the block; other handlers get the records as ever.
     """
-    handler, log = _Hearing(job, level, hear), logging.getLogger(OF_HEADGATE)
+    handler, log = _Hearing(job, level, hear), logging.getLogger(logger)
     log.addHandler(handler)
     try:
         yield

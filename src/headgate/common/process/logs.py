@@ -168,6 +168,11 @@ def use_format(as_json: bool, *, all_json: bool = False) -> bool:
     return bool(found)
 
 
+def logging_is_set_up() -> bool:
+    """Return whether the handler of :func:`set_up_logging` is there."""
+    return bool(_handlers())
+
+
 def remove_logging() -> None:
     """Remove the handler that :func:`set_up_logging` added; log levels stay."""
     for handler in _handlers():

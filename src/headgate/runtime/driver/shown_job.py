@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import ExitStack
 
 from headgate.api.jobs.executor_contract import JobSpec
 from headgate.common.masking import Mask
 from headgate.common.ports import Clock, Disk
+from headgate.common.process.heard_logs import ALL, OF_HEADGATE, heard
 from headgate.common.process.log_lines import LoggedJob
+from headgate.common.process.logs import logging_is_set_up
 from headgate.common.process.outward_queue import close_together
 from headgate.runtime.driver.driver_logs import AttemptInLogs
 from headgate.runtime.driver.endpoint.endpoint_settings import EndpointSettings
@@ -66,6 +69,8 @@ class ShownJob:
             self._named.mask = Mask([*self._named.mask.secrets, self._endpoint.secret])
             opened.callback(self._endpoint.close)
         self._port = opened_port(self._config, opened)
+        where = ALL if logging_is_set_up() else OF_HEADGATE
+        opened.enter_context(heard(self._named, logging.NOTSET, self._watch.logs.heard, where))
         if self._telemetry is not None:
             self._telemetry.open(opened)
 

@@ -18,6 +18,7 @@ _PASSED_ON: Final = (
         "begins",
         "controllable",
         "gang_submitted",
+        "logged",
         "worker_registered",
         "running",
         "savepoint_completed",

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from headgate.api.jobs.executor_contract import JobControl, RepeatingFailure
 from headgate.api.source import InputLeft
 from headgate.common.errors import HeadgateError
+from headgate.common.process.kept_lines import LogLine
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.job.live_state import LiveState
 from headgate.runtime.protocol.messages import Counters
@@ -66,6 +67,9 @@ class JobListener:
 
     def traced(self, visits: Sequence[Visit]) -> None:
         """Report visits of traced records to subtasks, which have ended."""
+
+    def logged(self, slot: int, lines: list[LogLine], left_out: int) -> None:
+        """Report lines of the log of a slot's worker; it has dropped `left_out` lines meanwhile."""
 
     def note(self, text: str) -> None:
         """Report a text for people, worth a line in the log."""

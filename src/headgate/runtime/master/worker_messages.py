@@ -54,6 +54,8 @@ class WorkerMessages:
                 self._listener.printed(message.lines, message.left_out)
             case m.Traced():
                 self._listener.traced(message.visits)
+            case m.Logged():
+                self._listener.logged(slot, message.lines, message.left_out)
             case m.Idle():
                 self._outbox.put(v.Idle(message.attempt, slot, _leftover(message)))
             case m.Deployed():

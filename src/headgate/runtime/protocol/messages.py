@@ -1,7 +1,7 @@
 """The messages between job master and workers: plain data, encoded with msgspec.
 
 A worker's message (but not :class:`Register`) carries its attempt; of older ones the job master uses only
-heartbeats and printed lines. User code is pickled inside :class:`Deploy`; only a worker unpickles it.
+heartbeats, printed lines and log lines. User code is pickled inside :class:`Deploy`, for workers only.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from headgate.common.plain_data import Description, Plain
+from headgate.common.process.kept_lines import LogLine
 from headgate.core.alignment.barriers import SavepointOrder as SavepointOrder
 from headgate.metrics import metric_table as table
 from headgate.metrics.histograms import Histogram
@@ -219,6 +220,13 @@ class Printed(_OfAttempt, frozen=True, tag="printed"):
     left_out: int
 
 
+class Logged(_OfAttempt, frozen=True, tag="logged"):
+    """Worker to job master: new lines of its log; `left_out` lines meanwhile were dropped."""
+
+    lines: list[LogLine]
+    left_out: int
+
+
 class SlowRecords(_OfAttempt, frozen=True, tag="slow-records"):
     """Worker to job master: records of type `name` are encoded slowly; a worker sends it once for a type."""
 
@@ -315,7 +323,7 @@ class StateAnswer(_OfAttempt, frozen=True, tag="state-answer"):
     arguments: list[Plain] = []  # the error's arguments, for rebuilding it
 
 
-_AboutJob = WriterMessage | Printed | SlowRecords | StateAnswer | Traced
+_AboutJob = WriterMessage | Printed | Logged | SlowRecords | StateAnswer | Traced
 _AboutAttempt = Register | Deployed | TaskFailed | Idle | Heartbeat | Totals
 FromWorker = _AboutJob | _AboutAttempt | Recovered | Acknowledge | Decline | RequestSplits | DataEnded
 

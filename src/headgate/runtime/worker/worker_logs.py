@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
 from headgate.common.masking import Mask
+from headgate.common.ports import Link
+from headgate.common.process.kept_lines import NewLines, new_lines
 from headgate.common.process.log_lines import LoggedJob
 from headgate.common.process.logs import job_of_process, set_up_logging
+from headgate.runtime.protocol import messages as m
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +32,41 @@ class WorkerLogs:
         """Name the job, and this worker, in all lines of the process within the returned `with` block."""
         mask = Mask([*self.masked, secret.hex(), repr(secret)[2:-1]])
         return job_of_process(LoggedJob(self.job_name, job_id, worker=slot, mask=mask))
+
+
+_COMES_AFTER: Final = m.Heartbeat | m.TaskFailed | m.DataEnded | m.Idle
+"""Messages before which the lines go that were logged until then: with the last two, a job may end."""
+
+
+class LinkWithLogs:
+    """A link to the job master that also sends the lines of this process's log, from `lines`."""
+
+    def __init__(self, link: Link, lines: NewLines) -> None:
+        self._link, self._lines = link, lines
+
+    def send(self, message: m.FromWorker) -> None:
+        if isinstance(message, _COMES_AFTER):
+            self.send_lines()
+        self._link.send(message)
+
+    def send_lines(self) -> None:
+        """Send the lines that are new, if there are any."""
+        lines, left_out = self._lines.take()
+        if lines or left_out:
+            self._link.send(m.Logged(0, lines, left_out))
+
+    def close(self) -> None:
+        self._link.close()
+
+
+@contextmanager
+def logs_sent(link: Link) -> Iterator[LinkWithLogs]:
+    """Send what this process logs within the block, with the messages that go over the returned link, and
+    at the end. The process must be the worker's own.
+    """
+    with new_lines() as lines:
+        sending = LinkWithLogs(link, lines)
+        try:
+            yield sending
+        finally:
+            sending.send_lines()

@@ -41,7 +41,7 @@ from headgate.runtime.worker.printing import LogOutlet, SendingOutlet, printing_
 from headgate.runtime.worker.stack_samples import StackSamples
 from headgate.runtime.worker.task.chain_runner import UserThread
 from headgate.runtime.worker.worker import Worker, WorkerState
-from headgate.runtime.worker.worker_logs import WorkerLogs
+from headgate.runtime.worker.worker_logs import WorkerLogs, logs_sent
 from headgate.runtime.worker.worker_ports import WorkerPorts
 
 LINGER_S = 2.0
@@ -171,14 +171,16 @@ class _Process:
             opened.callback(data.close)
             opened.callback(self._levels.use, {})  # Spark uses the process for other jobs afterwards
             hello, events = Hello(spec.job, spec.generation, 0, slot, self._gang, "control"), self._received
-            link = connect_control(spec.control_address, spec.secret, hello, events, self._link_lost)
-            opened.callback(link.wait_closed, LINGER_S)
-            opened.callback(link.close)
+            control = connect_control(spec.control_address, spec.secret, hello, events, self._link_lost)
+            opened.callback(control.wait_closed, LINGER_S)
+            opened.callback(control.close)
+            link: Link = control
             probe, disks = load_probe(spec.probe), disks_with(spec.storage)
             post, user_thread = self._mailbox.post, functools.partial(UserThread, call=call)
             box = opened.enter_context(black_box()) if spec.dies_with_parent else None
             if spec.dies_with_parent:
                 opened.enter_context(spec.logs.naming(spec.job, slot, spec.secret))
+                link = opened.enter_context(logs_sent(link))
             if box is not None:
                 opened.enter_context(rare_collections())
                 self._box = box

@@ -41,6 +41,7 @@ def report_of(job: ServedJob) -> dict[str, Json]:
         "subtasks": watch.subtasks,
         "history": watch.history,
         "output": watch.output,
+        "logs": watch.logs.facts,
         "versions": versions,
         "machine": machine,
         "warnings": lambda: list(job.named.warnings),

@@ -16,6 +16,7 @@ from headgate.api.jobs.executor_contract import JobStatus, RepeatingFailure
 from headgate.common.errors import HeadgateError
 from headgate.common.plain_data import Json
 from headgate.common.ports import Clock
+from headgate.common.process.kept_lines import LogLine
 from headgate.common.process.system import SystemClock
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
@@ -25,6 +26,7 @@ from headgate.core.checkpoint.history import CheckpointRecord
 from headgate.graph.physical import PhysicalPlan, Vertex
 from headgate.runtime.driver.endpoint.page.failure_story import Story
 from headgate.runtime.driver.endpoint.page.job_evidence import Stacks, alignment_of, evidence_of
+from headgate.runtime.driver.endpoint.page.log_book import LogBook
 from headgate.runtime.driver.endpoint.page.rate_history import RateHistory
 from headgate.runtime.driver.endpoint.page.recent_rates import RecentRates, shown_numbers, shown_part
 from headgate.runtime.driver.endpoint.page.shown_settings import ShownSettings
@@ -82,6 +84,7 @@ class JobWatch(JobListener):
         self._credit = config.get(o.CREDIT_INITIAL)
         self._workers: dict[int, tuple[str, int]] = {}
         self._printed: deque[str] = deque(maxlen=PRINTED_MAX)
+        self.logs = LogBook()  # the newest lines of the logs of driver and workers
         self._plans = self._printed_ever = 0
 
     @property
@@ -106,6 +109,7 @@ class JobWatch(JobListener):
                 "notes": len(self._story.notes),
                 "plans": self._plans,
                 "printed": self._printed_ever,
+                "logged": self.logs.ever,
                 "over": self.state is not None,
                 # After the end nothing more can be asked.
                 "story": None if self.state is None else self._story.facts(),
@@ -259,6 +263,10 @@ class JobWatch(JobListener):
             self._printed.extend(line[:LINE_MAX] for line in lines)
             self._printed_ever += len(lines) + left_out
         self._next.printed(lines, left_out)
+
+    def logged(self, slot: int, lines: list[LogLine], left_out: int) -> None:
+        self.logs.sent(slot, lines, left_out)
+        self._next.logged(slot, lines, left_out)
 
     def note(self, text: str) -> None:
         with self._lock:

@@ -102,6 +102,7 @@ class PageKeeper:
             "/v1/subtasks": watch.subtasks(),
             "/v1/failures": watch.story(),
             "/v1/output": watch.output(),
+            "/v1/logs": self._named.mask.facts(watch.logs.facts()),
             "/v1/config": {"options": watch.settings.facts()},
             **self._for_reports(),
         }

@@ -32,6 +32,7 @@ _MODULES: Final = (
         "failures",
         "graph",
         "live",
+        "logs",
         "making",
         "output",
     ),

@@ -21,6 +21,7 @@ from headgate.core.checkpoint.history import CheckpointRecord
 from headgate.runtime.driver.endpoint.page.checkpoint_facts import facts_of, subtasks_of
 from headgate.runtime.driver.endpoint.page.event_streams import STREAMS_MAX, EventResponse, EventStreams
 from headgate.runtime.driver.endpoint.page.job_watch import JobWatch
+from headgate.runtime.driver.endpoint.page.log_route import wanted_lines
 from headgate.runtime.driver.endpoint.page.page_files import FILES, page_file
 from headgate.runtime.driver.endpoint.page.why_answer import why_facts
 
@@ -56,6 +57,7 @@ def page_routes(watch: JobWatch, control: JobControl, recorded: Recorded) -> lis
         "/v1/history": routes.history,
         "/v1/failures": routes.failures,
         "/v1/output": routes.output,
+        "/v1/logs": routes.logs,
         "/v1/config": routes.config,
         "/v1/profile": routes.profile,
         "/v1/checkpoint-times": routes.checkpoint_times,
@@ -93,6 +95,10 @@ class _PageRoutes:
 
     async def output(self, request: Request) -> Response:
         return await self._facts(self._watch.output)
+
+    async def logs(self, request: Request) -> Response:
+        wanted = wanted_lines(request.query_params)
+        return await self._facts(lambda: self._watch.logs.facts(wanted))
 
     async def config(self, request: Request) -> Response:
         return await self._facts(lambda: {"options": self._watch.settings.facts()})

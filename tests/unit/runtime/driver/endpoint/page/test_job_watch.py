@@ -47,7 +47,8 @@ def test_all_reports_are_passed_on() -> None:
         "deploying": (1, None), "failed": (1, error, 5), "reverted": (1, error), "printed": ([], 0),
         "progress": ([],), "rescaled": (watch._plan,), "worker_registered": (0, 1, "host"), "running": (1,),
         "gang_submitted": (1, 1), "checkpoint_completed": (1, 1), "savepoint_completed": (1, "", 1),
-        "told": ("", 0, b""), "note": ("",), "ended": ("failed",), "repeats": (_Repeating(),),
+        "told": ("", 0, b""), "logged": (0, [], 0), "note": ("",),
+        "ended": ("failed",), "repeats": (_Repeating(),),
     }  # fmt: skip
     for name in reports:
         getattr(watch, name)(*given.get(name, (None,)))

@@ -7,6 +7,7 @@ import { Checkpoints } from "./checkpoints.js";
 import { Ends } from "./ends.js";
 import { Failures } from "./failures.js";
 import { Live } from "./live.js";
+import { Logs } from "./logs.js";
 import { Output } from "./output.js";
 import { Overview } from "./overview.js";
 import { Profile } from "./profile.js";
@@ -28,7 +29,8 @@ const model = {
 
 const parts = [
   ["Overview", new Overview(choose)], ["Subtasks", new Subtasks(choose)], ["Sources and sinks", new Ends()], ["Checkpoints", new Checkpoints()],
-  ["Failures", new Failures()], ["State", new State()], ["Profile", new Profile()], ["Output", new Output()], ["Configuration", new Settings()],
+  ["Failures", new Failures()], ["State", new State()], ["Profile", new Profile()], ["Output", new Output()],
+  ["Logs", new Logs()], ["Configuration", new Settings()],
 ];
 let open = 0;
 const actions = new Actions(at("buttons"), at("outcomes"), model);
