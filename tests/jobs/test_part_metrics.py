@@ -239,6 +239,7 @@ def test_rocksdb_says_how_large_it_is(tmp_path: Path) -> None:
     """Of an operator that keeps its state there; others say nothing of it."""
     valve = Valve(9_963, 500, [{"n": n} for n in range(1_000)])
     config = {**OFTEN, "state.backend.type": "rocksdb", "state.backend.rocksdb.localdir": str(tmp_path)}
+    config["state.backend.rocksdb.statistics"] = True
     env = hg.Environment(parallelism=1, executor=MiniCluster(), config=config)
     env.checkpoints(every="50ms", storage=str(tmp_path / "checkpoints"))
     counts = env.from_source(valve, uid="in").key_by(lambda record: record["n"]).process(Count(), uid="count")
@@ -249,5 +250,7 @@ def test_rocksdb_says_how_large_it_is(tmp_path: Path) -> None:
         wait_until(lambda: total("headgate_rocksdb_sst_bytes") > 0, "a checkpoint has written them")
         assert {labels["operator"] for labels, _ in scraped("headgate_rocksdb_memtable_bytes")} == {"count"}
         assert total("headgate_rocksdb_stopped_databases") == 0
+        for name in ("block_cache_hits", "block_cache_misses", "stalled_seconds"):
+            assert scraped(f"headgate_rocksdb_{name}_total")
         valve.open_to()
         handle.result()

@@ -9,13 +9,13 @@ from headgate.metrics.metric import PREFIX, Kind, Label, Merge, Metric, Place
 from headgate.metrics.of_jobs import OF_CHECKPOINTS, OF_JOBS, OF_WORKERS
 from headgate.metrics.of_parts import (
     OF_CHANNELS,
-    OF_ROCKSDB,
     OF_SINKS,
     OF_SOURCES,
     OF_SPLITS,
     PENDING_COMMITS,
     SPLITS,
 )
+from headgate.metrics.of_rocksdb import OF_ROCKSDB
 
 _SIDE: Final = Label("side", ("input", "output"))
 _DOMAIN: Final = Label("domain", ("event", "processing"))

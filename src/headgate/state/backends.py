@@ -67,6 +67,7 @@ class RocksBackends:
     eager_migration: bool = False  # rewrite values of older types before processing begins
     map_entries: bool = True  # entries of large maps are stored one by one, where the keys' type allows it
     windows_bytes: int = WINDOWS_MEMORY.default  # of windows of columns, before a subtask stores them
+    statistics: bool = False  # databases count hits and misses of their cache and the like
     _memory: RocksMemory | None = field(default=None, init=False)
 
     def open(
@@ -96,7 +97,7 @@ class RocksBackends:
         if self._memory is None:
             self._local.mkdir(parents=True, exist_ok=True)
             remove_abandoned(self._local)
-            self._memory = RocksMemory(self.memory_bytes)
+            self._memory = RocksMemory(self.memory_bytes, statistics=self.statistics)
         return self._memory
 
     @property
@@ -141,6 +142,7 @@ def backends_for(
     timers_on_disk: bool = False,
     eager_migration: bool = False,
     windows_bytes: int = WINDOWS_MEMORY.default,
+    statistics: bool = False,
 ) -> HeapBackends | RocksBackends:
     """Return the backends of `kind` "hashmap", or "rocksdb" with the other arguments; else ConfigError."""
     if kind == HASHMAP:
@@ -151,7 +153,13 @@ def backends_for(
             f"expected {HASHMAP} or {ROCKSDB}"
         )
     return RocksBackends(
-        memory_bytes, local, incremental, timers_on_disk, eager_migration, windows_bytes=windows_bytes
+        memory_bytes,
+        local,
+        incremental,
+        timers_on_disk,
+        eager_migration,
+        windows_bytes=windows_bytes,
+        statistics=statistics,
     )
 
 

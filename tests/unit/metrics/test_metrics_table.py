@@ -10,7 +10,7 @@ from headgate.common.errors import InternalError
 from headgate.common.time import WATERMARK_MIN
 from headgate.core.execution import JobState
 from headgate.metrics import metric_table as table
-from headgate.metrics import of_jobs, of_parts
+from headgate.metrics import of_jobs, of_parts, of_rocksdb
 from headgate.metrics.metric_table import HISTOGRAMS, NUMBERS, PREFIX, TABLE, Kind, Merge, Metric, Place
 
 BASE_UNITS = ("seconds", "bytes")
@@ -41,7 +41,7 @@ def test_each_metric_is_explained_in_a_sentence(metric: Metric) -> None:
 def test_each_name_is_there_once() -> None:
     """Also among the constants: what is defined is in the table."""
     assert len({metric.name for metric in TABLE}) == len(TABLE)
-    defined = {**vars(table), **vars(of_jobs), **vars(of_parts)}.values()
+    defined = {**vars(table), **vars(of_jobs), **vars(of_parts), **vars(of_rocksdb)}.values()
     assert {value.name for value in defined if isinstance(value, Metric)} == {each.name for each in TABLE}
 
 

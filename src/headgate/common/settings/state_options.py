@@ -284,6 +284,12 @@ ROCKSDB_MIGRATION: Final = choice(
     "When values in RocksDB's files that are of an older type are rewritten: in the background, or all "
     "of them before processing begins.",
 )
+ROCKSDB_STATISTICS: Final = flag(
+    "state.backend.rocksdb.statistics",
+    False,
+    "Whether RocksDB counts what it reads from its cache and from files, for metrics; reads of single keys "
+    "take about 7 % longer.",
+)
 CHANGELOG: Final = flag(
     "state.changelog.enabled",
     False,

@@ -106,6 +106,7 @@ def _worker(config: Config, alignment: AlignmentSettings) -> WorkerSettings:
         rocksdb_timers=get(o.ROCKSDB_TIMERS) is o.TimerService.ROCKSDB,
         rocksdb_eager_migration=get(o.ROCKSDB_MIGRATION) is o.StateMigration.EAGER,
         rocksdb_windows_bytes=get(o.WINDOWS_MEMORY),
+        rocksdb_statistics=get(o.ROCKSDB_STATISTICS),
         incremental=get(o.INCREMENTAL),
         changelog=get(o.CHANGELOG),
         changelog_materialize_ms=get(o.CHANGELOG_MATERIALIZE_INTERVAL),

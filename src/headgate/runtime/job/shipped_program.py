@@ -40,6 +40,7 @@ class WorkerSettings:
     rocksdb_timers: bool = True  # whether timers are in RocksDB too
     rocksdb_eager_migration: bool = False  # whether values of older types are rewritten before processing
     rocksdb_windows_bytes: int = 64 * 1024 * 1024  # what a subtask holds of windows before it stores them
+    rocksdb_statistics: bool = False  # whether RocksDB counts hits and misses of its cache, and the like
     incremental: bool = False  # whether checkpoints of RocksDB states store only files that are new
     changelog: bool = False  # whether checkpoints store only changes of state since a base
     changelog_materialize_ms: int = 10 * 60 * 1000  # how often a new base (all state) is written

@@ -128,6 +128,7 @@ class Assembler:
             timers_on_disk=settings.rocksdb_timers,
             eager_migration=settings.rocksdb_eager_migration,
             windows_bytes=settings.rocksdb_windows_bytes,
+            statistics=settings.rocksdb_statistics,
         )
         self._backends: StateBackends = backends
         if settings.changelog:

@@ -13,7 +13,7 @@ import rocksdict
 from rocksdict import ReadOptions, WriteBatch
 
 from headgate.common.errors import StorageError
-from headgate.metrics import of_parts
+from headgate.state.rocksdb.database_metrics import measured
 from headgate.state.rocksdb.rocksdb_memory import RocksMemory
 
 R = TypeVar("R")
@@ -118,6 +118,11 @@ class ColumnStore:
         found: int | None = self._store.property_int_value(name)
         return found or 0
 
+    def text(self, name: str) -> str:
+        """Return a property that is text; empty if RocksDB does not have it now."""
+        found: str | None = self._store.property_value(name)
+        return found or ""
+
     def portion(self, after: bytes | None, count: int) -> list[tuple[bytes, bytes]]:
         """Return the first `count` entries after key `after` (None: of all), in order of the keys' bytes."""
         start = b"" if after is None else after + b"\0"  # the least bytes after it
@@ -144,7 +149,7 @@ class Database:
     def __init__(
         self, directory: Path, names: Iterable[str], memory: RocksMemory, access: Access = Access.NEW
     ) -> None:
-        self.directory = directory
+        self.directory, self._counted = directory, memory.statistics
         reading = access is Access.READ_ONLY
         options = memory.reading_options() if reading else memory.database_options()
         families = {} if reading else {name: _family(name) for name in names}
@@ -179,14 +184,8 @@ class Database:
         _tried("make a checkpoint of", str(self.directory), lambda: self._checkpoint(directory))
 
     def measured(self) -> dict[str, int]:
-        """Return the metrics of the database by name of the series, summed over its states; some 50
-        microseconds.
-        """
-        stores = self.stores.values()
-        return {
-            metric.at(): metric.merged(store.number(metric.flink[0]) for store in stores)
-            for metric in of_parts.OF_ROCKSDB
-        }
+        """Return the metrics of the database by name of the series."""
+        return measured(self.stores.values(), counted=self._counted)
 
     def drop(self, name: str) -> None:
         self.stores.pop(name).close()

@@ -22,15 +22,16 @@ class RocksMemory:
 
     Write buffers are charged to the block cache, so `limit_bytes` bounds both together, with the index and
     filter blocks, which live in the cache too. Half of it may be write buffers. The bound is soft: RocksDB
-    flushes when it is reached and does not stop the writer. A bound below 8 MiB is a ConfigError.
+    flushes when it is reached and does not stop the writer. A bound below 8 MiB is a ConfigError. With
+    `statistics` databases count what reads find in the cache and the like.
     """
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, *, statistics: bool = False) -> None:
         if limit_bytes < LIMIT_MIN:
             raise ConfigError(
                 f"memory for RocksDB is {limit_bytes} bytes; expected at least {LIMIT_MIN} (8 MiB) per worker"
             )
-        self.limit_bytes = limit_bytes
+        self.limit_bytes, self.statistics = limit_bytes, statistics
         self._cache = rocksdict.Cache(limit_bytes)
         self._buffers = rocksdict.WriteBufferManager.new_write_buffer_manager_with_cache(
             limit_bytes // 2, False, self._cache
@@ -54,6 +55,8 @@ class RocksMemory:
         options.set_stats_dump_period_sec(0)  # no thread that writes statistics nobody reads
         options.set_keep_log_file_num(2)
         options.set_max_log_file_size(1 << 20)
+        if self.statistics:
+            options.enable_statistics()
         return options
 
     def reading_options(self) -> rocksdict.Options:

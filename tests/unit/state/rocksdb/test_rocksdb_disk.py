@@ -14,7 +14,16 @@ import pytest
 
 from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.common.errors import StorageError
-from headgate.metrics.of_parts import ENTRIES, OF_ROCKSDB, SST_BYTES
+from headgate.metrics.of_rocksdb import (
+    CACHE_HITS,
+    CACHE_MISSES,
+    ENTRIES,
+    OF_DATABASES,
+    OF_FAMILIES,
+    OF_STATISTICS,
+    SST_BYTES,
+    STOPPED,
+)
 from headgate.state.rocksdb.backend import RocksKeyedBackend
 from headgate.state.rocksdb.database import Database
 from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
@@ -226,11 +235,40 @@ def test_a_database_knows_every_property_that_is_told(tmp_path: Path) -> None:
     fill(made, 0, 1000)
     pending = made.snapshot_sync()
     store = made._database.stores["v"]._store
-    assert all(store.property_int_value(metric.flink[0]) is not None for metric in OF_ROCKSDB)
+    known = [store.property_int_value(metric.flink[0]) for metric in (*OF_FAMILIES, *OF_DATABASES)]
+    assert None not in known
     told = made.measured()
     assert told[ENTRIES.at()] == 1000
     assert told[SST_BYTES.at()] == sum(
         file.stat().st_size for file in (tmp_path / "attempt/db").glob("*.sst")
     )
+    assert not {metric.at() for metric in OF_STATISTICS} & told.keys()
     pending.release()
     made.close()
+
+
+def test_with_statistics_reads_are_counted(tmp_path: Path) -> None:
+    """A block is missed once, and then found; RocksDB knows every count that is told."""
+    database = Database(tmp_path / "db", ["v", "w"], RocksMemory(LIMIT_MIN, statistics=True))
+    store = database.stores["v"]
+    store.write([(b"%05d" % n, b"x" * 100) for n in range(1_000)])
+    store.flush()
+    for _ in range(10):
+        store.get(b"00500")
+    told = database.measured()
+    assert {metric.at() for metric in OF_STATISTICS} <= told.keys()
+    assert told[CACHE_MISSES.at()] > 0
+    assert told[CACHE_HITS.at()] >= 9
+    before = told[CACHE_MISSES.at()]
+    store.get(b"00500")
+    assert database.measured()[CACHE_MISSES.at()] == before
+    database.close()
+
+
+def test_a_property_of_the_database_is_told_once(tmp_path: Path) -> None:
+    """However many states it has: one database that is held up is one."""
+    database = Database(tmp_path / "db", ["v", "w", "x"], MEMORY)
+    for store in database.stores.values():
+        store.number = lambda name: 1 if name == STOPPED.flink[0] else 0  # type: ignore[method-assign]
+    assert database.measured()[STOPPED.at()] == 1
+    database.close()
