@@ -20,8 +20,9 @@ from typer.testing import CliRunner
 
 import headgate as hg
 from headgate.cli.main import app
+from headgate.connectors.quarantine.quarantined_records import kept_in
 from headgate.serde.codecs.dynamic import decode_tagged
-from headgate.testing import simulate
+from headgate.testing import MiniCluster, simulate
 
 BAD = {3, 40, 41, 77}
 NUMBERS = range(100)
@@ -221,6 +222,20 @@ def test_the_quarantine_is_looked_at(tmp_path: Path) -> None:
     assert runner.invoke(app, ["quarantine", "list", str(tmp_path / "none")]).exit_code == 2
     other = runner.invoke(app, ["quarantine", "list", str(tmp_path / "bad"), "--job", "another"]).stdout
     assert other.startswith("nothing is quarantined in ")
+
+
+@pytest.mark.parametrize("name", ["..", "../../etc", "/etc/sums", "a/b", ".", "a\\b", "50%25"])
+def test_a_name_does_not_lead_out_of_the_quarantine(name: str, tmp_path: Path) -> None:
+    """Neither that of a job nor that of an operator; the records are found by both."""
+    folder = tmp_path / "deep" / "bad"
+    env = hg.Environment(parallelism=1, executor=MiniCluster(), config={"quarantine.dir": str(folder)})
+    numbers = env.from_collection(["1", "x"]).map(float, uid="number", on_error=hg.quarantine)
+    numbers.map(str, uid="..", on_error=hg.quarantine).print()
+    env.execute(name)
+    assert all(path.is_relative_to(folder) for path in tmp_path.rglob("*") if path.is_file())
+    (job,) = folder.iterdir()
+    assert len(list(job.iterdir())) == 2
+    assert [each.record for each in kept_in(folder, job=name)] == ["'x'"]
 
 
 @pytest.mark.parametrize("config", [{}, {"execution.checkpointing.unaligned.enabled": True}])

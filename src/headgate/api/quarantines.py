@@ -7,6 +7,7 @@ from pathlib import Path
 from headgate.api.on_error import ERRORS, QUARANTINE_FOLDER, Quarantined, may_quarantine
 from headgate.api.program import Program
 from headgate.common.errors import PlanError
+from headgate.common.files.folder_names import folder_name
 from headgate.common.registry import Kind, load
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
@@ -23,7 +24,7 @@ def add_quarantines(program: Program, config: Config, job: str, *, runs: bool) -
     }
     for node in nodes:
         if may_quarantine(node.on_error) and node.id not in read:
-            folder = _folder(config, job, node, runs) / node.known_as
+            folder = _folder(config, job, node, runs) / folder_name(node.known_as)
             side = SideOutputNode(
                 NEW, f"side output {ERRORS.name}", record_type=Quarantined, tag=ERRORS.name, site=node.site
             )
@@ -44,4 +45,4 @@ def _folder(config: Config, job: str, node: Node, runs: bool) -> Path:
             f"{node.name!r} ({node.site}) may quarantine records, and there is no folder for them; set "
             f"{o.QUARANTINE_DIRECTORY.key}, or read them with side_output(hg.ERRORS)"
         )
-    return Path(folder or QUARANTINE_FOLDER) / job  # only planned: nothing is written
+    return Path(folder or QUARANTINE_FOLDER) / folder_name(job)  # only planned: nothing is written

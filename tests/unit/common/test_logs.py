@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from headgate.common.masking import Mask
 from headgate.common.process import logs
+from headgate.common.process.log_lines import LoggedJob
 
 Written = Callable[[], list[str]]
 
@@ -39,6 +41,22 @@ def test_a_line_of_user_code_tells_its_subtask(written: Written) -> None:
         r"job=streaks uid=count subtask=1 attempt=2 my\.module: saw 3",
         line,
     )
+
+
+def test_lines_for_people_show_no_secret_either(written: Written) -> None:
+    """Neither those of the settings, nor what looks like one, in message, exception and names."""
+    logs.set_up_logging()
+    with logs.job_of_process(LoggedJob("streaks", "streaks-1", worker=0, mask=Mask(["opensesame"]))):
+        logs.use_task_context(logs.TaskContext("streaks-1", "opensesame", 0, 1))
+        try:
+            raise ValueError("opensesame, and password=x1")
+        except ValueError:
+            logging.getLogger("of.opensesame").exception("https://ada:pw@db opensesame")
+    lines = written()
+    names = " ERROR job=streaks-1 uid=****** subtask=0 attempt=1 of.******: "
+    assert lines[0].endswith(f"{names}https://******@db ******")
+    assert lines[-1] == "ValueError: ******, and password=******"
+    assert "opensesame" not in "".join(lines)
 
 
 def test_a_line_of_the_driver_tells_its_job_only(written: Written) -> None:

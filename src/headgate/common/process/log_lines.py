@@ -73,16 +73,18 @@ _NO_MASK: Final = Mask()
 
 
 class PlainFormatter(logging.Formatter):
-    """Formats log lines for people: time with zone, level, fields, logger, message."""
+    """Formats log lines for people: time with zone, level, fields, logger, message; secrets are masked."""
 
     @override
     def format(self, record: logging.LogRecord) -> str:
         context: TaskContext = getattr(record, "headgate_task", NO_TASK)
-        fields = "".join(f"{name}={value} " for name, value in asdict(context).items() if value is not None)
-        message = shortened(record.getMessage())
+        mask: Mask = getattr(record, "headgate_mask", _NO_MASK)
+        known = {name: value for name, value in asdict(context).items() if value is not None}
+        fields = "".join(f"{name}={mask.text(str(value))} " for name, value in known.items())
+        message = shortened(mask.text(record.getMessage()))
         time = datetime.fromtimestamp(record.created).astimezone().isoformat(" ", "milliseconds")
-        text = f"{time} {record.levelname} {fields}{record.name}: {message}"
-        return "\n".join([text, *_details(self, record)])
+        text = f"{time} {record.levelname} {fields}{mask.text(record.name)}: {message}"
+        return "\n".join([text, *map(mask.text, _details(self, record))])
 
 
 class JsonFormatter(logging.Formatter):

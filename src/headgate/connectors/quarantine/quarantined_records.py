@@ -20,6 +20,7 @@ from headgate.api.on_error import QUARANTINE_FOLDER
 from headgate.common.decoders import UNDECODABLE, json_decoder
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.files import durable, durable_file
+from headgate.common.files.folder_names import name_of_folder
 from headgate.serde.codecs.dynamic import decode_tagged
 
 DISCARDED: Final = "_discarded"
@@ -100,7 +101,8 @@ def files_in(place: Path) -> list[tuple[Path, str]]:
         # Names of jobs and operators may begin with "_" or ".", too.
         if not _NOT_COMMITTED.intersection(inside):
             # A job's folder has those of its operators; `place` may be any of these.
-            found.append((path, "/".join(inside[:-1]) or path.resolve().parent.parent.name))
+            folders = "/".join(inside[:-1]) or path.resolve().parent.parent.name
+            found.append((path, name_of_folder(folders)))
     return sorted(found, key=lambda each: _began(each[0]))
 
 

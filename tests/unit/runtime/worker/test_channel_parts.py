@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from operator_samples import context, rows
 
 from headgate.api.source import InputLeft, SourceReaderContext
-from headgate.common.errors import PlanError
+from headgate.common.errors import PlanError, UsageError
 from headgate.common.ids import EdgeId
 from headgate.connectors.generator import GeneratorReader, GeneratorSource
 from headgate.graph.partitioners import Broadcast
@@ -92,10 +93,15 @@ def test_further_splits_of_a_reader_are_told_as_one() -> None:
 
 def sampled(**left: Any) -> list[of.Part]:
     """What is told of a source of a program's own, whose reader says that so much is left of its splits."""
+    return told_of(lambda: {name: InputLeft(records=records) for name, records in left.items()})
+
+
+def told_of(says: Callable[[], Any]) -> list[of.Part]:
+    """What is told of a source of a program's own, by what its reader returns."""
 
     class Reader(GeneratorReader[int]):
-        def left_to_read(self) -> dict[str, InputLeft]:
-            return {name: InputLeft(records=records) for name, records in left.items()}
+        def left_to_read(self) -> Any:
+            return says()
 
     class Numbers(GeneratorSource[int]):
         def create_reader(self, context: SourceReaderContext) -> Reader:
@@ -115,6 +121,13 @@ def test_what_is_left_travels_whatever_whole_number_it_is() -> None:
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(parts), type=list[of.Part]) == parts
     endless = parts_of_splits({str(n): InputLeft(records=2**63 - 1) for n in range(SPLITS_MAX + 3)})
     assert endless[-1].values[0] == 2**63 - 1
+
+
+@pytest.mark.parametrize("left", [None, 7, ["a"], {"a": 7}, {"a": None}, {"a": InputLeft(), "b": {"n": 1}}])
+def test_what_is_no_mapping_names_the_operator(left: Any) -> None:
+    """And says what was returned, and what was expected."""
+    with pytest.raises(UsageError, match=r"uid 'op'.*left_to_read\(\) returned .*; expected a mapping of"):
+        told_of(lambda: left)
 
 
 @pytest.mark.parametrize("records", [1.5, np.float64(3), "7"])

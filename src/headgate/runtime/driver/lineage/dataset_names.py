@@ -18,6 +18,7 @@ _SCHEMES: Final = {
 _PROPERTIES: Final = re.compile(r"[?;]\s*[\w. -]+=.*", re.DOTALL)
 """What follows the place of a database in URLs of JDBC, with a user and password perhaps."""
 _OF_DB2: Final = re.compile(r"(//[^/@]*/[^/:@]*):\w+=.*", re.DOTALL)  # jdbc:db2://db/shop:user=ada;
+_ORACLE_SID: Final = re.compile(r"(.+:\d+):([^:\]]+)")  # of jdbc:oracle:thin:@db:1521:SID
 _DATABASE: Final = re.compile(r"[?;]\s*database(?:name)?\s*=\s*([^;&?]+)", re.IGNORECASE)
 
 
@@ -62,6 +63,8 @@ def _of_jdbc(uri: str) -> DatasetName:
     if not at and "//" not in place:
         return DatasetName("file", f"jdbc:{scheme}:{place}")
     place, _, path = (place.partition("//")[2] if "//" in place else place).partition("/")
+    if scheme.lower() == "oracle" and not path and (found := _ORACLE_SID.fullmatch(place)):
+        place, path = found.groups()
     name = unquote(path) or (database.group(1).strip() if database else "")
     return _named(_SCHEMES.get(scheme.lower(), scheme.lower()), place, name)
 

@@ -19,7 +19,7 @@ from headgate.restore.split_watermarks import RestoredSplits, picture
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.job.user_errors import blamed
 from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, R, ReadyState
-from headgate.runtime.worker.operators.split_parts import parts_of_splits
+from headgate.runtime.worker.operators.split_parts import check_left, parts_of_splits
 from headgate.state.snapshots import OperatorSubtaskState
 
 BAD_RECORDS = "bad-records"
@@ -124,7 +124,9 @@ class SourceOperator(Operator):
     def sample(self) -> None:
         if self._opened:
             with blamed(self.context, "in left_to_read()"):
-                self._parts = parts_of_splits(self.reader.left_to_read())
+                left = self.reader.left_to_read()
+                check_left(self.context.label, left)
+                self._parts = parts_of_splits(left)
             self._told_given = self._given
 
     def measured(self) -> Mapping[str, int]:

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Final
 
 from headgate.api.source import InputLeft
+from headgate.common.errors import UsageError
 from headgate.common.refusals.texts import encodable
 from headgate.metrics import of_parts as of
 from headgate.metrics.metric import Metric, Place
@@ -28,6 +29,21 @@ def parts_of_splits(left: Mapping[str, InputLeft]) -> list[Part]:
     if len(left) > SPLITS_MAX:
         parts.append(_part(OTHERS, list(islice(left.values(), SPLITS_MAX, None))))
     return parts
+
+
+def check_left(label: str, left: object) -> None:
+    """Raise UsageError, with the label of the operator, for what a program's reader must not return."""
+    wrong: str | None
+    if not isinstance(left, Mapping):
+        wrong = type(left).__name__
+    else:
+        kinds = [type(each).__name__ for each in left.values() if not isinstance(each, InputLeft)]
+        wrong = f"a mapping with a value of type {kinds[0]}" if kinds else None
+    if wrong is not None:
+        raise UsageError(
+            f"{label}: left_to_read() returned {wrong}; expected a mapping of splits' ids to InputLeft, "
+            "which is empty where nothing is known"
+        )
 
 
 def _part(name: str, lefts: Sequence[InputLeft]) -> Part:
