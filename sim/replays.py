@@ -158,6 +158,7 @@ def _replayed(
         "records": None,
         "save": None,
         "side_effects": True,
+        "until_failure": False,
         "debug": False,
     }
     return replayed(request, job.nodes, job.plan, job.config, snapshots)

@@ -13,6 +13,7 @@ from headgate.common.settings.config import Config
 from headgate.connectors.discard import CountingSink
 from headgate.offline.replay.in_program import replayed
 from headgate.offline.replay.replay_report import ReplayReport, ReplayRequest
+from headgate.offline.replay.to_failure import replayed_to_failure
 from headgate.testing.mini_cluster import MiniCluster
 
 FIFTH = hg.OutputTag("fifth")
@@ -94,7 +95,9 @@ def replay_here(
         "save": None,
         "side_effects": False,
         "debug": False,
+        "until_failure": False,
     }
     request.update(changes)  # type: ignore[typeddict-item]
     config = Config().with_program(dict(settings or {}))
-    return replayed(request, env.program.nodes(), env.plan("visits"), config)
+    run = replayed_to_failure if request["until_failure"] else replayed
+    return run(request, env.program.nodes(), env.plan("visits"), config)

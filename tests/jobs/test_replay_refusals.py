@@ -99,7 +99,7 @@ def test_a_snapshot_that_is_no_later_one(job: Path) -> None:
 def test_a_source_without_end(job: Path) -> None:
     """Something else has to end the replay; a number of records does."""
     endless = generator_source(visit, None, 3_000, split_size=1_000)
-    with pytest.raises(hg.UsageError, match=r"uid 'in'\) has no end; .* --to or --count"):
+    with pytest.raises(hg.UsageError, match=r"uid 'in'\) has no end; .* --to, --count or --until failure"):
         replay_here(program(job, source=endless), "visits", "a", kept(job)[0])
     report = replay_here(program(job, source=endless), "visits", "a", kept(job)[0], count=3)
     assert report.ended == "stopped after 3 records"

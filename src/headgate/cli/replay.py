@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
@@ -16,6 +17,13 @@ from headgate.cli.run import RunRequest, assignments
 
 if TYPE_CHECKING:
     from headgate.offline.replay.replay_report import Change, ReplayReport, Step
+
+
+class Until(StrEnum):
+    """The values of ``--until``."""
+
+    FAILURE = "failure"
+
 
 _SHOWN: Final = 160  # characters of a record or value
 
@@ -33,6 +41,10 @@ def replay_key(
     to: Annotated[
         str | None,
         typer.Option("--to", metavar="CHECKPOINT", help="Stop where this one was taken, and compare."),
+    ] = None,
+    until: Annotated[
+        Until | None,
+        typer.Option("--until", help="Go on over all checkpoints until it fails or the state differs."),
     ] = None,
     count: Annotated[
         int | None, typer.Option("--count", min=1, metavar="N", help="Stop after N records of the key.")
@@ -69,7 +81,7 @@ def replay_key(
         found = replay(
             program, needed("--uid", uid), key_typed(needed("--key", key)), needed("--from", from_), to,
             arguments or (), settings, count=count, records=records, save=save, twice=not once, debug=debug,
-            side_effects=side_effects,
+            side_effects=side_effects, until_failure=until is Until.FAILURE,
         )  # fmt: skip
         shown = as_json_text(found) if as_json else "\n".join(page(found))
         return Outcome(shown, exit_code(found))
@@ -108,6 +120,8 @@ def page(found: ReplayReport) -> Iterator[str]:
         f"{found.operator} ({found.uid}), key {found.key}: key group {found.key_group}, subtask "
         f"{found.subtask} of job {found.job!r}, from checkpoint {found.begins}"
     )
+    if found.passed:
+        yield f"  at checkpoints {', '.join(map(str, found.passed))} nothing was wrong"
     yield from changed(found.state) if found.state else ["  no state"]
     for step in found.steps:
         yield from _step(step)

@@ -17,7 +17,6 @@ from headgate.common.settings.config import Config
 from headgate.graph.logical import Node
 from headgate.graph.physical import PhysicalPlan
 from headgate.graph.plan import edge_record_types
-from headgate.offline.inspecting import Answer, answered
 from headgate.offline.keyed_verdicts import targets_of
 from headgate.offline.replay.cutting import Cut, cut
 from headgate.offline.replay.debugging import Debugger
@@ -34,15 +33,6 @@ from headgate.offline.rewriting import keyed_handles
 from headgate.runtime.driver.start_checks import with_stored_groups
 from headgate.runtime.job.job_settings import job_settings
 from headgate.state.snapshots import CheckpointMetadata
-
-INSPECTOR: Final = "headgate.offline.replay.in_program:inspect"
-
-
-def inspect(
-    request: ReplayRequest, nodes: Sequence[Node], plan: PhysicalPlan, config: Config
-) -> Answer[ReplayReport]:
-    """Return the report of a replay by the plan that was captured, or the error that refused it."""
-    return answered(config, lambda: replayed(request, nodes, plan, config))
 
 
 class Snapshots(NamedTuple):
@@ -73,7 +63,8 @@ def replayed(
     drop = settings.ignore_unclaimed
     reader = KeyReader(part.key, part.key_group, plan.max_parallelism, targets, drop=drop)
     ends = None if until is None else until[1]
-    replay = Replay(part, disk, begins, ends, settings, reader, code, snapshots.disk)
+    endless = request["until_failure"]
+    replay = Replay(part, disk, begins, ends, settings, reader, code, snapshots.disk, endless=endless)
     tap = _run(replay, request)
     if request["save"] is not None and isinstance(tap, RowTap):
         save_test(request["save"], request["program"], part, tap.played())
@@ -112,7 +103,7 @@ def _prepared(
     part = cut(plan, types, request["uid"], key, lived.parallelism)
     if request["records"] is not None:
         part = with_records(part, request["records"])
-    ends = request["to"] is not None or request["count"] is not None
+    ends = request["to"] is not None or request["count"] is not None or request["until_failure"]
     check_sources(part, begins, bounded=ends)
     check_functions(part, side_effects=request["side_effects"])
     return part.in_the_loop()

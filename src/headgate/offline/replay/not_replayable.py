@@ -35,7 +35,9 @@ def check_sources(cut: Cut, begins: CheckpointMetadata, *, bounded: bool) -> Non
         except (UsageError, StrayPathError) as error:
             raise UsageError(f"{name} cannot go on from {called(begins)}: {error}; or {_RECORDS}") from error
         if not bounded and node.source.boundedness is Boundedness.UNBOUNDED:
-            raise UsageError(f"{name} has no end; say where the replay stops, with --to or --count")
+            raise UsageError(
+                f"{name} has no end; say where the replay stops, with --to, --count or --until failure"
+            )
 
 
 def _splits(node: SourceNode, begins: CheckpointMetadata) -> list[Split]:

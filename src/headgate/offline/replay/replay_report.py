@@ -19,6 +19,7 @@ class ReplayRequest(TypedDict):
     records: str | None  # path of a file with records in place of a source that cannot go back
     save: str | None  # path of a test to be written
     side_effects: bool  # whether functions may run that reach outside of the job
+    until_failure: bool  # go on from checkpoint to checkpoint until user code raises or the state differs
     debug: bool  # whether a debugger opens where user code raises, and at each record before
 
 
@@ -73,6 +74,7 @@ class ReplayReport(msgspec.Struct, frozen=True):
     differences: list[Difference] | None = None  # None: nothing to compare with
     inexact: list[str] = []  # why the state may differ although nothing is wrong
     failure: str | None = None  # the traceback of user code that raised
+    passed: list[int] = []  # checkpoints on the way at which the state was as recorded, or may differ
     unlike: list[str] | None = None  # what a second replay did otherwise; None: there was no second
 
     @property

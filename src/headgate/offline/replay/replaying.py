@@ -10,10 +10,11 @@ from typing import Final
 
 import msgspec
 
+from headgate.common.errors import UsageError
 from headgate.common.keys.key_text import key_text
 from headgate.offline.inspecting import asked
-from headgate.offline.replay.in_program import INSPECTOR
 from headgate.offline.replay.replay_report import ReplayReport, ReplayRequest
+from headgate.offline.replay.to_failure import INSPECTOR
 from headgate.offline.replay.unlike import unlike
 from headgate.offline.storages import absolute, refuse_unreadable, storage_options
 
@@ -34,6 +35,7 @@ def replay(
     records: str | Path | None = None,
     save: str | Path | None = None,
     side_effects: bool = False,
+    until_failure: bool = False,
     twice: bool = True,
     debug: bool = False,
     timeout_s: float | None = None,
@@ -55,6 +57,8 @@ def replay(
         records: a file with a JSON value a line: records in place of a source that cannot go back.
         save: a file into which a test is written, with the state, the records and the output.
         side_effects: whether functions may run that reach outside of the job.
+        until_failure: whether to go on, from checkpoint to checkpoint that is stored, until the function
+            raises or the state is not as recorded; the report is of that stretch. Without `to` and `count`.
         twice: whether it is replayed again, in a process with another order of sets, and what differs is
             reported as :attr:`ReplayReport.unlike`.
         debug: whether Python's debugger opens in this terminal where the function is called for the key, and
@@ -65,6 +69,8 @@ def replay(
         StorageError: a snapshot or the input cannot be read or trusted.
         UsageError: the program cannot be planned, does not fit the snapshot, or cannot be replayed.
     """
+    if until_failure and (to is not None or count is not None):
+        raise UsageError("a replay until failure has its own end; leave out where else it should stop")
     with storage_options(options):
         for uri in filter(None, (snapshot, to)):
             refuse_unreadable(uri)
@@ -78,6 +84,7 @@ def replay(
             "records": None if records is None else str(Path(records).absolute()),
             "save": None if save is None else str(Path(save).absolute()),
             "side_effects": side_effects,
+            "until_failure": until_failure,
             "debug": debug,
         }
 

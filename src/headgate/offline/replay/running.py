@@ -56,7 +56,10 @@ class Replay:
         reader: KeyReader,
         code: UserCode,
         disks: Callable[[str], Disk] = open_disk,
+        *,
+        endless: bool = False,
     ) -> None:
+        self._endless = endless  # input may be over although its source has no end
         self.cut, self._disk, self._until = cut, disk, until
         self._point = RestorePoint(cut.of_snapshot(begins), disk.describe())
         self._settings, self._reader, self._code = replay_settings(settings), reader, code
@@ -207,6 +210,9 @@ class Replay:
                 if self._at_end(tap):
                     return
             elif (due := self._gang.next_wakeup()) is None or due > waited_since + PATIENCE_MS:
+                if self._until is None and self._endless:
+                    self.ended = "the input that there is ended"
+                    return
                 raise StorageError(self._stuck())
             else:
                 self.clock.advance_to(due)
