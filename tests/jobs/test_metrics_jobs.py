@@ -17,7 +17,7 @@ import headgate as hg
 import headgate.functions as F  # noqa: N812  # as PySpark's users write it
 from headgate.connectors.files import json_source
 from headgate.metrics.metric_table import NUMBERS, TABLE
-from headgate.metrics.of_parts import COMPACTION_BYTES, STOPPED
+from headgate.metrics.of_rocksdb import COMPACTION_BYTES, STOPPED
 from headgate.testing import Counters, JobListener, MiniCluster
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
