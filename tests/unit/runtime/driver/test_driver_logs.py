@@ -28,6 +28,7 @@ def no_handlers() -> Iterator[None]:
         yield
     finally:
         logs.remove_logging()
+        logs.clear_task_context()  # jobs that end in the order of their begin leave the first one's
         root.handlers[:] = handlers
         root.setLevel(level)
 
