@@ -18,6 +18,7 @@ from headgate.metrics.of_rocksdb import (
     CACHE_HITS,
     CACHE_MISSES,
     ENTRIES,
+    FILTERED,
     OF_DATABASES,
     OF_FAMILIES,
     OF_STATISTICS,
@@ -259,6 +260,9 @@ def test_with_statistics_reads_are_counted(tmp_path: Path) -> None:
     assert {metric.at() for metric in OF_STATISTICS} <= told.keys()
     assert told[CACHE_MISSES.at()] > 0
     assert told[CACHE_HITS.at()] >= 9
+    assert told[FILTERED.at()] == 0
+    assert store.get(b"00500x") is None
+    assert database.measured()[FILTERED.at()] == 1
     before = told[CACHE_MISSES.at()]
     store.get(b"00500")
     assert database.measured()[CACHE_MISSES.at()] == before
