@@ -26,7 +26,7 @@ def test_the_program_says_what_holds_a_job_up(tmp_path: Path) -> None:
 def test_requests_and_pictures_of_the_page_exist(tmp_path: Path) -> None:
     """Each request of the table is answered, each picture is one, and the limit is the one told."""
     told = set(re.findall(r"`GET (/v1/[a-zA-Z/-]+)[`?]", TEXT)) - {"/v1/job", "/v1/events"}
-    assert len(told) == 11
+    assert len(told) == 12
     with watched(tmp_path) as job:
         job.waits("/v1/checkpoint-times", lambda times: times["checkpoints"])
         assert [path for path in told if job.asks(path.replace("/ID", "/1"))[0] != 200] == []
