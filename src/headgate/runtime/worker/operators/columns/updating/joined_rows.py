@@ -72,8 +72,9 @@ class JoinedRows:
         """Add rows of one side, of which none is ever taken back, and return the pairs that they make. Of
         such joins rows have no weights.
         """
-        rows, places = self._bags[1 - side].find(came.numbers)
-        mine, others = came.rows.take(pa.array(rows)), self._bags[1 - side].take(places)
+        bag = self._bags[1 - side]
+        rows, others = bag.take_together(*bag.find(came.numbers))
+        mine = came.rows.take(pa.array(rows))
         self._bags[side].add(came.numbers, came.rows)
         sides = (mine, others) if side == LEFT else (others, mine)
         return Found(came.numbers[rows], sides, np.ones(len(rows), np.int64))
@@ -130,8 +131,8 @@ class JoinedRows:
         return empty
 
     def _pairs(self, side: int, came: Side) -> Found:
-        rows, places = self._bags[1 - side].find(came.numbers)
-        others = self._bags[1 - side].take(places)
+        bag = self._bags[1 - side]
+        rows, others = bag.take_together(*bag.find(came.numbers))
         mine = came.rows.take(pa.array(rows))
         weights = mine.column(WEIGHT).to_numpy() * others.column(WEIGHT).to_numpy()
         sides = (mine, others) if side == LEFT else (others, mine)

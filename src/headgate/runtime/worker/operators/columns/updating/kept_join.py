@@ -57,9 +57,12 @@ class KeptJoin(KeptForGood):
         """Add what came since the last call to a join that only grows, and return what comes out."""
         if not self._waiting:
             return
-        came, self._waiting = pa.concat_tables(self._waiting), []
-        self._note(came)
-        for side, mine in sides_of(came):
+        came, self._waiting = self._waiting, []
+        self._note(pa.concat_tables(came))
+        # A sender has one side: rows of both are not put together, as they would have to be parted again.
+        parts = [part for each in came for part in sides_of(each)]
+        for side in sorted({side for side, _ in parts}):
+            mine = pa.concat_tables([rows for each, rows in parts if each == side])
             yield self.rows.grow(side, self._side(side, mine))
 
     def _note(self, rows: pa.Table) -> None:
@@ -83,7 +86,7 @@ class KeptJoin(KeptForGood):
         numbers = self.rows.keys.of(rows)
         if WEIGHT in self._sides[side].names:
             rows = weighted(rows if CHANGE in rows.column_names else _inserted(rows))
-        return Side(rows.select(self._sides[side].names), numbers)
+        return Side(rows.select(self._sides[side].names).combine_chunks(), numbers)
 
     def restore(self, table: pa.Table) -> None:
         panes = table.column(PANE).to_numpy()

@@ -31,20 +31,33 @@ class Piece:
 
 def taken(pieces: list[Piece], places: Int64s, schema: pa.Schema) -> pa.Table:
     """Return the rows at `places`, in order, in columns of one chunk."""
-    firsts = np.array([piece.first for piece in pieces])
-    owners = np.searchsorted(firsts, places, "right") - 1
-    found, orders = [schema.empty_table()], [np.zeros(0, np.int64)]
-    for number in np.unique(owners).tolist():
-        rows = np.flatnonzero(owners == number)
-        piece = pieces[number]
-        found.append(piece.table.take(pa.array(places[rows] - piece.first)))
-        orders.append(rows)
-    whole = pa.concat_tables(found).combine_chunks()
-    if len(found) <= 2:
+    found, order = taken_by_piece(pieces, places, schema)
+    whole = found.combine_chunks()
+    if order is None:
         return whole
     back = np.empty(len(places), np.int64)
-    back[np.concatenate(orders)] = np.arange(len(places))
+    back[order] = np.arange(len(places))
     return whole.take(pa.array(back))
+
+
+def taken_by_piece(pieces: list[Piece], places: Int64s, schema: pa.Schema) -> tuple[pa.Table, Int64s | None]:
+    """Return the rows at `places`, those of one piece after the other, and of each its index in `places`;
+    None: they are in order. To order wide rows costs as much as to find them.
+    """
+    firsts = np.array([piece.first for piece in pieces])
+    owners = np.searchsorted(firsts, places, "right") - 1
+    counts = np.bincount(owners, minlength=len(pieces))
+    owning = np.flatnonzero(counts)
+    if len(owning) <= 1:
+        found = [pieces[number].table.take(pa.array(places - pieces[number].first)) for number in owning]
+        return found[0] if found else schema.empty_table(), None
+    order = np.argsort(owners, kind="stable")
+    ends = np.cumsum(counts)
+    tables = [schema.empty_table()]
+    for number in owning.tolist():
+        mine = places[order[ends[number] - counts[number] : ends[number]]]
+        tables.append(pieces[number].table.take(pa.array(mine - pieces[number].first)))
+    return pa.concat_tables(tables), order
 
 
 class AppendedRows:

@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from headgate.runtime.worker.operators.columns.updating.by_key.appended_rows import Piece, taken
+from headgate.runtime.worker.operators.columns.updating.by_key.appended_rows import (
+    Piece,
+    taken,
+    taken_by_piece,
+)
 from headgate.runtime.worker.operators.columns.updating.by_key.growing import Growing
 from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT, net_rows
 
@@ -109,6 +113,11 @@ class KeyedBags:
     def take(self, places: Int64s) -> pa.Table:
         """Return the rows at places that :meth:`find` returned, in order."""
         return taken([each.piece for each in self._tables], places, self._values)
+
+    def take_together(self, indices: Int64s, places: Int64s) -> tuple[Int64s, pa.Table]:
+        """Return the pairs that :meth:`find` returned, with rows for their places, in any order."""
+        found, order = taken_by_piece([each.piece for each in self._tables], places, self._values)
+        return (indices if order is None else indices[order]), found
 
     @property
     def _end(self) -> int:
