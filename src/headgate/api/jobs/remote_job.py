@@ -27,7 +27,6 @@ from headgate.common.plain_data import Json
 
 ANSWER_WAIT_S: Final = 20.0  # how long the driver may take for an answer that it gives at once
 POLL_S: Final = 10.0  # how long one request waits for an outcome
-TRACES_COME_S: Final = 2  # how long to wait for the visits that workers send with their heartbeats
 TRACES_WAIT_S: Final = 10  # how long to wait for traced records that have not come where they were sent
 WHY_S: Final = 3  # how long the workers' loops are sampled for what holds the job up
 NAMED_MAX: Final = 10
@@ -114,8 +113,9 @@ class RemoteJob(JobRequests):
             UsageError: `every` or `seconds` is out of its range.
             OperatingError: the job's driver does not answer.
         """
-        self._ask("POST", "/v1/traces", {"every": every, "seconds": seconds})
-        clock.sleep(seconds + TRACES_COME_S)
+        begun = self._ask("POST", "/v1/traces", {"every": every, "seconds": seconds})
+        # Workers hear of it by one heartbeat, and send by another what they have found.
+        clock.sleep(seconds + 0.5 + 2 * begun["heartbeat_ms"] / 1000)
         until = clock.monotonic() + TRACES_WAIT_S
         while not _whole(found := self._ask("GET", "/v1/traces")) and clock.monotonic() < until:
             clock.sleep(0.5)

@@ -96,15 +96,27 @@ class NewLines(logging.Handler):
             self._looked_at += 1
         finally:
             self.release()
-        return bool(super().handle(record))
+        passed = bool(self.filter(record))
+        if passed:
+            self.emit(record)
+        return passed
 
     @override
     def emit(self, record: logging.LogRecord) -> None:
+        # Without the lock: the program's code may be called for the text, and whoever takes lines must not
+        # wait for it.
         try:
             line = line_of(record)
         except Exception:
             self.handleError(record)
             return
+        self.acquire()
+        try:
+            self._keep(line)
+        finally:
+            self.release()
+
+    def _keep(self, line: LogLine) -> None:
         self._lines.append(line)
         self._size += line.size
         while len(self._lines) > LINES_MAX or (self._size > BYTES_MAX and len(self._lines) > 1):

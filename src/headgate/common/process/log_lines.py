@@ -142,7 +142,9 @@ def _message(record: logging.LogRecord) -> str:
 
 def _number(record: logging.LogRecord, name: str) -> int | None:
     value = record.__dict__.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    if not isinstance(value, int) or isinstance(value, bool) or not -(2**63) <= value < 2**63:
+        return None
+    return int(value)
 
 
 def _extra(record: logging.LogRecord, mask: Mask) -> dict[str, Json]:

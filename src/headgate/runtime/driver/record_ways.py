@@ -16,12 +16,16 @@ from headgate.runtime.protocol.trace_numbers import is_of
 from headgate.runtime.protocol.visits import Visit
 
 WAYS_MAX: Final = 500  # that are kept of a tracing; the oldest are dropped
+VISITS_MAX: Final = 1_000  # of each way
 
 
 class RecordWays(JobListener):
-    """The tracings of one job, one at a time. The job master's loop reports, any thread asks."""
+    """The tracings of one job, one at a time. The job master's loop reports, any thread asks. Workers send a
+    heartbeat every `heartbeat_ms`, and learn by its answer what is wanted.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, heartbeat_ms: int) -> None:
+        self._heartbeat_ms = heartbeat_ms
         self._lock, self._number, self._every, self._running = threading.Lock(), 0, 0, False
         self._ways: dict[int, list[Visit]] = {}  # visits by number of the trace
         self._members: Members | None = None
@@ -39,15 +43,16 @@ class RecordWays(JobListener):
             self._number, self._every, self._running, self._ways = self._number + 1, every, True, {}
             number = self._number
         self._want(number, every)
-        timer = threading.Timer(seconds, self._end, (number,))
+        timer = threading.Timer(seconds + self._heartbeat_ms / 1000, self._end, (number,))
         timer.daemon = True
         timer.start()
 
     def traced(self, visits: Sequence[Visit]) -> None:
         with self._lock:
             for visit in visits:
-                if is_of(visit.trace, self._number):
-                    self._ways.setdefault(visit.trace, []).append(visit)
+                way = self._ways.setdefault(visit.trace, []) if is_of(visit.trace, self._number) else None
+                if way is not None and len(way) < VISITS_MAX:
+                    way.append(visit)
             for oldest in list(self._ways)[: max(0, len(self._ways) - WAYS_MAX)]:
                 del self._ways[oldest]
 
@@ -63,6 +68,7 @@ class RecordWays(JobListener):
             "number": number,
             "every": every,
             "runs": runs,
+            "heartbeat_ms": self._heartbeat_ms,
             "ways": [_way(visits, plan) for visits in ways],
             "operators": _operators(ways),
             "exchanges": _exchanges(ways),
@@ -84,26 +90,26 @@ class RecordWays(JobListener):
 def _way(visits: list[Visit], plan: PhysicalPlan) -> dict[str, Json]:
     first = next(visit for visit in visits if visit.sender == 0)
     shown = sorted(visits, key=lambda visit: visit.began_us)
+    came = {(visit.sender, visit.vertex, visit.subtask) for visit in visits}
     ended_us = max(visit.began_us + visit.took_us for visit in visits)
     return {
         "began_ms": first.began_us // 1000,
         "took_ms": (ended_us - first.began_us) / 1000,
         "record": first.record,
-        "visits": [_visit(visit, first, visits, plan) for visit in shown],
+        "visits": [_visit(visit, first, came, plan) for visit in shown],
     }
 
 
-def _visit(visit: Visit, first: Visit, visits: list[Visit], plan: PhysicalPlan) -> dict[str, Json]:
+def _visit(
+    visit: Visit, first: Visit, came: set[tuple[int, int, int]], plan: PhysicalPlan
+) -> dict[str, Json]:
     edges: dict[int, Edge] = {edge.id: edge for edge in plan.edges}
     sent: list[Json] = []
     for exchange in visit.sent:
         target = edges[exchange.edge].target if exchange.edge in edges else None
-        came = any(
-            (each.sender, each.vertex, each.subtask) == (visit.number, target, exchange.receiver)
-            for each in visits
-        )
+        there = target is not None and (visit.number, target, exchange.receiver) in came
         sent.append(
-            {"vertex": target, "subtask": exchange.receiver, "waiting": exchange.waiting, "came": came}
+            {"vertex": target, "subtask": exchange.receiver, "waiting": exchange.waiting, "came": there}
         )
     return {
         "number": str(visit.number),  # of more digits than a number of JavaScript has

@@ -13,6 +13,7 @@ from headgate.common.process.heard_logs import ALL, OF_HEADGATE, heard
 from headgate.common.process.log_lines import LoggedJob
 from headgate.common.process.logs import logging_is_set_up
 from headgate.common.process.outward_queue import close_together
+from headgate.common.settings import options as o
 from headgate.runtime.driver.driver_logs import AttemptInLogs
 from headgate.runtime.driver.endpoint.endpoint_settings import EndpointSettings
 from headgate.runtime.driver.endpoint.metrics_port import MetricsPort, opened_port
@@ -48,7 +49,8 @@ class ShownJob:
         answers: EndpointSettings | None,
         named: LoggedJob,
     ) -> None:
-        self.metrics, self._traces = JobMetrics(job.plan, clock), RecordWays()
+        self.metrics = JobMetrics(job.plan, clock)
+        self._traces = RecordWays(job.config.get(o.HEARTBEAT_INTERVAL))
         settings = otlp_settings(job.config)
         self._telemetry = None if settings is None else Telemetry(settings, named, clock)
         lineage = lineage_settings(job.config, job.name)

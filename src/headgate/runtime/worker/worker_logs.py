@@ -43,6 +43,7 @@ class LinkWithLogs:
 
     def __init__(self, link: Link, lines: NewLines) -> None:
         self._link, self._lines = link, lines
+        self._unsent = 0  # lines that could not be sent
 
     def send(self, message: m.FromWorker) -> None:
         if isinstance(message, _COMES_AFTER):
@@ -50,10 +51,17 @@ class LinkWithLogs:
         self._link.send(message)
 
     def send_lines(self) -> None:
-        """Send the lines that are new, if there are any."""
+        """Send the lines that are new, if there are any. Never raises: a line must not stop what is sent
+        behind it, such as a heartbeat.
+        """
         lines, left_out = self._lines.take()
-        if lines or left_out:
+        left_out, self._unsent = left_out + self._unsent, 0
+        if not lines and not left_out:
+            return
+        try:
             self._link.send(m.Logged(0, lines, left_out))
+        except Exception:
+            self._unsent = left_out + len(lines)
 
     def close(self) -> None:
         self._link.close()

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from headgate.checkpoint.storage.settings import StorageSettings, use_storage_settings
@@ -261,7 +261,8 @@ class _Process:
         beat = worker.attempt, now, worker.progress, counters, standstills, resident_bytes()
         spent = round(time.process_time() * 1000), self._collections.us
         if visits := self._traces.take():
-            self._link.send(m.Traced(worker.attempt, visits))
+            with suppress(Exception):  # the heartbeat goes on without them
+                self._link.send(m.Traced(worker.attempt, visits))
         self._link.send(m.Heartbeat(*beat, worker.event_times(), *spent, self._samples.found()))
 
     @contextmanager

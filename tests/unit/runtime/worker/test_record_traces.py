@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from operator_samples import rows
 from task_samples import TASK, ManualClock, Rig, Watching
@@ -12,8 +13,11 @@ from headgate.common.ids import EdgeId
 from headgate.common.time import WATERMARK_MIN
 from headgate.core.alignment.barriers import Alignment, Barrier
 from headgate.graph.partitioners import Broadcast, Rebalance
+from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.protocol.elements import Trace, Watermark
+from headgate.runtime.protocol.message_codec import decode_from_worker, encode_message
+from headgate.runtime.protocol.messages import Traced
 from headgate.runtime.protocol.trace_numbers import is_of
 from headgate.runtime.protocol.visits import Visit
 from headgate.runtime.worker.exchange.output import EdgeEnds, EdgeReceiver, OutputChannel, OutputEdge, Outputs
@@ -158,3 +162,45 @@ def test_the_chain_is_as_before_where_a_call_raises() -> None:
         TracedCall(TASK, [operator], 0, rows(["x"]), None, made).run(fails)
     assert operator.next is before
     assert made.take() == []
+
+
+class Hostile:
+    """A record whose text is half a character."""
+
+    def __repr__(self) -> str:
+        return "\ud800" + "x" * 1_000
+
+
+class Text(str):
+    """A text that is none for MessagePack."""
+
+
+class Named:
+    def __repr__(self) -> str:
+        return Text("named")
+
+
+class Broken:
+    def __repr__(self) -> str:
+        raise ValueError("no text")
+
+
+FAR = pa.record_batch([pa.array([2**60], pa.timestamp("us"))], names=["t"])
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [rows([Hostile()]), rows([Named()]), rows([Broken()]), ArrowBatch(FAR)],
+    ids=["half a character", "a class of texts", "no text", "a time that Python has not"],
+)
+def test_any_record_can_be_told(batch: Any) -> None:
+    """Whatever its text is, or whether it has one: neither the job nor a heartbeat may fail of it."""
+    operator = Watching(ManualClock(0), 0)
+    operator.next = EdgeReceiver(Outputs(10), [], True)
+    made, _ = traces()
+    call = TracedCall(TASK, [operator], 0, batch, None, made)
+    call.run(lambda _: 1)
+    call.file()
+    (visit,) = made.take()
+    assert 0 < len(visit.record) <= 220
+    assert decode_from_worker(encode_message(Traced(1, [visit]))) == Traced(1, [visit])

@@ -44,3 +44,22 @@ def test_the_last_lines_are_sent_at_the_end() -> None:
     with logs_sent(SimpleNamespace(send=said.append, close=lambda: None)):
         LOG.warning("closing: no")
     assert texts(said) == [["closing: no"]]
+
+
+def test_lines_that_cannot_be_sent_are_counted_and_stop_nothing() -> None:
+    """The heartbeat behind them is sent; the next lines say how many are lacking."""
+    said: list[Any] = []
+
+    def send(message: Any) -> None:
+        if isinstance(message, m.Logged) and message.lines and message.lines[0].message == "bad":
+            raise ValueError("it has no form")
+        said.append(message)
+
+    beat = m.Heartbeat(1, 0, 0, [])
+    with logs_sent(SimpleNamespace(send=send, close=lambda: None)) as link:
+        LOG.warning("bad")
+        link.send(beat)
+        LOG.warning("good")
+        link.send(beat)
+    assert texts(said) == ["Heartbeat", ["good"], "Heartbeat"]
+    assert said[1].left_out == 1

@@ -30,7 +30,8 @@ def trace_routes(job: ServedJob) -> list[Route]:
     async def answer() -> Response:
         if traces is None:
             raise HTTPException(404)
-        return facts_answer(await run_in_threadpool(traces.found, job.plan()), job.watch)
+        found = traces.found
+        return await run_in_threadpool(lambda: facts_answer(found(job.plan()), job.watch))
 
     async def found(_: Request) -> Response:
         return await answer()

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from typing import Final
 
 from headgate.common.ids import SubtaskId
+from headgate.common.refusals.texts import encodable
 from headgate.core.marks import Mark
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
@@ -22,7 +23,7 @@ from headgate.runtime.worker.exchange.traced_output import traced
 from headgate.runtime.worker.operators.operator_contract import Operator, Receiver
 
 TEXT_MAX: Final = 200  # characters of a record
-EXCHANGES_MAX: Final = 100  # that are told of a record which goes to many subtasks
+EXCHANGES_MAX: Final = 16  # in which a record is followed, that goes to many subtasks
 
 
 class TracedCall:
@@ -147,5 +148,9 @@ class _Link:
 
 
 def _text(batch: Batch) -> str:
-    rows = batch.columns.to_pylist() if isinstance(batch, ArrowBatch) else batch.rows()
-    return shorten(rows[0], TEXT_MAX)
+    # What no operator turns into objects of Python may not be possible as such: a year 10,000, no UTF-8.
+    try:
+        rows = batch.columns.to_pylist() if isinstance(batch, ArrowBatch) else batch.rows()
+        return encodable(str.__str__(shorten(rows[0], TEXT_MAX)))
+    except Exception as error:
+        return f"(a record without text: {type(error).__name__})"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -78,12 +79,16 @@ class LogBook:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # What is collected as garbage while it is held may log something, in the same thread.
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
         self._processes: dict[str, _OfProcess] = {}
         self._size = self.ever = self.newest = 0
 
     def heard(self, record: logging.LogRecord) -> None:
         """Take a record of this process's log, which has passed a `ContextFilter`."""
+        if os.getpid() != self._pid:
+            return  # a child of this process: another thread may have held the lock when it was forked
         line = line_of(record)
         # Workers may be threads of this process.
         self._take(DRIVER if line.worker is None else f"worker-{line.worker}", [line], 0)
@@ -118,7 +123,7 @@ class LogBook:
     def facts(self, wanted: WantedLines | None = None) -> dict[str, Json]:
         """Return the wanted lines of all processes, sorted by time, as `docs/page.md` describes them."""
         with self._lock:
-            kept = {name: [*each.lines, *each.warnings] for name, each in self._processes.items()}
+            kept = {name: [*each.lines, *each.warnings] for name, each in list(self._processes.items())}
             processes: list[Json] = [
                 {"process": name, "lines": len(kept[name]), "left_out": each.left_out}
                 for name, each in sorted(self._processes.items(), key=lambda item: _place(item[0]))
