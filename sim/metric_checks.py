@@ -29,6 +29,9 @@ _ONE_FOR_ONE: Final = (SourceNode, TimestampsNode, MapNode)
 _COUNTERS: Final = frozenset(
     series for metric in table.TABLE if metric.kind is Kind.COUNTER for series in metric.series
 )
+_UNKNOWN: Final = {
+    series: metric.unknown for metric in table.TABLE if metric.unknown is not None for series in metric.series
+}
 _PLACES: Final = [place for place, name in enumerate(table.NUMBERS) if name in _COUNTERS]
 COMPARED_EVERY: Final = 8
 """Sums over attempts are compared at every so many-th report, and whenever an attempt begins."""
@@ -131,8 +134,8 @@ class _Counting(JobListener):
 
     def _demand_no_fall(self, task: tuple[int, str, int], before: Counters | None, now: Counters) -> None:
         for place in () if before is None else _PLACES:
-            if now.values[place] < before.values[place]:
-                name = table.NUMBERS[place]
+            name = table.NUMBERS[place]
+            if _known(name, now.values[place]) < _known(name, before.values[place]):
                 raise Violation(f"{name} of {task} fell from {before.values[place]} to {now.values[place]}")
 
     def _demand_one_for_one(self, vertex: Vertex, each: Counters) -> None:
@@ -148,13 +151,19 @@ class _Counting(JobListener):
         """The metrics are the sum of each attempt's last totals, and never less than before."""
         found: Counter[str] = Counter()
         for each in self._metrics.measured():
-            found.update({name: value for name, value in each.numbers.items() if name in _COUNTERS})
+            counted = {name: value for name, value in each.numbers.items() if name in _COUNTERS}
+            found.update({name: _known(name, value) for name, value in counted.items()})
         right: Counter[str] = Counter()
         for told in self._last.values():
-            right.update(dict(zip(table.NUMBERS, told.values, strict=True)))
+            pairs = zip(table.NUMBERS, told.values, strict=True)
+            right.update({name: _known(name, value) for name, value in pairs})
         for name in _COUNTERS:
             if found[name] != right[name]:
                 raise Violation(f"{name} is {found[name]}; all attempts together have told {right[name]}")
             if found[name] < self._before[name]:
                 raise Violation(f"{name} fell from {self._before[name]} to {found[name]}")
         self._before = found
+
+
+def _known(name: str, value: int) -> int:
+    return 0 if value == _UNKNOWN.get(name) else value

@@ -49,7 +49,7 @@ def counts_in(text: str) -> dict[str, int]:
     r"""Return the counts in RocksDB's text of statistics, by name of the series.
 
     Example:
-        >>> counts_in("rocksdb.block.cache.miss COUNT : 7\\nrocksdb.block.cache.hit COUNT : 12\\n")
+        >>> counts_in("rocksdb.block.cache.miss COUNT : 7\nrocksdb.block.cache.hit COUNT : 12\n")
         {'headgate_rocksdb_block_cache_hits_total': 12, 'headgate_rocksdb_block_cache_misses_total': 7}
     """
     lines, found = "\n" + text, {}

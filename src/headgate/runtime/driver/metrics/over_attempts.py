@@ -19,6 +19,11 @@ _COUNTED: Final = frozenset(
 )
 
 
+_UNKNOWN: Final = {
+    series: metric.unknown for metric in table.TABLE if metric.unknown is not None for series in metric.series
+}
+
+
 class Task(NamedTuple):
     """A subtask as metrics name it: the uid of the first operator of its chain, and its number."""
 
@@ -79,13 +84,21 @@ def _added(task: Task, before: Measured | None, now: Counters | None) -> Measure
     histograms = {series: Histogram(each.sparse()) for series, each in found.items()}
     if now is not None:
         for series, number in zip(table.NUMBERS, now.values, strict=True):
-            numbers[series] = number + (numbers.get(series, 0) if series in _COUNTED else 0)
+            earlier = numbers.get(series) if series in _COUNTED else None
+            numbers[series] = _summed(series, earlier, number)
         for series, sparse in zip(table.HISTOGRAMS, now.histograms, strict=True):
             histograms.setdefault(series, Histogram()).merge(sparse)
     own = {} if before is None else before.own
     if now is None:
         return Measured(task, numbers, histograms, own)
     return Measured(task, numbers, histograms, _with_told(own, now.told), now.parts)
+
+
+def _summed(series: str, earlier: int | None, now: int) -> int:
+    unknown = _UNKNOWN.get(series)
+    if earlier is None or earlier == unknown:
+        return now
+    return earlier if now == unknown else earlier + now
 
 
 def _with_told(

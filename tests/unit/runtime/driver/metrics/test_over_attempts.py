@@ -10,6 +10,7 @@ import headgate as hg
 from headgate.metrics import metric_table as table
 from headgate.metrics.histograms import Histogram
 from headgate.metrics.of_programs import ProgramMetrics
+from headgate.metrics.of_rocksdb import CACHE_HITS
 from headgate.runtime.driver.metrics.over_attempts import OverAttempts, Task
 from headgate.runtime.protocol.messages import Counters
 
@@ -52,6 +53,20 @@ def test_counters_go_on_and_gauges_are_of_the_present_attempt() -> None:
     (after,) = added.measured()
     assert (after.numbers[table.RECORDS_IN.at()], after.numbers[PENDING]) == (7, 1)
     assert after.histograms[STEPS].sparse() == [13, 1, 29, 1]
+
+
+@given(st.lists(st.integers(-1, 5), min_size=1, max_size=6))
+def test_what_an_attempt_does_not_know_is_not_counted(told: list[int]) -> None:
+    """Such as counts of RocksDB where it keeps none: -1 means "not known", and is not added up."""
+    added, place = OverAttempts(plan(1)), table.NUMBERS.index(CACHE_HITS.at())
+    for value in told:
+        added.begin()
+        report = counters(1, 0, read=1)
+        report.values[place] = value
+        added.report([report])
+    known = [value for value in told if value >= 0]
+    (found,) = added.measured()
+    assert found.numbers[CACHE_HITS.at()] == (sum(known) if known else -1)
 
 
 def test_metrics_of_the_program_go_on_in_the_same_way() -> None:
