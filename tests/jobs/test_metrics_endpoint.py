@@ -101,6 +101,7 @@ def test_a_job_that_fails_once_is_scraped(tmp_path: Path) -> None:
     """In both attempts."""
     valve = Known(9_970, MIDDLE, [{"n": n} for n in range(RECORDS)])
     config = {**TINY, "heartbeat.interval": "10ms", "rest.enabled": True, "state.backend.type": "rocksdb"}
+    config["state.backend.rocksdb.statistics"] = True
     env = hg.Environment(parallelism=1, executor=MiniCluster(), config=config)
     env.checkpoints(every="10ms", storage=str(tmp_path / "checkpoints"))
     timed = env.from_source(valve, uid="in").with_event_time("n", out_of_orderness="0ms")
