@@ -245,6 +245,88 @@ def test_records_of_classes_are_released_as_such(tmp_path: Path) -> None:
     assert sorted(json_lines(tmp_path / "out")) == [5, 7, 9]
 
 
+def parsed(line: str) -> dict[str, int]:
+    """What it says of its records is not always true."""
+    found: dict[str, int] = json.loads(line)
+    return found
+
+
+@dataclasses.dataclass
+class Amount:
+    """A record of a class whose fields have not always the type that it says."""
+
+    user: int
+    amount: int
+
+
+def made(line: str) -> Amount:
+    return Amount(**json.loads(line))
+
+
+class Sums(hg.KeyedProcessFunction[int, Any, list[int]]):
+    """Emits the running sum of each key's amounts, which may be text once it is `mended`."""
+
+    total: hg.ValueState[int] = hg.value_state(default=0)
+
+    def __init__(self, *, mended: bool) -> None:
+        self.mended = mended
+
+    def process(self, record: Any, ctx: hg.KeyedContext[int]) -> Iterator[list[int]]:
+        amount = record.amount if isinstance(record, Amount) else record["amount"]
+        self.total.value = 2 * self.total.value + (int(amount) if self.mended else amount)
+        yield [ctx.key, int(amount), self.total.value]
+
+
+@pytest.mark.parametrize("parse", [parsed, made])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_records_of_another_type_than_the_declared_are_held_as_they_are(
+    backend: str, parse: Any, tmp_path: Path
+) -> None:
+    """The bad record and later ones, over checkpoints, a kill and a release; other keys go on."""
+    valve = Valve(2_472, 8, range(60))
+
+    def line(n: int) -> str:
+        wrong = n in {9, 12, 15}
+        return json.dumps({"user": n % 3, "amount": str(n) if wrong else n})
+
+    def killed(result: Any) -> Any:
+        if result[1] in {12, 16} and not (tmp_path / f"killed{result[1]}").exists():  # 12 is held
+            (tmp_path / f"killed{result[1]}").touch()
+            raise OSError("killed")
+        return result
+
+    def begun(release: str, *, mended: bool, since: str | None = None) -> hg.JobHandle:
+        settings = {**TINY, **RESTART_AT_ONCE, "quarantine.max-share": 1.0, **BACKENDS[backend]}
+        env = environment(1, settings)
+        env.checkpoints(every="5ms", storage=str(tmp_path / "checkpoints"))
+        records = env.from_source(valve, uid="in").map(line).map(parse)
+        policy = hg.quarantine(hold=50, release=release)
+        sums = records.key_by("user").process(Sums(mended=mended), uid="sums", on_error=policy)
+        sums.map(killed).write_json(str(tmp_path / "out"), uid="out")
+        return env.execute_async("wrong", restore_from=since)
+
+    def results() -> list[list[int]]:
+        return sorted(json_lines(tmp_path / "out"))
+
+    answer = []
+    for key in range(3):
+        total = 0
+        for n in range(key, 60, 3):
+            total = 2 * total + n
+            answer.append([key, n, total])
+    handle = begun("1", mended=False)
+    wait_until(results, "a checkpoint is complete")
+    valve.open_to(40)
+    wait_until(lambda: [2, 38] in [each[:2] for each in results()], "a checkpoint has what is held")
+    assert results() == sorted(each for each in answer if each[1] < 40 and (each[0] or each[1] < 9))
+    savepoint = handle.stop(str(tmp_path / "savepoints"))
+    assert handle.result().restarts == 1
+    handle = begun("2", mended=True, since=savepoint)
+    valve.open_to()
+    assert handle.result().restarts == 1
+    assert results() == answer
+
+
 def test_wrong_uses_are_refused_while_the_program_is_written() -> None:
     """In a sentence each."""
     stream = environment(1).from_collection([1])

@@ -21,6 +21,11 @@ F = TypeVar("F", bound=KeyedProcessFunction[Any, Any, Any])
 EVENT: Final = 0
 PROCESSING: Final = 1
 
+PLAIN: Final = "plain"
+DICT_OF_ROW: Final = "row"
+FIELDS: Final = "fields"
+"""Forms in which a record is stored: as it is, the dict of a `Row`, and class and fields of an instance."""
+
 
 def with_held_states(node: KeyedProcessNode, record_type: Hint | None) -> KeyedProcessNode:
     """Return `node`, of which the function's class also declares the state for held records of `record_type`
@@ -35,7 +40,9 @@ def _declaring(function: F, record_type: Hint | None) -> F:
     from headgate.api.windows.window_states import Storable, stored_record
 
     cls = type(function)
-    fields: dict[str, Any] = {"record": Storable(record_type).hint, "row": bool}
+    hint: Any = Storable(record_type).hint
+    # A record that is not of its declared type is in `other`, and `typed` is empty.
+    fields: dict[str, Any] = {"typed": list[hint], "other": Any, "form": str}
     times: dict[str, Any] = {"timestamp": int | None, "watermark": int | None, "arrived_ms": int}
     kept = stored_record("HeldRecord", {**fields, **times})
     hints = {

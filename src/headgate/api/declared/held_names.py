@@ -8,7 +8,7 @@ from typing import Final
 UNDER: Final = "held-under"
 """Per held key: its release, the number of its first record, the one after its last, and its event time."""
 RECORDS: Final = "held-records"
-"""Per held key: number -> record, whether it was a `Row`, event time, watermark, and when it came."""
+"""Per held key: number -> record, the form that it is stored in, event time, watermark, and when it came."""
 TIMERS: Final = "held-timers"
 """Per held key: (domain, time in ms) of timers that were due; the domains are below."""
 

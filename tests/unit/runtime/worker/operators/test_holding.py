@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +19,7 @@ from headgate.api.holding import Holding
 from headgate.common.time import WATERMARK_MAX
 from headgate.graph.logical import NEW, KeyedProcessNode
 from headgate.metrics.metric_table import HELD_RECORDS
+from headgate.records.row import Row
 from headgate.runtime.worker.operators.guarded.holding_keyed import HoldingKeyedOperator
 from headgate.state.snapshots import Inline, OperatorSubtaskState
 
@@ -91,20 +92,28 @@ class Files:
 class Versions:
     """A program that is restored again and again; keeps what it has emitted, by key."""
 
-    def __init__(self, function: type[Journal] = Journal, hold: int = 1_000, **where: Any) -> None:
+    def __init__(
+        self,
+        function: type[Journal] = Journal,
+        hold: int = 1_000,
+        of: Any = None,
+        bounds: tuple[int, float] = (10**6, 2.0),
+        **where: Any,
+    ) -> None:
         self.clock, self.function, self.hold, self.where = TwoClocks(), function, hold, where
+        self.of, self.bounds = of, bounds
         self.stored: list[OperatorSubtaskState] = []
         self.main, self.sides = Recorder(), {}
 
     def start(self, release: str, bad: frozenset[Any] = frozenset()) -> HoldingKeyedOperator:
         policy, function = Holding(self.hold, release), self.function(self.clock, bad)
         node = with_held_states(
-            KeyedProcessNode(NEW, "", function=function, key="key", on_error=policy), None
+            KeyedProcessNode(NEW, "", function=function, key="key", on_error=policy), self.of
         )
         where = context(
             clock=self.clock,
             step_target_ms=1,
-            failing_records=(10**6, 2.0),
+            failing_records=self.bounds,
             restored=self.stored,
             **self.where,
         )
@@ -341,6 +350,87 @@ def test_a_record_that_state_cannot_hold_fails_the_attempt() -> None:
     versions.start("1", frozenset({1}))
     with pytest.raises(hg.UsageError, match=r"which holds records of a key, is to keep a Other"):
         versions.operator.process(rows([Other(1, "a")]))
+
+
+def test_each_record_is_checked_when_it_is_held() -> None:
+    """Not when a checkpoint is taken, and not only the first of its class."""
+    versions = Versions()
+    versions.start("1", frozenset({1}))
+    versions.operator.process(rows([record(1), record(2, later=[3.5])]))
+    with pytest.raises(
+        hg.UsageError, match=r"the op\b.* is to keep a dict that state cannot hold; .*make dict"
+    ):
+        versions.operator.process(rows([record(3, later=[object()])]))
+    versions.operator.close()
+
+
+class Seen(Journal):
+    """Fails on its first release; then tells what it gets."""
+
+    def process(self, record: Any, ctx: Any) -> Iterator[Any]:
+        if self.bad:
+            raise ValueError
+        yield ctx.key, record
+
+
+@dataclasses.dataclass
+class Pair:
+    """Of a key and a number, but for bad ones."""
+
+    key: str
+    n: int
+
+
+class Triple(NamedTuple):
+    """Another class of records."""
+
+    key: str
+    n: int
+    more: int = 5
+
+
+ODD = [
+    Pair("a", 1),
+    Pair("a", "2"),  # type: ignore[arg-type]
+    Triple("a", 1),
+    Triple("a", [1.5], {2}),  # type: ignore[arg-type]
+    {"key": "a", "n": None},
+]
+
+
+@pytest.mark.parametrize(
+    ("declared", "records"),
+    [
+        (Pair | Triple, ODD),
+        (Pair, [ODD[1], ODD[0], ODD[4]]),
+        (dict[str, int], [record(1), record(2, more="2"), {"key": "a", 7: (1, 2)}]),
+        (dict[str, int], [Row.of(key="a", n=1, x="x"), Row.of(key="a", n=2)]),
+        (Any, [record(1), Row.of(key="a", n=b"1")]),
+    ],
+)
+def test_what_is_not_of_its_declared_type_comes_back_as_it_was(declared: Any, records: list[Any]) -> None:
+    """With its class, through a snapshot."""
+    versions = Versions(Seen, of=declared)
+    versions.start("1", frozenset({1}))
+    for each in records:
+        versions.operator.process(rows([each]))
+    versions.stop()
+    versions.start("2")
+    versions.feed([])
+    assert [each for (each,) in versions.emitted()["a"]] == records
+    assert [type(each) for (each,) in versions.emitted()["a"]] == list(map(type, records))
+    versions.operator.close()
+
+
+def test_fields_that_cannot_be_stored_fail_the_attempt() -> None:
+    """In the words of the record's class."""
+    versions = Versions(Seen, of=Pair)
+    versions.start("1", frozenset({1}))
+    with pytest.raises(
+        hg.UsageError, match=r"is to keep a Pair that state cannot hold; annotate .* return Pair"
+    ):
+        versions.operator.process(rows([Pair("a", object())]))  # type: ignore[arg-type]
+    versions.operator.close()
 
 
 @dataclasses.dataclass

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, get_args
 
 from headgate.api.declared.held_names import HELD, RECORDS, UNDER
 from headgate.api.declared.keyed_states import declared_state
 from headgate.api.held_states import EVENT, PROCESSING
 from headgate.api.holding import Holding
-from headgate.api.windows.window_states import Storable, record_of
 from headgate.common.errors import UsageError
 from headgate.common.keys.keygroups import shortened
 from headgate.common.time import WATERMARK_MIN
 from headgate.runtime.job.operator_context import OperatorContext
+from headgate.runtime.worker.operators.guarded.held_forms import HeldForms
 from headgate.state.backend import KeyedBackend
 
 Waiting = tuple[int, int]
@@ -39,8 +39,6 @@ class HeldKeys:
     def __init__(self, context: OperatorContext, policy: Holding, function: Any) -> None:
         self._context, self._policy = context, policy
         self._kept: Any = declared_state(function)[RECORDS].types[1]
-        hint = self._kept.__annotations__["record"]
-        self._storable = Storable(hint, f"{context.label}, which holds records of a key,")
         self.handles: list[Any] = []
         self.under: dict[Hashable, Under] = {}
         self.records = 0
@@ -49,6 +47,9 @@ class HeldKeys:
         """Take the states from the restored backend, and see which keys are held."""
         self.handles = [backend.handles[name] for name in HELD]
         self._under, self._records, self._timers = self.handles
+        (declared,) = get_args(self._kept.__annotations__["typed"])
+        entries = backend.targets[RECORDS].serializer
+        self._forms = HeldForms(self._kept, declared, entries, self._context.label)
         self.under = dict(backend.scan(UNDER))
         self.records = sum(end - first for _, first, end, _ in self.under.values())
 
@@ -57,7 +58,7 @@ class HeldKeys:
 
     def add(self, key: Hashable, record: Any, timestamp: int | None, watermark: int | None) -> None:
         """Append a record of `key`, with its event time and its watermark (ms, None: it has none).
-        UsageError: as many are held as may be, or its type has no stored form.
+        UsageError: as many are held as may be, or the record has no stored form.
         """
         none = (self._policy.release, 0, 0, WATERMARK_MIN)
         release, first, end, reached = self.under.get(key, none)
@@ -67,10 +68,9 @@ class HeldKeys:
                 f"function failed on one, as many as hold={self._policy.hold} allows, and got another; start "
                 "the corrected program from the last checkpoint with another release, or raise hold"
             )
-        stored, was_row = self._storable.held(record)
-        arrived = self._context.clock.now_ms()
+        kept = self._forms.stored(record, (timestamp, watermark, self._context.clock.now_ms()))
         self._records.bind(key)
-        self._records.put(end, self._kept(stored, was_row, timestamp, watermark, arrived))
+        self._records.put(end, kept)
         self._note(key, (release, first, end + 1, reached))
         self.records += 1
 
@@ -84,6 +84,10 @@ class HeldKeys:
     def keep(self, key: Hashable) -> None:
         """Hold what is left of `key` for another release than this one."""
         self._note(key, (self._policy.release, *self.under[key][1:]))
+
+    def record_in(self, entry: Any) -> Any:
+        """Return the record of an entry as the function gets it."""
+        return self._forms.record_in(entry)
 
     def queue(self, key: Hashable) -> HeldQueue:
         """Return what is held of `key`, to be released; nothing of another key is used meanwhile."""
@@ -172,8 +176,3 @@ def _reached_at(entry: Any, domain: int) -> int:
         arrived_ms: int = entry.arrived_ms
         return arrived_ms
     return WATERMARK_MIN if entry.watermark is None else entry.watermark
-
-
-def record_in(entry: Any) -> Any:
-    """Return the record of an entry as the function gets it."""
-    return record_of(entry.record, entry.row)

@@ -26,7 +26,7 @@ from headgate.runtime.worker.operators.guarded.guarded_keyed import (
     GuardedRun,
     JournalTimers,
 )
-from headgate.runtime.worker.operators.guarded.held_keys import HeldKeys, HeldQueue, Waiting, record_in
+from headgate.runtime.worker.operators.guarded.held_keys import HeldKeys, HeldQueue, Waiting
 from headgate.runtime.worker.operators.keyed_context import KeyContext, KeyedOutput, Slice
 from headgate.runtime.worker.operators.keyed_operator import END_TIMERS_MAX
 from headgate.runtime.worker.operators.outputs import checked_outputs
@@ -172,9 +172,8 @@ class HoldingKeyedOperator(GuardedKeyedOperator):
             return False
         if entry.watermark is not None:
             queue.reached = max(queue.reached, entry.watermark)
-        record = detached(RowBatch([record_in(entry)])).records[
-            0
-        ]  # the state keeps it until it has succeeded
+        # A copy, as the state keeps it until it has succeeded.
+        (record,) = detached(RowBatch([self.held.record_in(entry)])).records
         call = partial(self._process_one, record, queue.key, out)
         done = self._attempted(queue, call, out, (entry.timestamp, entry.timestamp), (record, False))
         if done:
