@@ -61,5 +61,6 @@ def _declaring(function: F, record_type: Hint | None) -> F:
         TIMERS: map_state(),
     }
     holder = copy.copy(function)
-    holder.__class__ = type(cls.__name__, (cls,), body)
+    # Of a frozen dataclass no attribute can be set.
+    object.__setattr__(holder, "__class__", type(cls.__name__, (cls,), body))
     return holder

@@ -94,7 +94,7 @@ class Versions:
 
     def __init__(
         self,
-        function: type[Journal] = Journal,
+        function: Any = Journal,
         hold: int = 1_000,
         of: Any = None,
         bounds: tuple[int, float] = (10**6, 2.0),
@@ -344,6 +344,52 @@ def test_a_release_is_cut_into_slices() -> None:
     versions.operator.close()
 
 
+def test_keys_that_fail_again_end_a_slice_as_others_do() -> None:
+    """Of many keys whose calls fail again, no more are called in it, and each is held on."""
+    versions = Versions()
+    bad = frozenset(range(100))
+    versions.start("1", bad)
+    versions.feed([[record(n, n) for n in range(100)]])
+    versions.stop()
+    versions.start("2", bad)
+    slices = 0
+    while versions.operator.busy:
+        before = versions.clock.passed
+        versions.operator.go_on()
+        slices += 1
+        assert versions.clock.passed <= before + 1
+    assert slices == 100
+    assert versions.operator.held.records == 100
+    versions.stop()
+    versions.start("3")
+    versions.feed([])
+    assert versions.emitted() == without_the_bug([[record(n, n) for n in range(100)]])
+    versions.operator.close()
+
+
+def test_failures_at_a_release_do_not_count_anew() -> None:
+    """A release that mends some of many keys starts; new bad records are bounded as ever."""
+    versions = Versions(bounds=(60, 2.0))
+    bad = frozenset(range(100))
+    versions.start("1", bad)
+    for first in (0, 50):
+        versions.feed([[record(n, n) for n in range(first, first + 50)]])
+        versions.stop()  # a checkpoint, from which on it counts anew
+        versions.start("1", bad)
+    versions.stop()
+    versions.start("2", bad - {7})
+    versions.feed([])
+    assert versions.operator.held.records == 99
+    assert versions.emitted() == without_the_bug([[record(7, 7)]])
+    more = frozenset(range(200, 260))
+    versions.stop()
+    versions.start("3", more | {300})
+    versions.feed([[record(n, n) for n in sorted(more)]])
+    with pytest.raises(hg.UserFunctionError, match="no 300"):
+        versions.feed([[record(300, 300)]])
+    versions.operator.close()
+
+
 def test_a_record_that_state_cannot_hold_fails_the_attempt() -> None:
     """Nobody said of which type it is."""
     versions = Versions()
@@ -419,6 +465,31 @@ def test_what_is_not_of_its_declared_type_comes_back_as_it_was(declared: Any, re
     versions.feed([])
     assert [each for (each,) in versions.emitted()["a"]] == records
     assert [type(each) for (each,) in versions.emitted()["a"]] == list(map(type, records))
+    versions.operator.close()
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen(hg.KeyedProcessFunction[Any, Any, Any]):
+    """A function whose attributes cannot be set."""
+
+    clock: TwoClocks
+    bad: frozenset[Any]
+
+    def process(self, record: Any, ctx: Any) -> Iterator[Any]:
+        if self.bad:
+            raise ValueError
+        yield ctx.key, record
+
+
+def test_functions_that_are_frozen_hold_records() -> None:
+    """As the plan makes their class anew."""
+    versions = Versions(Frozen)
+    versions.start("1", frozenset({1}))
+    versions.feed([[record(1)], [record(2)]])
+    versions.stop()
+    versions.start("2")
+    versions.feed([])
+    assert versions.emitted() == {"a": [(record(1),), (record(2),)]}
     versions.operator.close()
 
 

@@ -53,12 +53,18 @@ class BadRecords:
         self._seen += records
 
     def met(
-        self, call: FailedCall, time: int | None, mark: int | None, read_at: Place | None = None
+        self,
+        call: FailedCall,
+        time: int | None,
+        mark: int | None,
+        read_at: Place | None = None,
+        *,
+        renewed: bool = False,
     ) -> OnError:
         """Leave out the record of a failed call, whose effects are undone, or raise its error. Return which
         of both ways of leaving it out was taken. `time` and `mark` are event time and watermark (ms) of the
         side output; None: there is no event time. `read_at` is where the record was read, as far as that is
-        known.
+        known. `renewed`: it failed before, so it is none of the records that the bounds are about.
         """
         shown = NoRecord(f"timer of key {call.key!r} at {call.timestamp}") if call.timer else call.record
         found = user_error(self._context, call.error, shown)
@@ -67,8 +73,8 @@ class BadRecords:
         if not about_record or not isinstance(found, UsageError):
             raise found from None
         action = self._decided(call)
-        self._failed += 1
-        if action is OnError.FAIL or self._too_many:
+        self._failed += not renewed
+        if action is OnError.FAIL or (self._too_many and not renewed):
             raise found from None
         self._counts[action] += 1
         if action is OnError.QUARANTINE:

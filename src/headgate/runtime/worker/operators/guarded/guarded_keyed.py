@@ -91,7 +91,11 @@ class GuardedKeyedOperator(KeyedProcessOperator):
         time, mark = ctx.timestamp, self._timers.current_watermark
         if ctx.time_domain == "processing":  # as its side outputs, it has the event time that was reached
             time = mark if mark > WATERMARK_MIN else None
-        return self._bad.met(call, time, mark)
+        return self._bad.met(call, time, mark, renewed=self._failed_before(key))
+
+    def _failed_before(self, key: Hashable) -> bool:
+        """Return whether what fails now under `key` has failed and was kept, to be tried again."""
+        return False
 
     def _call_timer(self, timestamp: int, key: Hashable, out: KeyedOutput) -> None:
         before = len(out.records)

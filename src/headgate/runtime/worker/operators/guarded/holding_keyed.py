@@ -114,8 +114,8 @@ class HoldingKeyedOperator(GuardedKeyedOperator):
         self._backend.settle()
         out, time = KeyedOutput[Any](), self._slice()
         self._timers.mark = self._mark
-        while self._to_release and self._released(self._to_release[-1], out, time):
-            self._to_release.pop()
+        while self._to_release and not self._released(self._to_release[-1], out, time):
+            pass
         self._timers.current_watermark = self._mark
         self._emit(out)
 
@@ -133,6 +133,9 @@ class HoldingKeyedOperator(GuardedKeyedOperator):
             self.held.add(key, record, ctx.timestamp, mark)
         return action
 
+    def _failed_before(self, key: Hashable) -> bool:
+        return key in self.held.under  # as nothing else of it is given to the function
+
     def measured(self) -> Mapping[str, int]:
         return {**super().measured(), table.HELD_RECORDS.name: self.held.records}
 
@@ -148,16 +151,21 @@ class HoldingKeyedOperator(GuardedKeyedOperator):
     # -- the release of a key
 
     def _released(self, key: Hashable, out: KeyedOutput, time: Slice) -> bool:
-        """Give what is held of `key` to the function, in order, until slice `time` ends or a call fails.
-        Return True if nothing of the key is to be released any more.
+        """Give what is held of `key`, the last of those to release, to the function, in order, until slice
+        `time` ends or a call fails. Return True if the slice has ended.
         """
         queue = self._timers.queue = self.held.queue(key)
         try:
-            while self._next_released(queue, out):
+            while True:
+                more = self._next_released(queue, out)
+                if not more:
+                    self._to_release.pop()
+                    if key not in self.held.under:
+                        return False  # nothing was left, so nothing was called
                 time.left -= 1
-                if not time.left and time.over():
-                    return False
-            return True
+                over = not time.left and time.over()
+                if over or not more:
+                    return over
         finally:
             self._timers.queue = None
 
