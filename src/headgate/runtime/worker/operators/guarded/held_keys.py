@@ -11,13 +11,13 @@ from typing import Any, get_args
 
 from headgate.api.declared.held_names import HELD, RECORDS, UNDER
 from headgate.api.declared.keyed_states import declared_state
+from headgate.api.held_forms import HeldForms
 from headgate.api.held_states import EVENT, PROCESSING
 from headgate.api.holding import Holding
 from headgate.common.errors import UsageError
 from headgate.common.keys.keygroups import shortened
 from headgate.common.time import WATERMARK_MIN
 from headgate.runtime.job.operator_context import OperatorContext
-from headgate.runtime.worker.operators.guarded.held_forms import HeldForms
 from headgate.state.backend import KeyedBackend
 
 Waiting = tuple[int, int]
