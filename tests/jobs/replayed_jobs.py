@@ -100,4 +100,5 @@ def replay_here(
     request.update(changes)  # type: ignore[typeddict-item]
     config = Config().with_program(dict(settings or {}))
     run = replayed_to_failure if request["until_failure"] else replayed
-    return run(request, env.program.nodes(), env.plan("visits"), config)
+    plan = env.plan("visits")  # which adds the writers of quarantines to the program
+    return run(request, env.program.nodes(), plan, config)

@@ -36,6 +36,12 @@ def with_held_states(node: KeyedProcessNode, record_type: Hint | None) -> KeyedP
     return replace(node, function=_declaring(node.function, record_type))
 
 
+def class_in_program(function: object) -> type:
+    """Return the class of a function that the program has: not the one that also declares held records."""
+    cls = type(function)
+    return cls.__bases__[0] if cls.__module__ == __name__ else cls
+
+
 def _declaring(function: F, record_type: Hint | None) -> F:
     from headgate.api.windows.window_states import Storable, stored_record
 

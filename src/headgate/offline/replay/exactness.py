@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headgate.api.declared.held_names import RECORDS
 from headgate.api.declared.keyed_states import declared_state
 from headgate.common.time import WATERMARK_MAX
 from headgate.graph.async_nodes import AsyncNode
@@ -80,8 +81,15 @@ def _of_time(cut: Cut, replay: Replay, tap: Tap) -> Iterator[str]:
         yield f"{name!r} reads the wall clock or has timers by it, and neither is recorded"
     if tap.wall_timers:
         yield "timers of processing time fired at moments that are not recorded"
+    if _holds(tap):
+        yield "records of the key are held with the time of the wall clock, which is not recorded"
     if tap.clock_read:
         yield "the function reads the wall clock, whose readings are not recorded"
+
+
+def _holds(tap: Tap) -> bool:
+    changes = (change for step in tap.steps for change in step.changes)
+    return any(change.state.startswith(f"{RECORDS}[") and change.after is not None for change in changes)
 
 
 def _has_floats(node: KeyedProcessNode) -> bool:

@@ -27,7 +27,7 @@ from headgate.offline.replay.records_file import with_records
 from headgate.offline.replay.replay_report import Difference, ReplayReport, ReplayRequest
 from headgate.offline.replay.row_tap import RowTap
 from headgate.offline.replay.running import Replay
-from headgate.offline.replay.saving import check_savable, save_test
+from headgate.offline.replay.saving import check_free, check_savable, save_test
 from headgate.offline.replay.tap import Tap, changes
 from headgate.offline.rewriting import keyed_handles
 from headgate.runtime.driver.start_checks import with_stored_groups
@@ -66,10 +66,11 @@ def replayed(
     endless = request["until_failure"]
     replay = Replay(part, disk, begins, ends, settings, reader, code, snapshots.disk, endless=endless)
     tap = _run(replay, request)
+    began = shown(reader.read(disk, keyed_handles(begins.operators.get(request["uid"], []))))
     if request["save"] is not None and isinstance(tap, RowTap):
+        check_free(part, began, tap.steps)
         save_test(request["save"], request["program"], part, tap.played())
     differences = None if until is None else _differences(replay, reader, *until, request["uid"])
-    began = shown(reader.read(disk, keyed_handles(begins.operators.get(request["uid"], []))))
     return _report(request, part, begins, ends, replay, tap, began, differences)
 
 

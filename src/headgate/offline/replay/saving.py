@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import base64
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from headgate.api.declared.held_names import UNDER
 from headgate.api.functions import KeyedProcessFunction
+from headgate.api.held_states import class_in_program
 from headgate.common.errors import UsageError
 from headgate.common.files.durable_file import replace
 from headgate.common.time import WATERMARK_MAX
 from headgate.graph.logical import KeyedProcessNode
 from headgate.offline.replay.cutting import Cut
+from headgate.offline.replay.replay_report import Step
 from headgate.state.snapshots import OperatorSubtaskState
 
 
@@ -83,7 +86,8 @@ def save_test(file: str, program: str, cut: Cut, played: Played) -> None:
     """
     function = cut.node.function
     values = [*(fed.record for fed in played.fed), *played.output]
-    classes = {type(function), *(type(value) for value in values if type(value).__module__ != "builtins")}
+    kind = class_in_program(function)
+    classes = {kind, *(type(value) for value in values if type(value).__module__ != "builtins")}
     _check_values(values, classes)
     names = {cls: Path(program).stem if cls.__module__ == "__main__" else cls.__module__ for cls in classes}
     if Path(program).stem in names.values():
@@ -98,7 +102,7 @@ def save_test(file: str, program: str, cut: Cut, played: Played) -> None:
         state="\n".join(f'    "{part}"' for part in textwrap.wrap(state, 100)),
         records=_listed(tuple(fed) for fed in played.fed),
         output=_listed(played.output),
-        function=type(function).__qualname__,
+        function=kind.__qualname__,
         kit=KIT,
         groups=cut.plan.max_parallelism,
         end="" if ended is None else f"    harness.advance_watermark({min(ended, WATERMARK_MAX)})\n",
@@ -121,8 +125,20 @@ def check_savable(cut: Cut) -> None:
     _check_function(function)
 
 
+def check_free(cut: Cut, began: Mapping[str, str], steps: Iterable[Step]) -> None:
+    """Raise UsageError if records of the key are held: in the state that the replay `began` with, or after a
+    step of it.
+    """
+    if UNDER in began or any(change.state == UNDER for step in steps for change in step.changes):
+        raise UsageError(
+            f"--save cannot write a test of key {cut.key!r} of operator {cut.node.name!r} (uid "
+            f"{cut.node.uid!r}), of which records are held since its function failed; save a test of another "
+            "key, or of records before that, with --from and --count"
+        )
+
+
 def _check_function(function: Any) -> None:
-    kind = type(function)
+    kind = class_in_program(function)
     if kind.__module__.partition(".")[0] == "headgate" or "<locals>" in kind.__qualname__:
         raise UsageError(
             f"--save cannot write a test of {kind.__qualname__}, which no test can import; give --save for a "
