@@ -204,3 +204,32 @@ def test_any_record_can_be_told(batch: Any) -> None:
     (visit,) = made.take()
     assert 0 < len(visit.record) <= 220
     assert decode_from_worker(encode_message(Traced(1, [visit]))) == Traced(1, [visit])
+
+
+class LeavingOut(Watching):
+    """Leaves every record out, and passes its event time on."""
+
+    def process(self, batch: Any) -> None:
+        self.next.watermark(5)
+
+
+class AtWatermarks(Watching):
+    """Emits when event time moves, such as what was added up before."""
+
+    def watermark(self, timestamp: int) -> None:
+        self.next.process(rows(["kept before"]))
+
+
+def test_what_comes_of_event_time_alone_passes_and_is_not_the_records() -> None:
+    """An operator that has not got the record may emit meanwhile, as another has moved event time."""
+    first, second = LeavingOut(ManualClock(0), 0), AtWatermarks(ManualClock(0), 0)
+    outputs = Outputs(10)
+    first.next, second.next = second, EdgeReceiver(outputs, [], True)
+    made, _ = traces()
+    call = TracedCall(TASK, [first, second], 0, rows(["x"]), None, made)
+    call.run(first.process)
+    call.file()
+    (visit,) = made.take()
+    assert outputs.records_out == 1
+    assert [step.records for step in visit.steps] == [0]
+    assert visit.sent == []

@@ -96,7 +96,11 @@ class TracedCall:
         """Note that a batch came out of the operator at `place`, and give it to `receiver`: the operator at
         place `then`, or outputs.
         """
-        self._steps[place].records += len(batch)
+        step = self._steps.get(place)
+        if step is None:  # the operator has not got the record: it emits as event time has moved
+            receiver.process(batch)
+            return
+        step.records += len(batch)
         if then is None:
             traced(receiver, batch, self)
         else:
