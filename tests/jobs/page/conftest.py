@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import real_browser
+from opened_page import Opened
+from watched_jobs import Watched, watched
 
 
 @pytest.fixture(autouse=True)
@@ -30,3 +32,19 @@ def browser() -> Iterator[Any]:
                 raise
             pytest.skip(f"no browser: {error}")
         yield found
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Watched]:
+    """A job under way."""
+    with watched(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def window(browser: Any) -> Iterator[Opened]:
+    """One of the usual size; nothing may have gone wrong in it."""
+    made = Opened(browser)
+    yield made
+    made.context.close()
+    assert made.wrong == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +14,6 @@ from watched_jobs import Watched, watched
 
 pytestmark = [pytest.mark.ci, pytest.mark.timeout(300)]
 LOG = logging.getLogger("headgate.job.of-the-test")
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> Iterator[Watched]:
-    """A job under way."""
-    with watched(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-def window(browser: Any) -> Iterator[Opened]:
-    """One of the usual size; nothing may have gone wrong in it."""
-    made = Opened(browser)
-    yield made
-    made.context.close()
-    assert made.wrong == []
 
 
 def rows(page: Any) -> Any:

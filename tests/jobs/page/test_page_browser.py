@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +18,6 @@ PARTS = (
     *("Overview", "Subtasks", "Sources and sinks", "Checkpoints", "Failures", "State"),
     *("Profile", "Output", "Logs", "Configuration"),
 )
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> Iterator[Watched]:
-    """A job under way."""
-    with watched(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-def window(browser: Any) -> Iterator[Opened]:
-    """One of the usual size; nothing may have gone wrong in it."""
-    made = Opened(browser)
-    yield made
-    made.context.close()
-    assert made.wrong == []
 
 
 def test_the_page_shows_the_job_as_it_runs(job: Watched, window: Opened) -> None:
