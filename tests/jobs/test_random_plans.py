@@ -12,8 +12,9 @@ from sim.plans.runs import run_plan
 
 SEEDS = 8
 SEEDS_LONG, SEEDS_TOGETHER = 1_000, 100
-SEEDS_MAX = 40
-"""A planted bug must be found within so many, counted from where it was found first."""
+SEEDS_MAX = 400
+"""A planted bug must be found within so many, counted from where it was found first: in most plans it does
+nothing, and which plans show it moves with every change of how many turns an operator takes."""
 
 
 def test_plans_give_the_answers_of_duckdb() -> None:
