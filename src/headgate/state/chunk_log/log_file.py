@@ -3,6 +3,9 @@
 8 bytes    MAGIC
 entries    the chunk's key (18 bytes, 6 of padding), length of the chunk (8 bytes, little-endian), the chunk,
 and padding, so that each begins at a multiple of 8
+
+A chunk's rows are of the key group in its key, or of any key groups, if that says `ANY_GROUP`. Files of
+version 1 have chunks of one group only.
 """
 
 from __future__ import annotations
@@ -21,10 +24,16 @@ from headgate.state.rocksdb.chunk_bytes import ChunkKey, Piece, chunk_parts
 COLUMN_LOG: Final = "columns"
 """Name of the kind of native files that are such a log."""
 
-VERSION: Final = 1
+VERSION: Final = 2
 MAGIC: Final = b"HGCHUNK%d" % VERSION
+MAGICS: Final = (b"HGCHUNK1", MAGIC)
 _HEAD: Final = struct.Struct("<18s6xQ")
 _ALIGNED: Final = 8
+
+ANY_GROUP: Final = 0xFFFF
+"""Stands for the key group of a chunk that has rows of several: whoever reads it finds the group of each by
+its key. A snapshot is taken each second and read hardly ever, so it is the reader who sorts.
+"""
 
 WAITING: Final = "waiting.chunks"
 """Name of the file of what came since the last mark; each snapshot writes it anew."""
@@ -83,8 +92,11 @@ def places_in(data: bytes | mmap, path: Path) -> Iterator[Place]:
     Raises:
         StorageError: it is not such a file, or ends in the middle of a chunk.
     """
-    if data[: len(MAGIC)] != MAGIC:
-        raise StorageError(f"{path} begins with {data[: len(MAGIC)]!r}; expected {MAGIC!r}: it is damaged")
+    if data[: len(MAGIC)] not in MAGICS:
+        raise StorageError(
+            f"{path} begins with {data[: len(MAGIC)]!r}; expected {' or '.join(map(repr, MAGICS))}: it is "
+            "damaged, or of a newer Headgate"
+        )
     at = len(MAGIC)
     while at < len(data):
         key, length = _HEAD.unpack_from(data, at) if at + _HEAD.size <= len(data) else (b"", len(data))

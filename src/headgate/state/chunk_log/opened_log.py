@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from mmap import ACCESS_READ, mmap
+from operator import itemgetter
 from pathlib import Path
 
 from headgate.common.errors import StorageError
 from headgate.common.files.durable import open_read
-from headgate.state.chunk_log.log_file import places_in
+from headgate.state.chunk_log.by_groups import by_groups
+from headgate.state.chunk_log.log_file import ANY_GROUP, places_in
+from headgate.state.rocksdb.chunk_bytes import ChunkKey
 
 
 class LogStore:
@@ -16,18 +20,26 @@ class LogStore:
     mapped into memory, and a chunk is copied when its turn comes. StorageError: a file is damaged.
     """
 
-    def __init__(self, folder: Path) -> None:
-        files = [(path, _mapped(path)) for path in sorted(folder.iterdir())]
-        found = [(place, data) for path, data in files for place in places_in(data, path)]
-        self._entries = sorted(found, key=lambda entry: entry[0].key)
+    def __init__(self, folder: Path, max_parallelism: int) -> None:
+        self._entries: list[tuple[bytes, Callable[[], bytes]]] = []
+        for path in sorted(folder.iterdir()):
+            data, parted = _mapped(path), []
+            for place in places_in(data, path):
+                key, stored = ChunkKey.of(place.key), memoryview(data)[place.start : place.stop]
+                if key.group == ANY_GROUP:
+                    parted.append((key, stored))
+                else:
+                    self._entries.append((place.key, partial(bytes, stored)))
+            self._entries += by_groups(parted, max_parallelism)
+        self._entries.sort(key=itemgetter(0))
 
     def items(
         self, start: bytes = b"", stop: bytes | None = None, *, ahead: bool = True
     ) -> Iterator[tuple[bytes, bytes]]:
         """Yield the chunks from key `start` to before `stop` (None: to the end), in order of keys' bytes."""
-        for place, data in self._entries:
-            if place.key >= start and (stop is None or place.key < stop):
-                yield place.key, data[place.start : place.stop]
+        for key, read in self._entries:
+            if key >= start and (stop is None or key < stop):
+                yield key, read()
 
     @property
     def about_entries(self) -> int:
@@ -38,10 +50,12 @@ class LogStore:
 
 
 class OpenedLog:
-    """The fetched files of a log of the state `name`; implements `OpenedFiles`."""
+    """The fetched files of a log of the state `name`; implements `OpenedFiles`. `max_parallelism`: with how
+    many key groups it was written.
+    """
 
-    def __init__(self, folder: Path, name: str) -> None:
-        self.stores: Mapping[str, LogStore] = {name: LogStore(folder)}
+    def __init__(self, folder: Path, name: str, max_parallelism: int) -> None:
+        self.stores: Mapping[str, LogStore] = {name: LogStore(folder, max_parallelism)}
 
     def close(self) -> None:
         """Do nothing: mapped files are released with the store."""

@@ -68,6 +68,11 @@ def placed_in(schema: pa.Schema) -> bool:
     return (schema.metadata or {}).get(PLACED) == b"1"
 
 
+def keys_in(schema: pa.Schema) -> int:
+    # how many columns, the first ones, are of the stream's key
+    return int((schema.metadata or {}).get(KEYS, b"1"))
+
+
 def chunk_bytes(batch: pa.RecordBatch, number: int, schema: bytes) -> bytes:
     """Return a chunk in the form in which RocksDB stores it and :func:`read_chunk` reads it. `number`: 0 to
     255, that of the type of its records; `schema`: that of `batch`, serialized by Arrow.
@@ -81,20 +86,22 @@ def chunk_parts(batch: pa.RecordBatch, number: int, schema: bytes) -> tuple[byte
     return _HEAD.pack(number, batch.num_rows, len(schema)) + padded, memoryview(batch.serialize())
 
 
-def rows_in(data: bytes) -> int:
+def rows_in(data: bytes | memoryview) -> int:
     """Return how many rows a stored chunk has, by its head; StorageError: it has no complete head."""
     if len(data) < _HEAD.size:
         raise StorageError(f"a chunk of columns has {len(data)} bytes; it is damaged")
     return int(_HEAD.unpack_from(data)[1])
 
 
-def read_chunk(data: bytes) -> pa.RecordBatch:
-    """Return the record batch in the stored bytes of a chunk; StorageError: they are damaged."""
+def read_chunk(data: bytes | memoryview) -> pa.RecordBatch:
+    """Return the record batch in the stored bytes of a chunk, which are not copied; StorageError: they are
+    damaged.
+    """
     rows_in(data)
     length = _HEAD.unpack_from(data)[2]
     start = _HEAD.size + length + (-length % 8)
     try:
-        schema = _schema_of(data[_HEAD.size : _HEAD.size + length])
+        schema = _schema_of(bytes(data[_HEAD.size : _HEAD.size + length]))
         return pa.ipc.read_record_batch(pa.py_buffer(data).slice(start), schema)
     except (pa.ArrowException, OSError, EOFError, ValueError) as error:
         raise StorageError(f"a stored chunk of columns does not decode ({error}); it is damaged") from None

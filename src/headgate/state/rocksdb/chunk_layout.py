@@ -17,7 +17,7 @@ import pyarrow as pa
 from headgate.common.errors import StorageError, UsageError
 from headgate.serde.codecs.dynamic import encode_tagged
 from headgate.serde.codecs.type_codec import plain_bytes
-from headgate.state.rocksdb.chunk_bytes import KEYS, NUMBERED, ChunkKey, placed_in, read_chunk
+from headgate.state.rocksdb.chunk_bytes import NUMBERED, ChunkKey, keys_in, placed_in, read_chunk
 from headgate.state.rocksdb.key_bytes import group_of, groups_range, one_form
 from headgate.state.rocksdb.value_layout import Row, Stored, VersionedValues, where
 from headgate.state.stored.blob_format import ColumnLayout
@@ -93,7 +93,7 @@ def chunk_keys(store: EntryStore) -> Iterator[list[Hashable]]:
 def _maps_of(at: ChunkKey, columns: pa.RecordBatch, counts: dict[Hashable, int]) -> Maps:
     # `counts`: records of each key so far, which are numbered on
     about = columns.schema.metadata or {}
-    keys, numbered = int(about.get(KEYS, b"1")), about.get(NUMBERED) == b"1"
+    keys, numbered = keys_in(columns.schema), about.get(NUMBERED) == b"1"
     table = pa.Table.from_batches([columns])
     if not placed_in(columns.schema):
         table = table.add_column(keys, "__place", pa.repeat(pa.scalar(at.place, pa.int64()), len(table)))

@@ -26,7 +26,7 @@ def opened_files(source: Source, folder: Path) -> Iterator[OpenedFiles]:
     source.fetch(folder)
     if source.state.native.backend == COLUMN_LOG:
         (name,) = source.details.formats
-        yield OpenedLog(folder, name)
+        yield OpenedLog(folder, name, source.header.max_parallelism)
         return
     database = Database(folder, (), RocksMemory(LIMIT_MIN), Access.READ_ONLY)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,14 @@ from headgate.common.errors import UsageError
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
 from headgate.runtime.worker.operators.columns.panes import groups_of_rows
 from headgate.runtime.worker.operators.columns.sorting import order_of_numbers
+from headgate.state.chunk_log.log_file import ANY_GROUP
 from headgate.state.rocksdb.chunk_bytes import ChunkKey, Piece, chunk_schema
+
+_BYTES_TOGETHER: Final = 1 << 20
+_ROWS_LEAST: Final = 1 << 10
+"""So large is a chunk, if it need not be of one key group: it is copied, checked and written while it is in
+the processor's cache. Writing much larger ones took twice the time.
+"""
 
 
 class ChunkColumns:
@@ -60,6 +68,14 @@ class ChunkColumns:
         for start, stop in pairwise([*starts, len(both)]):
             group, number = divmod(int(both[start]), len(different))
             yield Piece(group, int(different[number]), batch.slice(start, stop - start))
+
+    def whole_pieces(self, table: pa.Table, place: int) -> Iterator[Piece]:
+        """Yield the rows of a table with the column `PANE` as pieces of all key groups, in their order."""
+        stored, count = self._to_store(table), table.num_rows
+        step = max(_ROWS_LEAST, count * _BYTES_TOGETHER // max(table.nbytes, 1))
+        for start in range(0, count, step):
+            (batch,) = stored.slice(start, step).combine_chunks().to_batches()
+            yield Piece(ANY_GROUP, place, batch)
 
     def piece(self, group: int, place: int, table: pa.Table) -> Piece:
         (batch,) = self._to_store(table).combine_chunks().to_batches()

@@ -144,7 +144,7 @@ class LoggedState:
 
     def _pieces(self, tables: Tables, place: int) -> Iterator[Piece]:
         for table in tables():
-            yield from self._columns.pieces(table, place)
+            yield from self._columns.whole_pieces(table, place)
 
     def views_of(self, key: Hashable) -> list[WindowsView]:
         """Return views of all that is kept, for a query of `key`."""
