@@ -17,10 +17,14 @@ import os
 import random
 import stat
 import time
-import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
+
+try:
+    from isal.isal_zlib import crc32 as crc32_of
+except ImportError:  # there is no wheel for this machine, or an executor lacks it
+    from zlib import crc32 as crc32_of
 
 FilePath = str | os.PathLike[str]
 
@@ -49,12 +53,12 @@ class _Clock:
 
 
 class _Functions:
-    """Functions of other standard modules as they were at import, and a random generator, `chance`."""
+    """Functions of other modules as they were at import, and a random generator, `chance`."""
 
     def __init__(self) -> None:
         self.open = io.open
         self.kind = stat.S_IFMT
-        self.crc32, self.sha256 = zlib.crc32, hashlib.sha256
+        self.crc32, self.sha256 = crc32_of, hashlib.sha256
         self.dumps, self.loads = json.dumps, json.loads
         self.chance = random.Random()
 

@@ -102,15 +102,15 @@ FRAME_SIZE_MAX_DEFAULT: Final = 64 * 1024 * 1024
 
 _KINDS: Final = {int(kind): kind for kind in FrameKind}
 _HOLD_GIL_BYTES: Final = 4 * 1024
-_RELEASE_GIL_BYTES: Final = 128 * 1024
+_RELEASE_GIL_BYTES: Final = 1024 * 1024
 
 
 def checksum(data: Part, crc: int = 0) -> int:
     """Return the CRC-32 of `data`, continuing from `crc`, the checksum of the bytes before (0: none).
 
-    `zlib.crc32` releases the interpreter lock above 5 KiB, and in a process whose loop is busy, getting it
-    back can take a switch interval (5 ms). Below 128 KiB, some 50 µs of work, that costs more than it gains,
-    so such data is checksummed in pieces small enough to keep the lock (docs/decisions/0052).
+    `crc32` releases the interpreter lock above 5 KiB, and in a process whose loop is busy, getting it back can
+    take a switch interval (5 ms). Below a MiB, some 60 µs of work, that costs more than it gains, so such data
+    is checksummed in pieces small enough to keep the lock (docs/decisions/0052 and 0252).
 
     Example:
         >>> checksum(b"123456789") == 0xCBF43926

@@ -167,7 +167,7 @@ def test_numbers_beyond_the_header_are_our_own_fault() -> None:
         encode_header(Frame(FrameKind.ROWS, -1, 0, 0, []), 1, 1)
 
 
-@pytest.mark.parametrize("size", [0, 1, 4095, 4096, 4097, 128 * 1024, 128 * 1024 + 1, 300_000])
+@pytest.mark.parametrize("size", [0, 1, 4095, 4096, 4097, 300_000, 1024 * 1024, 1024 * 1024 + 1])
 def test_checksum_in_pieces_equals_the_whole(size: int) -> None:
     """Below and above the size that keeps the interpreter lock the checksum is the plain CRC-32."""
     import zlib
