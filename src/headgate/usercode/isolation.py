@@ -25,7 +25,7 @@ from headgate.common.settings.loader_options import (
 )
 
 FRAMEWORK_MODULES: Final = frozenset([
-    "cloudpickle", "confluent_kafka", "duckdb", "fastavro", "headgate", "kazoo", "msgspec", "numpy",
+    "cloudpickle", "confluent_kafka", "duckdb", "fastavro", "headgate", "isal", "kazoo", "msgspec", "numpy",
     "obstore", "openlineage", "opentelemetry", "packaging", "pandas", "polars", "py4j", "pyarrow", "pyspark",
     "rich", "rocksdict", "starlette", "typer", "typing_extensions", "uvicorn", "yaml", "zstandard",
 ])  # fmt: skip

@@ -108,9 +108,9 @@ _RELEASE_GIL_BYTES: Final = 1024 * 1024
 def checksum(data: Part, crc: int = 0) -> int:
     """Return the CRC-32 of `data`, continuing from `crc`, the checksum of the bytes before (0: none).
 
-    `crc32` releases the interpreter lock above 5 KiB, and in a process whose loop is busy, getting it back can
-    take a switch interval (5 ms). Below a MiB, some 60 µs of work, that costs more than it gains, so such data
-    is checksummed in pieces small enough to keep the lock (docs/decisions/0052 and 0252).
+    `crc32` releases the interpreter lock above 5 KiB, and in a process whose loop is busy, getting it back
+    can take a switch interval (5 ms). Below a MiB, some 60 µs of work, that costs more than it gains, so such
+    data is checksummed in pieces small enough to keep the lock (docs/decisions/0052 and 0252).
 
     Example:
         >>> checksum(b"123456789") == 0xCBF43926

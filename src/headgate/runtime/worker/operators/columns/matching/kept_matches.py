@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from headgate.common.time import WATERMARK_MAX
 from headgate.relational.patterns.match_plan import Match
-from headgate.relational.patterns.matcher import Found, Matcher, Rules
+from headgate.relational.patterns.matcher import Found, Rules
 from headgate.relational.patterns.navigation import wanted_of
 from headgate.relational.relations import Order
 from headgate.runtime.worker.operators.columns.groups_ahead import RestoredByGroup
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, Ended, WindowsView
 from headgate.runtime.worker.operators.columns.matching.measures import Measures
 from headgate.runtime.worker.operators.columns.matching.numbered_rows import NumberedRows, Rows
-from headgate.runtime.worker.operators.columns.matching.stepping import KeyRows, Stepper
+from headgate.runtime.worker.operators.columns.matching.partial_matches import NONE, PartialMatches
+from headgate.runtime.worker.operators.columns.matching.stepping import Batch, KeyRows, Stepper
 from headgate.runtime.worker.operators.columns.matching.waiting_rows import WaitingRows
-from headgate.runtime.worker.operators.columns.updating.by_key.key_numbers import KeyNumbers
 from headgate.runtime.worker.operators.columns.updating.kept_for_good import LazyView
 from headgate.runtime.worker.operators.columns.updating.ranked.row_order import first_rows
 
@@ -28,11 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.records.batch import Int64s
-
-_NONE: Final = 2**63 - 1
-"""In place of a row's number, or of a time: there is none."""
-_FEW_KEYS: Final = 4_096
-"""As long as there are so few keys, none is forgotten."""
 
 
 class KeptMatches(RestoredByGroup):
@@ -46,21 +41,14 @@ class KeptMatches(RestoredByGroup):
         super().__init__(plan.key_names, mark, max_parallelism)
         columns = pa.schema([pa.field(each.name, each.type) for each in plan.child.schema])
         self.schema = pa.schema([pa.field(PANE, pa.int64()), *columns])
-        self._of_keys = pa.schema(list(columns)[: plan.keys])
         self._rules = Rules(plan.pattern, wanted_of(plan.looked_up))
         self._stepper = Stepper(plan, self._rules, self._columns)
         self._measures = Measures(plan, self._rules, self._columns)
         # The event time comes before the columns of the plan.
         self._order = (Order(0, False), *(Order(each.place + 1, each.descending) for each in plan.order))
         self._waiting, self._rows = WaitingRows(), NumberedRows(self.schema)
+        self._partial = PartialMatches(pa.schema(list(columns)[: plan.keys]), self._rules)
         self._latest = mark  # the greatest event time of a row
-        self._forget_keys()
-
-    def _forget_keys(self) -> None:
-        self._keys = KeyNumbers(self._of_keys)
-        self._matchers: dict[int, Matcher] = {}
-        self._kept_from = np.zeros(0, np.int64)  # of each key: the first row that it needs
-        self._deadlines = np.zeros(0, np.int64)
 
     def add(self, rows: pa.Table, marks: Int64s) -> int:
         late = rows.column(PANE).to_numpy() <= self._ahead.marks_of(rows, marks)
@@ -79,8 +67,10 @@ class KeptMatches(RestoredByGroup):
         found = self._of_due(mark)
         found += self._of_time(mark, before)
         ended = [] if not found else [self._results(found, before)]
-        self._rows.tidy(self._needed(self._kept_from), len(found))
-        self._forget_idle_keys()
+        self._rows.tidy(self._is_needed, len(found))
+        renamed = self._partial.forget_idle_keys()
+        if renamed is not None:
+            self._rows.renumber_keys(renamed)
         return ended
 
     def _of_due(self, mark: int) -> list[tuple[int, Found]]:
@@ -88,7 +78,7 @@ class KeptMatches(RestoredByGroup):
         if not tables:
             return []
         due = pa.concat_tables(tables).combine_chunks()
-        keys = self._numbers(due)
+        keys = self._partial.numbers(due)
         order, _ = first_rows(due, [keys], self._order, due.num_rows)
         due, keys = due.take(pa.array(order)), keys[order]
         times = due.column(PANE).to_numpy()
@@ -97,45 +87,39 @@ class KeptMatches(RestoredByGroup):
         batch = self._stepper.rows_of(numbers, times)
         starts = np.flatnonzero(np.diff(keys, prepend=-1))
         ends = np.append(starts[1:], len(keys))
-        busy = self._kept_from[keys[starts]] != _NONE
-        busy |= np.array(batch.begins, np.int64)[starts] < ends
+        busy = self._begun(batch, keys, starts, ends)
         steps = [
-            KeyRows(key, self._taken_out(key), start, end)
+            KeyRows(key, self._partial.take(key), start, end)
             for key, start, end in zip(
                 keys[starts[busy]].tolist(), starts[busy].tolist(), ends[busy].tolist(), strict=True
             )
         ]
         self._stepper.run(batch, steps)
         for each in steps:
-            self._note(each.key, each.matcher)
+            self._partial.put(each.key, each.matcher)
         return [(each.key, found) for each in steps for found in each.found]
 
-    def _numbers(self, rows: pa.Table) -> Int64s:
-        keys = self._keys.of(rows)
-        if new := self._keys.count - len(self._kept_from):
-            self._kept_from = np.append(self._kept_from, np.full(new, _NONE, np.int64))
-            self._deadlines = np.append(self._deadlines, np.full(new, _NONE, np.int64))
-        return keys
-
-    def _note(self, key: int, matcher: Matcher) -> None:
-        kept, deadline = matcher.kept_from, matcher.deadline
-        if kept is None:
-            self._matchers.pop(key, None)
-        else:
-            self._matchers[key] = matcher
-        self._kept_from[key] = _NONE if kept is None else kept
-        self._deadlines[key] = _NONE if deadline is None else deadline
+    def _begun(self, batch: Batch, keys: Int64s, starts: Int64s, ends: Int64s) -> NDArray[np.bool_]:
+        """Note which keys have but one row, with which a match may begin; say which have to be stepped
+        through their rows, from `starts` to before `ends`.
+        """
+        idle = self._partial.kept_from[keys[starts]] == NONE
+        begins = np.array(batch.begins, np.int64)[starts]
+        alone = idle & (begins == starts) & (ends == starts + 1) & self._partial.may_wait_alone
+        first = starts[alone]
+        self._partial.begin(keys[first], batch.numbers[first], np.array(batch.times, np.int64)[first])
+        busy: NDArray[np.bool_] = (~idle | (begins < ends)) & ~alone
+        return busy
 
     def _of_time(self, mark: int, before: int) -> list[tuple[int, Found]]:
         # What is decided since no row can come that would be in time.
         found = []
-        over = self._kept_from != _NONE if mark == WATERMARK_MAX else self._deadlines <= mark + 1
-        for key in np.flatnonzero(over).tolist():
-            matcher = self._matchers[key]
+        for key in self._partial.over(None if mark == WATERMARK_MAX else mark + 1):
+            matcher = self._partial.take(key)
             found += [(key, each) for each in matcher.expire(min(mark, WATERMARK_MAX - 1) + 1)]
             if mark == WATERMARK_MAX:
                 found += [(key, each) for each in matcher.end(max(before, self._latest))]
-            self._note(key, matcher)
+            self._partial.put(key, matcher)
         return found
 
     def _results(self, found: list[tuple[int, Found]], before: int) -> Ended:
@@ -149,38 +133,21 @@ class KeptMatches(RestoredByGroup):
         found = self._rows.take(numbers)
         return pa.RecordBatch.from_arrays(found.columns[1:], schema=pa.schema(list(self.schema)[1:]))
 
-    @staticmethod
-    def _needed(kept_from: Int64s) -> Callable[[Rows], NDArray[np.bool_]]:
-        return lambda rows: np.asarray(rows.numbers >= kept_from[rows.keys])
-
-    def _forget_idle_keys(self) -> None:
-        if self._keys.count <= max(_FEW_KEYS, 2 * len(self._matchers)):
-            return
-        busy = np.flatnonzero(self._kept_from != _NONE)
-        keys, matchers = self._keys.keys(busy), self._matchers
-        kept_from, deadlines = self._kept_from[busy], self._deadlines[busy]
-        renamed = np.full(len(self._kept_from), -1, np.int64)
-        self._forget_keys()
-        new = self._numbers(keys)
-        renamed[busy], self._kept_from[new], self._deadlines[new] = new, kept_from, deadlines
-        self._matchers = {int(renamed[key]): matcher for key, matcher in matchers.items()}
-        self._rows.renumber_keys(renamed)
+    def _is_needed(self, rows: Rows) -> NDArray[np.bool_]:
+        return self._partial.needed(rows.keys, rows.numbers)
 
     def at_snapshot(self) -> list[WindowsView]:
-        parts = self._rows.tables(), self._waiting.tables(), self._kept_from.copy()
+        parts = self._rows.tables(), self._waiting.tables(), self._partial.kept_from.copy()
         return [LazyView(partial(self._stored, *parts))]
 
-    def _taken_out(self, key: int) -> Matcher:
-        return self._matchers.pop(key) if key in self._matchers else Matcher(self._rules)
-
-    def _stored(self, kept: list[Rows], waiting: list[pa.Table], kept_from: Int64s) -> Iterator[pa.Table]:
+    @staticmethod
+    def _stored(kept: list[Rows], waiting: list[pa.Table], kept_from: Int64s) -> Iterator[pa.Table]:
         # Of a key those that the watermark has reached come first, so that they are seen first again.
-        needed = self._needed(kept_from)
-        yield from (rows.where(needed(rows)).table for rows in kept)
+        yield from (rows.where(rows.numbers >= kept_from[rows.keys]).table for rows in kept)
         yield from waiting
 
     def size(self) -> int:
         """Return how many rows are kept at most, of partial matches and waiting ones."""
-        kept: int = sum(int(self._needed(self._kept_from)(each).sum()) for each in self._rows.tables())
+        kept: int = sum(int(self._is_needed(each).sum()) for each in self._rows.tables())
         waiting: int = sum(table.num_rows for table in self._waiting.tables())
         return kept + waiting
