@@ -85,6 +85,11 @@ JOBS: Final = {
         needs_bids=True,
     ),
     "wire": Job(lambda _, rows: _module("wire_rows", str(rows)), _cpu_of("rows through an exchange's codec")),
+    "loop": Job(
+        lambda _, rows: _module("loop_cost", str(rows)),
+        _cpu_of("rows through a chain that does nothing"),
+        limit=0.01,
+    ),
     "checkpoints": Job(
         lambda _, __: _module("checkpoint_time"),
         (
