@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
+from copy import copy
 from itertools import combinations, product
 from typing import NamedTuple
 
@@ -148,7 +148,7 @@ def outputs(channels: Sequence[Channel], sources: dict[str, Channel]) -> set[Cha
         choices = gate.choices()
         assert choices, f"nothing can be read any more: {gate.out}"
         for channel in choices:
-            following = deepcopy_of(gate)
+            following = copy_of(gate)
             following.take(channel)
             if following.state not in seen:
                 seen.add(following.state)
@@ -156,9 +156,15 @@ def outputs(channels: Sequence[Channel], sources: dict[str, Channel]) -> set[Cha
     return found
 
 
-def deepcopy_of(gate: Gate) -> Gate:
-    """A copy whose moves do not change the original."""
-    return deepcopy(gate, {id(gate.channels): gate.channels, id(gate.sources): gate.sources})
+def copy_of(gate: Gate) -> Gate:
+    """A copy whose moves do not change the original; `deepcopy` takes five times as long."""
+    made, made.marks = copy(gate), copy(gate.marks)
+    for owner, names in ((made, vars(made)), (made.marks, MarkGate.__slots__)):
+        for name in names:
+            value = getattr(owner, name)
+            if isinstance(value, (list, set, dict)) and value is not gate.sources:
+                setattr(owner, name, copy(value))
+    return made
 
 
 def thinned(channel: Channel) -> Channel:

@@ -15,7 +15,7 @@ from unittest import mock
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.common.errors import StorageError, UsageError
@@ -294,12 +294,13 @@ KEY_VALUES = {
 }
 
 
+@settings(max_examples=30)
 @given(
     st.data(), st.lists(st.sampled_from(list(KEY_VALUES)), min_size=1, max_size=2), st.sampled_from([8, 100])
 )
 def test_a_reader_sorts_as_a_writer_did(data: st.DataObject, kinds: list[pa.DataType], groups: int) -> None:
     """A file of chunks of any key groups reads as one whose chunks are of one group each."""
-    count = data.draw(st.integers(1, 40))
+    count = data.draw(st.integers(1, 20))
     keys = pa.schema([pa.field(f"key{place}", kind) for place, kind in enumerate(kinds)])
     columns = ChunkColumns(keys, VALUES, groups, placed=True, numbered=True)
     drawn = [data.draw(st.lists(KEY_VALUES[kind], min_size=count, max_size=count)) for kind in kinds]
