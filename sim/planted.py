@@ -341,7 +341,7 @@ def _watermark_of_whole_batches(self: WindowsOperator, timestamp: int) -> None:
 
 TABLE_BUGS: dict[str, Bug] = {
     "all groups are restored at the least watermark": Bug(
-        ((assignment, "share_operator", _share_at_the_least_watermark),), "rescales", 130, "unaligned"
+        ((assignment, "share_operator", _share_at_the_least_watermark),), "rescales", 33, "unaligned"
     ),
     "sessions that touch are not merged": Bug(((session_grouping, "_runs", _never_touching),), first=5),
     "a join forgets the rows that are restored": Bug(((RestoredWindows, "load", _load_no_rows),), first=7),
