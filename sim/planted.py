@@ -283,7 +283,7 @@ def _forget_outputs(_self: SnapshotTaker, _overtaken: Any) -> None:
 
 IN_FLIGHT_BUGS: dict[str, Bug] = {
     "records in flight are not restored": Bug(((deployment, "assign_in_flight", _restore_nothing),), first=1),
-    "records before late barriers are lost": Bug(((GateTask, "_pass_captured", _drop_captured),), first=4),
+    "records before late barriers are lost": Bug(((GateTask, "_pass_captured", _drop_captured),), first=9),
     "half-read batches are not captured": Bug(((GateTask, "_take_inputs", _forget_half_read),), first=14),
     "overtaken output is not captured": Bug(((SnapshotTaker, "_take_outputs", _forget_outputs),), first=1),
 }
