@@ -17,7 +17,7 @@ from receiving import Receiver, receiver
 from running_jobs import Valve, wait_until
 
 import headgate as hg
-from headgate.testing import MiniCluster
+from headgate.testing import PAUSE, MiniCluster, ProcessCluster, TestSource
 
 
 def environment(folder: Path, number: int, collector: str, **more: Any) -> tuple[hg.Environment, Valve]:
@@ -143,6 +143,36 @@ def check_checkpoints(spans: list[Any], result: hg.JobResult) -> None:
     for span in top:
         assert root.start_time_unix_nano <= span.start_time_unix_nano <= span.end_time_unix_nano
         assert span.end_time_unix_nano <= root.end_time_unix_nano
+
+
+def logging_once(number: int) -> int:
+    """Say something in the worker, with a secret in it."""
+    if number == 7:
+        logging.getLogger("of.a.program").warning("seven, and %s", SECRET)
+    return number
+
+
+def test_a_collector_gets_the_lines_of_workers(tmp_path: Path) -> None:
+    """Which are processes of their own: what a function logs there, with its place, and masked."""
+    with receiver() as collector:
+        config = {
+            "headgate.otlp.endpoint": collector.url,
+            "headgate.otlp.interval": "100ms",
+            "s3.access-key": "ada",
+            "s3.secret-key": SECRET,
+        }
+        env = hg.Environment(parallelism=2, executor=ProcessCluster(), config=config)
+        numbers = env.from_source(TestSource([*range(8), PAUSE(1_000)], list(range(8, 12))), uid="in")
+        numbers.map(logging_once, uid="once").write_json(str(tmp_path / "out"), uid="out")
+        env.execute("told")
+        lines = [
+            line for line in logs_in(collector) if named(line.attributes)["headgate.logger"] == "of.a.program"
+        ]
+    (line,) = lines
+    facts = named(line.attributes)
+    assert plain(line.body) == "seven, and ******"
+    assert (facts["headgate.operator"], facts["headgate.attempt"]) == ("in", 1)  # the first of the chain
+    assert facts["headgate.worker"] == facts["headgate.subtask"]
 
 
 def check_recovery(spans: list[Any]) -> None:

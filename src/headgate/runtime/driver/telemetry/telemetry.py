@@ -14,6 +14,7 @@ from headgate.common.masking import shown_url
 from headgate.common.plain_data import Json
 from headgate.common.ports import Clock
 from headgate.common.process.heard_logs import heard
+from headgate.common.process.kept_lines import LogLine
 from headgate.common.process.log_lines import JsonFormatter, LoggedJob, facts_of
 from headgate.common.process.outward_queue import OutwardQueue
 from headgate.common.settings import options as o
@@ -151,6 +152,13 @@ class Telemetry(JobListener):
         self._ended(None)
         kind = (isinstance(error, UserFunctionError) and error.kind) or type(error).__name__
         self._recoveries.failed(attempt, kind, str(error), self._clock.now_ms())
+
+    def logged(self, slot: int, lines: list[LogLine], left_out: int) -> None:
+        text = self._named.mask.text
+        for line in lines:
+            facts: dict[str, Json] = {name: getattr(line, name) for name in LogLine.__struct_fields__}
+            masked = {"message": text(line.message), "exception": line.exception and text(line.exception)}
+            self.queue.put({**facts, **masked, "worker": slot})
 
     def ended(self, state: str) -> None:
         self._ended(None)
