@@ -47,6 +47,17 @@ def test_replays_of_simulated_jobs() -> None:
     demand(triples(0, TRIPLES), 0.1)
 
 
+@pytest.mark.parametrize("seed", [103_047])
+def test_seeds_that_once_failed(seed: int) -> None:
+    """A reader was given a split that another one had read, behind the split in which it was to stop, and the
+    replay waited for ever.
+    """
+    triple = replay_seed(seed)
+    assert triple is not None
+    assert triple.violation is None
+    assert triple.report.steps
+
+
 @pytest.mark.proof
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("first", range(10_000, 10_000 + TRIPLES_LONG, 100))

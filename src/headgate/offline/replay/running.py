@@ -33,6 +33,8 @@ from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState
 
 PATIENCE_MS: Final = 60_000
 """How long by its own clock a replay waits for input that does not come."""
+READING_MS: Final = 600_000
+"""The same, where something else goes on meanwhile, such as timers or watermarks of idle sources."""
 
 
 class Replay:
@@ -202,23 +204,33 @@ class Replay:
     # -- the input
 
     def _feed(self, tap: Tap) -> None:
-        waited_since = self.clock.now
+        waited_since = read_at = self.clock.now
+        batches = 0
         while not (tap.full or self.left or self.failure):
-            if self._turn():
+            worked, at_end = self._turn(), held(self._readers)
+            if (read := sum(reader.batches for reader in self._readers)) != batches:
+                batches, read_at = read, self.clock.now
+            if worked:
                 waited_since = self.clock.now
-            elif held(self._readers):
+            elif at_end:
                 if self._at_end(tap):
                     return
             elif (due := self._gang.next_wakeup()) is None or due > waited_since + PATIENCE_MS:
-                if self._until is None and self._endless:
-                    self.ended = "the input that there is ended"
-                    return
-                raise StorageError(self._stuck())
+                self._no_more_input()
+                return
             else:
                 self.clock.advance_to(due)
+            if not at_end and self.clock.now > read_at + READING_MS:
+                self._no_more_input()
+                return
             self._check()
         if tap.full:
             self.ended = f"stopped after {tap.records} records"
+
+    def _no_more_input(self) -> None:
+        if self._until is not None or not self._endless:
+            raise StorageError(self._stuck())
+        self.ended = "the input that there is ended"
 
     def _turn(self) -> bool:
         worked = self._gang.turn()

@@ -44,6 +44,7 @@ class SplitDealer:
 
     def __init__(self, source: Source, rest: Any, ends: SourceEnds | None, readers: int) -> None:
         self._enumerator, self._ends, self._readers = source.create_enumerator(rest), ends, readers
+        self._staying: set[int] = set()
         self.guessed: list[str] = []
 
     @property
@@ -71,10 +72,20 @@ class SplitDealer:
 
     def _owner(self, split: Split, asking: int) -> int:
         if self._ends is not None and split.id in self._ends.owners:
-            return self._ends.owners[split.id]
+            owner = self._ends.owners[split.id]
+            self.has(owner, [split.id])
+            return owner
         if self._readers > 1:
             self.guessed.append(split.id)
-        return asking
+        others = [subtask for subtask in range(self._readers) if subtask not in self._staying]
+        return others[0] if asking in self._staying and others else asking
+
+    def has(self, subtask: int, splits: Iterable[str]) -> None:
+        """Note which splits a reader has. One that has a split in which the end lies reads no other after it:
+        the splits that follow, and were read to their ends, were another reader's.
+        """
+        if self._ends is not None and any(self._ends.owners.get(split) == subtask for split in splits):
+            self._staying.add(subtask)
 
     def close(self) -> None:
         self._enumerator.close()
@@ -85,7 +96,7 @@ class HeldReader:
 
     In a split in whose midst the end lies it asks for no more records than lie before it, as far as positions
     tell how many that are. If it was too many all the same, because some of them did not decode, the reader
-    is made anew where it was, and asked for single records.
+    is made anew where it was, and asked for single records. `batches`: how many the reader has given.
     """
 
     def __init__(
@@ -98,6 +109,9 @@ class HeldReader:
         self.over = operator.finished
         self._at: Positions | None = None
         self._singly = False
+        self.batches = 0
+        if not operator.finished:
+            dealer.has(subtask, [name for name, _ in self._now()])
         vars(operator).update(poll=self.poll, add_splits=self.add_splits)
 
     @property
@@ -132,6 +146,7 @@ class HeldReader:
             self._go_back(before)
             polled = self._polled(1)
         self.over = polled is PollStatus.END_OF_INPUT
+        self.batches += not isinstance(polled, PollStatus)
         return polled
 
     def _polled(self, most: int) -> Batch | PollStatus:
