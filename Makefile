@@ -28,7 +28,7 @@ demo: java setup ## Twenty seconds of real events, a killed worker, and the proo
 	@$(PY) examples/demo.py $(HEADGATE_DEMO_ARGS)
 
 test: java setup ## All quick tests and the examples in docstrings, about 5 minutes; `make check` has the rules
-	@$(PY) scripts/run_within.py $(TEST_LIMIT_S) $(PY) -m pytest tests -m "not ci and not proof" -n 2 \
+	@$(PY) scripts/run_within.py $(TEST_LIMIT_S) $(PY) -m pytest tests -m "not ci and not proof" -n 3 \
 		--dist loadfile --no-loadscope-reorder --durations 10 --ignore tests/architecture $(ARGS)
 
 test-cluster: java setup ## Jobs on a standalone cluster of Spark: executors, machines and code that come and go
