@@ -10,6 +10,7 @@ both. Plain values may leave, and pyarrow's tables, which both copies read by Ar
 from __future__ import annotations
 
 import importlib.util
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, Final, TypeVar
@@ -23,6 +24,10 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 PICKLER: Final = "_headgate_pickler"
+_loading: Final = threading.RLock()
+"""Held while a pickler is loaded: it is among the modules before it is complete, and a program may begin
+several jobs at once.
+"""
 _NEUTRAL: Final = ("__arrow_c_array__", "__arrow_c_stream__", "__arrow_c_schema__")
 
 
@@ -48,14 +53,15 @@ class NamespaceCode:
 
     def pickler(self) -> ModuleType:
         """Return the isolated namespace's copy of cloudpickle, loaded when it is first asked for."""
-        loaded = self.namespace.modules.get(PICKLER)
-        if loaded is None:
-            with pinned_to_framework():
-                spec = importlib.util.find_spec("cloudpickle.cloudpickle")
-            assert spec is not None, "cloudpickle is one of the framework's requirements"
-            assert spec.origin is not None, "it is a file"
-            loaded = self.namespace.load_private(PICKLER, spec.origin)
-        return loaded
+        with _loading:
+            loaded = self.namespace.modules.get(PICKLER)
+            if loaded is None:
+                with pinned_to_framework():
+                    spec = importlib.util.find_spec("cloudpickle.cloudpickle")
+                assert spec is not None, "cloudpickle is one of the framework's requirements"
+                assert spec.origin is not None, "it is a file"
+                loaded = self.namespace.load_private(PICKLER, spec.origin)
+            return loaded
 
     def load(self, payload: bytes) -> Any:
         """Return the object pickled in `payload`, with the namespace's classes; else UserCodeLoadError."""
