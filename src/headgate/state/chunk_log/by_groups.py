@@ -23,6 +23,7 @@ _ROWS_TOGETHER: Final = 1 << 17
 class _Chunk(NamedTuple):
     key: ChunkKey
     stored: memoryview
+    rows: int
 
     @property
     def kind(self) -> int:
@@ -35,15 +36,16 @@ def by_groups(
     """Yield for each key group that has rows in chunks of a file the key of a chunk of its own, and what
     makes that chunk's bytes. Rows of a group stay in their order. StorageError: a chunk is damaged.
     """
-    for _, alike in groupby(map(_Chunk._make, chunks), key=lambda chunk: (chunk.key.place, chunk.kind)):
+    found = (_Chunk(key, stored, rows_in(stored)) for key, stored in chunks)
+    for _, alike in groupby(found, key=lambda chunk: (chunk.key.place, chunk.kind)):
         together: list[_Chunk] = []
         rows = 0
         for chunk in alike:
-            if together and rows + rows_in(chunk.stored) > _ROWS_TOGETHER:
+            if together and rows + chunk.rows > _ROWS_TOGETHER:
                 yield from _parted(together, max_parallelism)
                 together, rows = [], 0
             together.append(chunk)
-            rows += rows_in(chunk.stored)
+            rows += chunk.rows
         yield from _parted(together, max_parallelism)
 
 

@@ -271,6 +271,7 @@ def test_few_changes_are_few_bytes() -> None:
     [
         (b"", "cannot be read"),
         (b"SQLite format 3", r"begins with b'SQLite f'; expected b'HGCHUNK1' or b'HGCHUNK2'"),
+        (b"HGCHUNK2" + b"\xff" * 2 + b"\0" * 30, "a chunk of columns has 0 bytes; it is damaged"),
         (b"HGCHUNK1" + b"\0" * 20, "28 bytes and ends in the middle of a chunk"),
         (b"HGCHUNK1" + b"\0" * 24 + b"\x09" + b"\0" * 9, "42 bytes and ends in the middle of a chunk"),
     ],
