@@ -27,7 +27,7 @@ java:
 demo: java setup ## Twenty seconds of real events, a killed worker, and the proof that nothing was lost
 	@$(PY) examples/demo.py $(HEADGATE_DEMO_ARGS)
 
-test: java setup ## All quick tests and the examples in docstrings, about 5 minutes; `make check` has the rules
+test: java setup ## All quick tests and the examples in docstrings, about a quarter of an hour on two cores; `make check` has the rules
 	@$(PY) scripts/run_within.py $(TEST_LIMIT_S) $(PY) -m pytest tests -m "not ci and not proof" -n 3 \
 		--dist loadfile --no-loadscope-reorder --durations 10 --ignore tests/architecture $(ARGS)
 
