@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from random import Random
 
 import pyarrow as pa
 import pytest
@@ -15,6 +16,7 @@ from headgate.common.errors import PlanError
 from headgate.relational.functions.times.time_texts import days_since_1970
 from headgate.relational.functions.times.zone import instants_of, local_in, offset_us
 from headgate.relational.rules import RowsFailed
+from headgate.relational.spark_types import TIMESTAMP
 
 LEAP = dt.date(2024, 2, 29)
 TIME = dt.datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=dt.UTC)
@@ -92,6 +94,27 @@ def test_patterns() -> None:
         value("to_date", "1", "D")
     with pytest.raises(RowsFailed, match="CANNOT_PARSE_TIMESTAMP"):
         value("to_date", "2024-2-3", "yyyy-MM-dd")
+
+
+@pytest.mark.parametrize(
+    "pattern", ["yyyy-MM-dd", "D E", "HH", "hh a", "H:mm", "mm:ss", "ss.SSS", "'x'", "y"]
+)
+@given(random=st.randoms(use_true_random=False))
+def test_many_times_are_written_as_each_alone(pattern: str, random: Random) -> None:
+    """Times of one minute, of one day, and all over the centuries; and nulls among them."""
+    spread = random.choice([60, 86_400, 2**32])
+    begin = random.choice([dt.datetime(1969, 12, 31, 23, 59, tzinfo=dt.UTC), TIME])
+    times = [begin + dt.timedelta(seconds=random.random() * spread) for _ in range(40)]
+    times = [None if random.random() < 0.1 else each for each in times]
+    assert column("date_format", pa.array(times, TIMESTAMP), pattern) == [
+        None if each is None else value("date_format", each, pattern) for each in times
+    ]
+
+
+def test_the_first_time_there_is_can_be_written() -> None:
+    """Its day begins before it."""
+    first = pa.array([-(2**63)] * 4).cast(TIMESTAMP)
+    assert column("date_format", first, "yyyy-MM-dd HH") == ["-290308-12-21 19"] * 4
 
 
 def test_times_move_by_durations() -> None:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.relational.casts import cast_values
-from headgate.relational.functions.kernels import per_value
+from headgate.relational.functions.kernels import missing, per_value, wholes
 from headgate.relational.functions.times.reading import micros_by_pattern, refuse_unreadable
 from headgate.relational.functions.times.time_fields import DAYS, MONTHS, field_of
 from headgate.relational.functions.times.time_patterns import Part, parts_of
@@ -24,6 +25,10 @@ _TEXT: Final = pa.string()
 _DATE: Final = pa.date32()
 _LONG: Final = pa.int64()
 _PLAIN: Final = "yyyy-MM-dd HH:mm:ss"
+_HOUR_US: Final = 3_600_000_000
+_DAY_US: Final = 24 * _HOUR_US
+_UNITS_US: Final = {"S": 1, "s": 1_000_000, "m": 60_000_000, **dict.fromkeys("aHkhK", _HOUR_US)}
+"""For each letter the microseconds of the largest unit within which it is the same; other letters: a day."""
 
 
 # -- writing
@@ -94,6 +99,12 @@ def written(values: Values, pattern: str) -> Values:
     PlanError if the pattern has a letter that is not taken, see :func:`parts_of`.
     """
     times = local(values)
+    if isinstance(times, pa.Scalar) or not pa.types.is_timestamp(times.type):
+        return _of_each(times, pattern)
+    return _of_alike(times, pattern)
+
+
+def _of_each(times: Values, pattern: str) -> Values:
     parts = [_written(part, times) for part in parts_of(pattern)]
     empty = pa.scalar("")
     if isinstance(times, pa.Scalar):
@@ -101,6 +112,23 @@ def written(values: Values, pattern: str) -> Values:
     if not any(isinstance(part, pa.Array) for part in parts):
         parts.append(pc.if_else(pc.is_valid(times), empty, pa.scalar(None, _TEXT)))
     return pc.binary_join_element_wise(*parts, empty)
+
+
+def _of_alike(times: pa.Array, pattern: str) -> Values:
+    """Write one time of each unit that the pattern tells apart: times of a batch are near each other, and
+    most batches are of one day and few minutes.
+    """
+    unit = min((_UNITS_US.get(part.letter, _DAY_US) for part in parts_of(pattern)), default=_DAY_US)
+    if unit == 1:
+        return _of_each(times, pattern)
+    units = pa.array(wholes(times) // unit, mask=missing(times)).dictionary_encode()
+    if 2 * len(units.dictionary) > len(times):
+        return _of_each(times, pattern)
+    firsts = np.zeros(len(units.dictionary), np.int64)
+    there = pc.is_valid(units.indices).to_numpy(zero_copy_only=False)
+    # Any of their rows will do, and the last assignment holds.
+    firsts[wholes(units.indices)[there]] = np.flatnonzero(there)
+    return _of_each(times.take(pa.array(firsts)), pattern).take(units.indices)
 
 
 def _date_format(result: pa.DataType, values: Values, pattern: pa.Scalar) -> Values:
