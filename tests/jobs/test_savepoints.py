@@ -16,6 +16,7 @@ import headgate as hg
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.errors import StorageError
+from headgate.common.files.job_files import known_jobs
 from headgate.testing import JobListener, MiniCluster
 
 WORDS = [[f"w{(n + 3 * split) % 7}" for n in range(60)] for split in range(3)]
@@ -161,6 +162,20 @@ def test_drained_timers_fire_before_the_savepoint_and_otherwise_they_wait_in_it(
 def records_read(handle: hg.JobHandle) -> int:
     """By the source, as far as the driver has heard."""
     return sum(vertex.records_in for vertex in handle.status().vertices if "in" in vertex.uids)
+
+
+@pytest.mark.parametrize("remote", [False, True], ids=["by its handle", "from outside"])
+def test_the_next_job_begins_as_soon_as_stop_returns(
+    tmp_path: Path, remote: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver has left the folders of checkpoints and output by then."""
+    monkeypatch.setenv("HEADGATE_HOME", str(tmp_path / "home"))
+    savepoint = None
+    for number in range(5):
+        with Job(tmp_path, 270 + number, 7, **{"rest.enabled": True}).started(savepoint) as job:
+            savepoint = (hg.connect("words") if remote else job).stop()
+            assert remote or job.done
+            assert not known_jobs()
 
 
 def test_a_savepoint_that_cannot_be_written_fails_alone(tmp_path: Path) -> None:

@@ -70,7 +70,8 @@ class JobRequests(ABC):
         drain: bool = False,
         timeout_s: float | None = None,
     ) -> str:
-        """End the job with a savepoint; its output up to there is committed. Return the savepoint's URI.
+        """End the job with a savepoint; its output up to there is committed. Return the savepoint's URI, once
+        the driver has left the job's folders, so that the next job can begin from it at once.
 
         Args:
             target: as for :meth:`savepoint`.
@@ -84,7 +85,11 @@ class JobRequests(ABC):
             OperatingError: the job was not stopped; says why. If its sources had stopped, the job restarts.
             TimeoutError: the job has not stopped yet; the request stays in force.
         """
-        return str(self._request("stop", {"target": target, "format": format, "drain": drain}, timeout_s))
+        until = None if timeout_s is None else clock.monotonic() + timeout_s
+        uri = self._request("stop", {"target": target, "format": format, "drain": drain}, timeout_s)
+        # The savepoint is there whatever becomes of the driver: its URI is not lost by an end that takes long.
+        self._await_end(until)
+        return str(uri)
 
     def rescale(self, parallelism: int, from_last: bool = False, timeout_s: float | None = None) -> None:
         """Continue the job at another parallelism, from a checkpoint that is taken for it.
@@ -110,6 +115,10 @@ class JobRequests(ABC):
         `then`. TimeoutError after `timeout_s` seconds (None: no limit), the wait for the job's start
         included.
         """
+
+    @abstractmethod
+    def _await_end(self, until: float | None) -> None:
+        """Return when the job's driver has ended, or at the time `until` (monotonic seconds)."""
 
 
 class JobHandle(JobRequests):
@@ -326,6 +335,11 @@ class JobHandle(JobRequests):
 
         getattr(control, what)(**arguments, then=then)
         return answer.result(None if until is None else max(0.0, until - clock.monotonic()))
+
+    @override
+    def _await_end(self, until: float | None) -> None:
+        if threading.current_thread() is not self._thread:
+            self._thread.join(None if until is None else max(0.0, until - clock.monotonic()))
 
     def _refuse_questions(self, cause: BaseException) -> None:
         if not self._control.done():

@@ -27,6 +27,7 @@ from headgate.common.plain_data import Json
 
 ANSWER_WAIT_S: Final = 20.0  # how long the driver may take for an answer that it gives at once
 POLL_S: Final = 10.0  # how long one request waits for an outcome
+END_POLL_S: Final = 0.02  # how often to look whether a driver that ends its job is gone
 TRACES_WAIT_S: Final = 10  # how long to wait for traced records that have not come where they were sent
 WHY_S: Final = 3  # how long the workers' loops are sampled for what holds the job up
 NAMED_MAX: Final = 10
@@ -228,6 +229,11 @@ class RemoteJob(JobRequests):
             raise _error(operation["error"])
         result: Json = operation["result"]
         return result
+
+    @override
+    def _await_end(self, until: float | None) -> None:
+        while self._still_there() and (until is None or clock.monotonic() < until):
+            clock.sleep(END_POLL_S)
 
     def _ask(self, method: str, path: str, arguments: Mapping[str, Json] | None = None) -> Answer:
         body = None if arguments is None else json.dumps(arguments)
