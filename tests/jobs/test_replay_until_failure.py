@@ -15,7 +15,8 @@ from headgate.checkpoint.layout import checkpoint_number
 from headgate.cli.main import app
 from headgate.connectors.generator import generator_source
 
-COUNT, LATE = 600, 400
+COUNT, LATE = 1_800, 1_201
+"""So late that the first checkpoint is before it on any machine, after two seconds."""
 
 
 class CountsTwice(Visits):
