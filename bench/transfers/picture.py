@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -9,16 +10,19 @@ from xml.sax.saxutils import escape
 
 WIDTH, ROW, TOP = 900, 150, 60
 _LEFT, _RIGHT, _HALF = 30, 30, 50
+_LINE_CHARS, _LINES = 120, 5
+"""Of a reason, at most."""
 _POINTS: Final = 2_000
 """Of more answers every so many is drawn, and the farthest ones from 0 always."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The answers that a sink saw: how many transfers each is of, and the total."""
+    """The answers that a sink saw: how many transfers each is of, and the total; or `why` it saw none."""
 
     name: str
-    answers: Sequence[tuple[int, int]]
+    answers: Sequence[tuple[int, int]] = ()
+    why: str = ""
 
     @property
     def farthest(self) -> int:
@@ -28,6 +32,8 @@ class Line:
     @property
     def told(self) -> str:
         """How many answers were wrong."""
+        if self.why:
+            return f"cannot: {self.why}"
         wrong = sum(total != 0 for _, total in self.answers)
         far = f", by up to {self.farthest:,}" if wrong else ""
         return f"{len(self.answers):,} totals were seen, {wrong:,} of them not 0{far}"
@@ -61,12 +67,19 @@ def _row(line: Line, top: int, farthest: int) -> list[str]:
         f"{_LEFT + width * place / most:.1f},{middle - _HALF * total / farthest:.1f}"
         for place, total in chosen
     )
+    if line.why:
+        return [_text(top + 16, 13, "#222222", f"{line.name} cannot:"), *_wrapped(line.why, top + 38)]
     color = "#2f7d4f" if line.farthest == 0 else "#c2553a"
     return [
         _text(top + 16, 13, "#222222", f"{line.name}: {line.told}"),
         f'<line x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{middle}" y2="{middle}" stroke="#cccccc"/>',
         f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="1.5"/>',
     ]
+
+
+def _wrapped(text: str, y: int) -> list[str]:
+    lines = textwrap.wrap(text, _LINE_CHARS, max_lines=_LINES, placeholder=" ...")
+    return [_text(y + 18 * number, 12, "#777777", line) for number, line in enumerate(lines)]
 
 
 def _text(y: int, size: int, color: str, text: str) -> str:

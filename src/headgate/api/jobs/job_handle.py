@@ -87,7 +87,7 @@ class JobRequests(ABC):
         """
         until = None if timeout_s is None else clock.monotonic() + timeout_s
         uri = self._request("stop", {"target": target, "format": format, "drain": drain}, timeout_s)
-        # The savepoint is there whatever becomes of the driver: its URI is not lost by an end that takes long.
+        # The savepoint is there whatever becomes of the driver: no end that takes long loses its URI.
         self._await_end(until)
         return str(uri)
 
