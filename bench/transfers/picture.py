@@ -56,11 +56,11 @@ def drawn(lines: Sequence[Line]) -> str:
 
 def _row(line: Line, top: int, farthest: int) -> list[str]:
     middle, width = top + 30 + _HALF, WIDTH - _LEFT - _RIGHT
-    step = max(1, len(line.answers) // _POINTS)
+    step, most_off = max(1, len(line.answers) // _POINTS), line.farthest
     chosen = [
         (place, total)
         for place, (_, total) in enumerate(line.answers)
-        if place % step == 0 or abs(total) == line.farthest
+        if place % step == 0 or abs(total) == most_off
     ]
     most = max(len(line.answers) - 1, 1)
     points = " ".join(
@@ -69,7 +69,7 @@ def _row(line: Line, top: int, farthest: int) -> list[str]:
     )
     if line.why:
         return [_text(top + 16, 13, "#222222", f"{line.name} cannot:"), *_wrapped(line.why, top + 38)]
-    color = "#2f7d4f" if line.farthest == 0 else "#c2553a"
+    color = "#2f7d4f" if most_off == 0 else "#c2553a"
     return [
         _text(top + 16, 13, "#222222", f"{line.name}: {line.told}"),
         f'<line x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{middle}" y2="{middle}" stroke="#cccccc"/>',
