@@ -245,7 +245,10 @@ class Turns:
                     return
                 runs = self._trees[turn % len(self._trees)]
                 for tree in self._trees:
-                    tree.signal(signal.SIGCONT if tree is runs else signal.SIGSTOP)
+                    if tree is not runs:
+                        tree.signal(signal.SIGSTOP)
+                # Last, so that there is no moment in which two of them run.
+                runs.signal(signal.SIGCONT)
             time.sleep(self._turn_s)
 
 

@@ -188,15 +188,18 @@ def test_programs_in_turns_never_compute_at_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as pool:
         runs = [pool.submit(run, name, command, 60, turns=turns) for name in "ab"]
         while not any(each.done() for each in runs):
-            states.append(tuple(map(_stopped, spinning_children())))
+            children = spinning_children()
+            seen, again = (tuple(map(_stopped, children)) for _ in range(2))
+            if seen == again:  # else a turn ended between two looks, and nothing is known
+                states.append(seen)
             # However seldom a busy machine lets this process look.
             if len(states) > 100 and {(True, False), (False, True)} <= set(states):
                 enough.touch()
-    # From the first turn on; a look may fall between the two signals of a change of turns.
+    # From the first turn on. A busy machine may let both stand still for long; none lets both run.
     pairs = list(
         itertools.dropwhile(lambda pair: True not in pair, (each for each in states if len(each) == 2))
     )
-    assert sum(pair in [(True, False), (False, True)] for pair in pairs) > 0.8 * len(pairs) > 0
+    assert pairs.count((False, False)) < 0.1 * len(pairs)
     assert {(True, False), (False, True)} <= set(pairs)
     assert [each.result().failure for each in runs] == ["exit code 0, no result"] * 2
 
