@@ -16,6 +16,8 @@ from sim.plans.runs import run_plan
 
 PART: Final = 20
 """Seeds that a process takes at a time."""
+PARTS_OF_A_POOL: Final = 50
+"""For each of its processes."""
 
 
 @dataclass(slots=True)
@@ -91,9 +93,11 @@ def campaign(first: int, count: int, processes: int) -> Iterator[Figures]:
     if processes == 1:
         yield from map(run_plans, parts)
         return
-    # Plans hold memory of Arrow and DuckDB; processes are replaced now and then.
-    with ExitStack() as stack:
-        spawn = multiprocessing.get_context("spawn")
-        pool = stack.enter_context(ProcessPoolExecutor(processes, spawn, max_tasks_per_child=50))
-        stack.callback(pool.shutdown, wait=False, cancel_futures=True)
-        yield from pool.map(run_plans, parts)
+    spawn, left = multiprocessing.get_context("spawn"), iter(parts)
+    # Plans hold memory of Arrow and DuckDB, so processes are replaced now and then: all at once, since a pool
+    # that replaces each after so many tasks (`max_tasks_per_child`) may stand still for ever in Python 3.11.
+    while some := list(islice(left, PARTS_OF_A_POOL * processes)):
+        with ExitStack() as stack:
+            pool = stack.enter_context(ProcessPoolExecutor(processes, spawn))
+            stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+            yield from pool.map(run_plans, some)

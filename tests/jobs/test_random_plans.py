@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sim.plans.campaign import run_plans
+from sim.plans import campaign
+from sim.plans.campaign import PART, run_plans
 from sim.plans.drawing import HOWS, SETS, draw_plan
 from sim.plans.plan import Chosen, Different, First, Grouped, Joined, Node, Over, United
 from sim.plans.planted import PLAN_BUGS, planted_in_plans
@@ -63,3 +64,12 @@ def test_plans_are_diverse() -> None:
     read = [[each for node in plan.nodes for each in set(node.inputs)] for plan in plans]
     assert sum(len(set(each)) < len(each) for each in read) > 20
     assert max(len(plan.nodes) for plan in plans) >= 7
+
+
+@pytest.mark.ci
+def test_a_campaign_goes_on_with_new_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each so many parts."""
+    monkeypatch.setattr(campaign, "PARTS_OF_A_POOL", 1)
+    parts = list(campaign.campaign(0, 4 * PART + 1, 2))
+    assert [part.plans for part in parts] == [PART] * 4 + [1]
+    assert not any(part.failed for part in parts)
