@@ -32,6 +32,7 @@ from headgate.common.errors import ProtocolError, UsageError
 from headgate.common.process.process_exceptions import let_pass
 from headgate.core.alignment.barriers import Alignment, SavepointOrder
 from headgate.records.arrow_batch import ArrowBatch
+from headgate.records.arrow_stream import stream_of
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.protocol.elements import (
@@ -84,7 +85,7 @@ class ElementCodec:
     def encode(self, element: Batch | Event) -> tuple[FrameKind, Sequence[Part]]:
         """Return kind and payload of the frame for an element; UsageError: a record cannot be pickled."""
         if isinstance(element, ArrowBatch):
-            return FrameKind.COLUMNS, [*_head(element, 0), _ipc(element.columns)]
+            return FrameKind.COLUMNS, [*_head(element, 0), *stream_of(element.columns)]
         if isinstance(element, RowBatch):
             return self._encode_rows(element)
         return _encode_event(element)
@@ -175,13 +176,6 @@ def _head(batch: Batch, form: int) -> list[Part]:
         return [_HEAD.pack(len(batch), 0, form)]
     times, marks = np.ascontiguousarray(batch.timestamps), np.ascontiguousarray(batch.watermarks)
     return [_HEAD.pack(len(batch), _TIMED, form), times.tobytes(), marks.tobytes()]
-
-
-def _ipc(columns: pa.RecordBatch) -> memoryview:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, columns.schema) as writer:
-        writer.write_batch(columns)
-    return memoryview(sink.getvalue())
 
 
 def _encode_event(event: Batch | Event) -> tuple[FrameKind, Sequence[Part]]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from headgate.api.sink import Sink
 from headgate.core.marks import Mark
 from headgate.records.arrow_batch import ArrowBatch
+from headgate.records.arrow_stream import stream_of
 from headgate.records.batch import Batch
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.job.user_errors import blamed
@@ -68,12 +69,8 @@ class MarkedSinkOperator(SinkOperator):
             return taken
         assert taken is None or isinstance(taken, ReadyState)
         state = OperatorSubtaskState(self.context.uid) if taken is None else taken.state
-        lists = {**state.list_state, SINCE_MARK: [_stream(batch) for batch in self._since]}
+        lists = {
+            **state.list_state,
+            SINCE_MARK: [b"".join(stream_of(batch.columns)) for batch in self._since],
+        }
         return ReadyState(msgspec.structs.replace(state, list_state=lists))
-
-
-def _stream(batch: ArrowBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.columns.schema) as writer:
-        writer.write_batch(batch.columns)
-    return bytes(sink.getvalue())
