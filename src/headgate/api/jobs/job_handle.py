@@ -21,6 +21,7 @@ from headgate.common.plain_data import Json
 from headgate.common.process.signal_handlers import signal_behind
 from headgate.common.settings import options as o
 
+END_WAIT_S: Final = 60.0  # how long a stop waits for the driver once the savepoint is there
 CANCEL_WAIT_S: Final = 60.0
 """Default time that :meth:`JobHandle.cancel` waits for the end of the job; Spark may take some seconds."""
 
@@ -71,7 +72,7 @@ class JobRequests(ABC):
         timeout_s: float | None = None,
     ) -> str:
         """End the job with a savepoint; its output up to there is committed. Return the savepoint's URI, once
-        the driver has left the job's folders, so that the next job can begin from it at once.
+        the driver has left the job's folders (or after a minute), so that the next job can begin from it.
 
         Args:
             target: as for :meth:`savepoint`.
@@ -85,10 +86,11 @@ class JobRequests(ABC):
             OperatingError: the job was not stopped; says why. If its sources had stopped, the job restarts.
             TimeoutError: the job has not stopped yet; the request stays in force.
         """
-        until = None if timeout_s is None else clock.monotonic() + timeout_s
+        began = clock.monotonic()
         uri = self._request("stop", {"target": target, "format": format, "drain": drain}, timeout_s)
         # The savepoint is there whatever becomes of the driver: no end that takes long loses its URI.
-        self._await_end(until)
+        left_s = END_WAIT_S if timeout_s is None else began + timeout_s - clock.monotonic()
+        self._await_end(clock.monotonic() + min(left_s, END_WAIT_S))
         return str(uri)
 
     def rescale(self, parallelism: int, from_last: bool = False, timeout_s: float | None = None) -> None:
@@ -117,7 +119,7 @@ class JobRequests(ABC):
         """
 
     @abstractmethod
-    def _await_end(self, until: float | None) -> None:
+    def _await_end(self, until: float) -> None:
         """Return when the job's driver has ended, or at the time `until` (monotonic seconds)."""
 
 
@@ -337,9 +339,9 @@ class JobHandle(JobRequests):
         return answer.result(None if until is None else max(0.0, until - clock.monotonic()))
 
     @override
-    def _await_end(self, until: float | None) -> None:
+    def _await_end(self, until: float) -> None:
         if threading.current_thread() is not self._thread:
-            self._thread.join(None if until is None else max(0.0, until - clock.monotonic()))
+            self._thread.join(max(0.0, until - clock.monotonic()))
 
     def _refuse_questions(self, cause: BaseException) -> None:
         if not self._control.done():

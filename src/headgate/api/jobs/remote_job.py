@@ -231,8 +231,8 @@ class RemoteJob(JobRequests):
         return result
 
     @override
-    def _await_end(self, until: float | None) -> None:
-        while self._still_there() and (until is None or clock.monotonic() < until):
+    def _await_end(self, until: float) -> None:
+        while self._still_there() and clock.monotonic() < until:
             clock.sleep(END_POLL_S)
 
     def _ask(self, method: str, path: str, arguments: Mapping[str, Json] | None = None) -> Answer:
