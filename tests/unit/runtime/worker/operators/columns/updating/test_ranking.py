@@ -149,6 +149,17 @@ def test_columns_to_order_by_are_sent_once() -> None:
     assert stored.select(whole.names[1:3]).to_pydict() == {"v": [2.0, 1.0], "i": [2, 1]}
 
 
+def test_rows_are_stored_in_the_order_of_their_places() -> None:
+    """Whenever they came: state is compared byte by byte, as a replay does."""
+    job = Job(3)
+    for value in (1.0, 3.0, 2.0, 4.0):
+        job.rows([("a", value, 0), ("b", -value, 0)])
+        job.mark()
+        stored = pa.concat_tables(job.operators[0]._pending().views[0].tables())
+        found = list(zip(stored.column("k").to_pylist(), stored.column("__pane").to_pylist(), strict=True))
+        assert found == sorted(found)
+
+
 def test_rows_are_ordered_by_what_is_computed_of_them() -> None:
     """And by texts: the lesser values come first, then the greater ones."""
     env = hg.Environment(parallelism=1, executor=MiniCluster())

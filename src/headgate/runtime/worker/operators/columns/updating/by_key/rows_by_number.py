@@ -97,14 +97,18 @@ class RowsByNumber:
 
     def view(self) -> RowsView:
         """Return the rows as they are now, for a snapshot; later changes do not reach the view."""
-        return RowsView(list(self._pieces), list(self._numbers), self._where.copy())
+        return RowsView(list(self._pieces), list(self._numbers), self._where.copy(), self._values)
 
 
 class RowsView:
     """The rows as they were at a snapshot, for the thread that writes it."""
 
-    def __init__(self, pieces: list[Piece], numbers: list[Int64s], where: Int64s) -> None:
-        self._pieces, self._numbers, self._where = pieces, numbers, where
+    def __init__(self, pieces: list[Piece], numbers: list[Int64s], where: Int64s, values: pa.Schema) -> None:
+        self._pieces, self._numbers, self._where, self._values = pieces, numbers, where, values
+
+    def rows(self, numbers: Int64s) -> pa.Table:
+        """Return the rows of numbers, all of which have one, in this order."""
+        return taken(self._pieces, self._where[numbers], self._values)
 
     def parts(self) -> Iterator[tuple[Int64s, pa.Table]]:
         """Yield the numbers that have a row, and these rows."""

@@ -8,7 +8,7 @@ that does not come, go or move.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.records.batch import Int64s
+
+_ROWS_TOGETHER: Final = 1 << 16
+"""Rows that a snapshot gathers at a time."""
 
 
 class Contest(NamedTuple):
@@ -142,15 +145,18 @@ class KeptRanks:
         return self.rows(np.repeat(keys, counts), values), ranges(np.ones_like(counts), counts)
 
     def view(self) -> Callable[[], Iterator[tuple[pa.Table, Int64s]]]:
-        """Return what yields all rows with their places, as they are now."""
+        """Return what yields all rows with their places, as they are now: key after key, in the order of
+        places, so that what is stored depends on the rows alone and not on when they came.
+        """
         keys, lists, rows = self._keys.view(), self._lists.all(), self._rows.view()
-        unused, of_keys = self._unused, self._of_keys
+        of_keys = self._of_keys
 
         def tables() -> Iterator[tuple[pa.Table, Int64s]]:
-            owners, places = np.zeros(unused, np.int64), np.zeros(unused, np.int64)
-            owners[lists.values] = np.repeat(np.arange(len(lists.counts)), lists.counts)
-            places[lists.values] = ranges(np.ones_like(lists.counts), lists.counts)
-            for numbers, table in rows.parts():
-                yield beside(taken(keys, owners[numbers], of_keys), table), places[numbers]
+            owners = np.repeat(np.arange(len(lists.counts)), lists.counts)
+            places = ranges(np.ones_like(lists.counts), lists.counts)
+            for start in range(0, len(places), _ROWS_TOGETHER):
+                some = slice(start, start + _ROWS_TOGETHER)
+                found = beside(taken(keys, owners[some], of_keys), rows.rows(lists.values[some]))
+                yield found, places[some]
 
         return tables
