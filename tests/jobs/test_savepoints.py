@@ -16,7 +16,7 @@ import headgate as hg
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.errors import StorageError
-from headgate.common.files.job_files import known_jobs
+from headgate.common.files.job_files import RUNNING, known_jobs
 from headgate.testing import JobListener, MiniCluster
 
 WORDS = [[f"w{(n + 3 * split) % 7}" for n in range(60)] for split in range(3)]
@@ -176,6 +176,7 @@ def test_the_next_job_begins_as_soon_as_stop_returns(
             savepoint = (hg.connect("words") if remote else job).stop()
             assert remote or job.done
             assert not known_jobs()
+            assert not (tmp_path / "checkpoints" / RUNNING).exists()
 
 
 def test_a_savepoint_that_cannot_be_written_fails_alone(tmp_path: Path) -> None:

@@ -21,7 +21,14 @@ from typing import Final
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.errors import UsageError
 from headgate.common.files.durable import clock
-from headgate.common.files.job_files import Occupancy, Occupant, known_jobs, occupants_of, this_driver_as
+from headgate.common.files.job_files import (
+    RUNNING,
+    Occupancy,
+    Occupant,
+    known_jobs,
+    occupants_of,
+    this_driver_as,
+)
 from headgate.common.ids import JobId
 from headgate.common.ports import Clock, Disk
 from headgate.common.process.system import SystemClock
@@ -32,9 +39,6 @@ from headgate.graph.physical import PhysicalPlan
 from headgate.ha.files.file_election import FileElection
 from headgate.ha.high_availability import LEADERS, election_key, job_id
 from headgate.state.snapshots import CheckpointMetadata
-
-RUNNING: Final = ".headgate-running"
-"""Folder, in a checkpoint storage on local files, of the jobs that keep their checkpoints there."""
 
 WRITING: Final = ".headgate-writing"  # in a sink's folder: the folder of the jobs that write there
 LOOKS_PER_LEASE: Final = 30  # how often a beat is looked at while it is watched for one lease

@@ -21,7 +21,7 @@ from headgate.common import errors
 from headgate.common.decoders import converter
 from headgate.common.errors import HeadgateError, InternalError, OperatingError, UsageError
 from headgate.common.files.durable import clock
-from headgate.common.files.job_files import JobFile, KnownJob, known_jobs
+from headgate.common.files.job_files import JobFile, KnownJob, keeps_checkpoints, known_jobs
 from headgate.common.keys.key_text import key_text
 from headgate.common.plain_data import Json
 
@@ -232,7 +232,7 @@ class RemoteJob(JobRequests):
 
     @override
     def _await_end(self, until: float) -> None:
-        while self._still_there() and clock.monotonic() < until:
+        while (self._still_there() or keeps_checkpoints(self._file)) and clock.monotonic() < until:
             clock.sleep(END_POLL_S)
 
     def _ask(self, method: str, path: str, arguments: Mapping[str, Json] | None = None) -> Answer:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -35,6 +36,9 @@ HOME_VARIABLE: Final = "HEADGATE_HOME"
 FORMAT_VERSION: Final = 1
 FORGOTTEN_AFTER_S: Final = 7 * 24 * 3600
 """How long after its job's start the file of a dead driver is kept, so that commands can list it."""
+
+RUNNING: Final = ".headgate-running"
+"""Folder, in a checkpoint storage on local files, of the jobs that keep their checkpoints there."""
 
 _SUFFIX: Final = ".json"
 _FILE_BYTES_MAX: Final = 1 << 20
@@ -242,6 +246,17 @@ def occupants_of(folder: Path) -> list[Occupant]:
     """Return the jobs whose drivers have locked files in `folder`; remove files of dead local drivers."""
     found = (_living(path) for path in sorted(folder.glob(f"*{_SUFFIX}")))
     return [occupant for occupant in found if occupant is not None]
+
+
+def keeps_checkpoints(job: JobFile) -> bool:
+    """Return whether the driver of `job` is seen in the folder of its checkpoints, which it leaves last; not
+    where the storage is no local one.
+    """
+    parts = urlsplit(job.storage or "")
+    if parts.scheme != "file":
+        return False
+    found = occupants_of(Path(unquote(parts.path)) / RUNNING)
+    return any(each.job_id == job.job_id for each in found)
 
 
 def _living(path: Path) -> Occupant | None:
