@@ -17,8 +17,7 @@ import bytewax.operators as op
 from bytewax.dataflow import Dataflow
 from bytewax.outputs import DynamicSink, StatelessSinkPartition
 from bytewax_parts import JsonFiles, run
-from orders import Order, report, versions
-from transfers_query import tell
+from orders import Order, carry_out, report, versions
 
 
 class Kept(StatelessSinkPartition):
@@ -87,6 +86,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    tell(main)
+    carry_out(main)
 elif "BENCH_ORDER" in os.environ:
     flow = flow_of(Order.read(os.environ["BENCH_ORDER"]))

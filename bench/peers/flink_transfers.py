@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from flink_query import CHANGES, columns, environment, free_port, source
-from orders import Order, report, versions
-from transfers_query import QUERY, tell
+from orders import Order, carry_out, report, versions
+from transfers_query import QUERY
 
 
 def main() -> None:
@@ -39,4 +39,4 @@ def answers(folder: Path) -> list[tuple[int, int]]:
 
 
 if __name__ == "__main__":
-    tell(main)
+    carry_out(main)

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pathway as pw
-from orders import Order, report, versions
-from transfers_query import tell
+from orders import Order, carry_out, report, versions
 
 COMMITTED = 500
 """Transfers of one commit."""
@@ -66,4 +65,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    tell(main)
+    carry_out(main)

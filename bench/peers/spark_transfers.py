@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import sys
 
-from orders import Order, report, versions
+from orders import Order, carry_out, causes, report, versions
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from spark_query import session
-from transfers_query import QUERY, tell
+from transfers_query import QUERY
 
 
 def main() -> None:
@@ -29,10 +30,13 @@ def main() -> None:
 
     writer = spark.sql(QUERY).writeStream.outputMode("update").foreachBatch(keep)
     writer = writer.option("checkpointLocation", f"{order.work}/checkpoints").trigger(availableNow=True)
-    writer.start().awaitTermination()
-    report(answers=answers, versions=versions("pyspark"))
+    try:
+        writer.start().awaitTermination()
+        report(answers=answers, versions=versions("pyspark"))
+    except AnalysisException as refusal:
+        report(cannot=causes(str(refusal)).partition(";")[0])
     spark.stop()
 
 
 if __name__ == "__main__":
-    tell(main)
+    carry_out(main)

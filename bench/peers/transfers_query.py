@@ -1,14 +1,11 @@
 """The transfers in SQL: credits and debits of each account, joined and added up.
 
 Each of the programs beside this one is told by an `Order` where the transfers lie, as JSON lines. It reports
-`answers`: (transfers, total) of each answer that its sink has received, in this order; or why it `cannot`.
+`answers`: (transfers, total) of each answer that its sink has received, in this order; or, where the engine
+refuses the query, why it `cannot`.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
-
-from orders import causes, report
 
 QUERY = """
     SELECT SUM(came) AS transfers, SUM(balance) AS total FROM (
@@ -20,11 +17,3 @@ QUERY = """
         ) AS debits ON credits.account = debits.account
     ) AS balances
 """
-
-
-def tell(program: Callable[[], None]) -> None:
-    """Run a program, which reports its answers, and report in their place why there are none."""
-    try:
-        program()
-    except Exception as error:  # whatever the engine says is the reason
-        report(cannot=causes(str(error)).partition(";")[0] or type(error).__name__)

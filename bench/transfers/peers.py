@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from bench.compare.cells import shortened
 from bench.compare.orders import Order, TableFiles
 from bench.machine import ROOT
 from bench.measure import run
@@ -43,7 +44,7 @@ def seen_by(name: str, transfers: Iterable[dict[str, int]], install: bool) -> Li
     try:
         python, variables = e.interpreter(environment, install)
     except e.AbsentError as error:
-        return Line(name, why=str(error))
+        return Line(name, why=f"absent: {error}")
     every = list(transfers)
     with tempfile.TemporaryDirectory(prefix="bench-transfers-") as folder:
         order = _order(every, Path(folder))
@@ -51,9 +52,10 @@ def seen_by(name: str, transfers: Iterable[dict[str, int]], install: bool) -> Li
         # What the programs import without a path of their own.
         variables = {**variables, "PYTHONPATH": str(ROOT / "bench" / "compare")}
         done = run(name, command, _TIMEOUT_S, variables)
-    why = done.failure or done.result.get("cannot")
-    if why is not None:
-        return Line(name, why=why)
+    if done.failure is not None:
+        return Line(name, why=f"failed: {shortened(done.failure)}")
+    if "cannot" in done.result:
+        return Line(name, why=f"cannot: {done.result['cannot']}")
     return Line(name, [(transfers, total) for transfers, total in done.result["answers"]])
 
 

@@ -18,7 +18,8 @@ _POINTS: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The answers that a sink saw: how many transfers each is of, and the total; or `why` it saw none."""
+    """The answers that a sink saw: how many transfers each is of, and the total; or `why` it saw
+    none, such as "cannot: it has no such join"."""
 
     name: str
     answers: Sequence[tuple[int, int]] = ()
@@ -33,7 +34,7 @@ class Line:
     def told(self) -> str:
         """How many answers were wrong."""
         if self.why:
-            return f"cannot: {self.why}"
+            return self.why
         wrong = sum(total != 0 for _, total in self.answers)
         far = f", by up to {self.farthest:,}" if wrong else ""
         return f"{len(self.answers):,} totals were seen, {wrong:,} of them not 0{far}"
@@ -68,7 +69,8 @@ def _row(line: Line, top: int, farthest: int) -> list[str]:
         for place, total in chosen
     )
     if line.why:
-        return [_text(top + 16, 13, "#222222", f"{line.name} cannot:"), *_wrapped(line.why, top + 38)]
+        kind, _, reason = line.why.partition(": ")
+        return [_text(top + 16, 13, "#222222", f"{line.name}: {kind}"), *_wrapped(reason, top + 38)]
     color = "#2f7d4f" if most_off == 0 else "#c2553a"
     return [
         _text(top + 16, 13, "#222222", f"{line.name}: {line.told}"),

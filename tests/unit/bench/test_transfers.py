@@ -21,12 +21,16 @@ def test_the_picture_has_what_was_seen_or_why_nothing_was() -> None:
     """One row for each system; of many answers some, and the one that is farthest from 0."""
     many = [(n, 7 if n == 4_321 else 1) for n in range(50_000)]
     picture = drawn(
-        [Line("right", [(1, 0), (2, 0)]), Line("wrong", many), Line("none", why="no <join> " * 90)]
+        [
+            Line("right", [(1, 0), (2, 0)]),
+            Line("wrong", many),
+            Line("none", why="cannot: " + "no <join> " * 90),
+        ]
     )
     assert "right: 2 totals were seen, 0 of them not 0" in picture
     assert "wrong: 50,000 totals were seen, 50,000 of them not 0, by up to 7" in picture
     assert picture.count("<polyline") == 2
     assert len(picture) < 60_000
-    assert "none cannot:" in picture
+    assert ">none: cannot<" in picture
     assert "no &lt;join&gt; no" in picture
-    assert Line("none", why="it fails").told == "cannot: it fails"
+    assert Line("none", why="failed: it ends").told == "failed: it ends"
