@@ -184,10 +184,12 @@ def _stopped(life: Life) -> None:
     handle = life.start()
     life.reach("running")
     life.hold("close")
-    handle.stop(str(life.folder / "savepoints"))
+    asked = threading.Thread(target=handle.stop, args=(str(life.folder / "savepoints"),))
+    asked.start()  # it returns when the driver has left, and that waits for the workers
     life.reach("finishing")
     life.look("finishing: workers that do not leave")
     life.release("close")
+    asked.join()
 
 
 def _failed(life: Life) -> None:
