@@ -123,6 +123,13 @@ SECTIONS: Final[Mapping[str, Section]] = {
             *("--results", RESULTS),
         ),
     ),
+    "corrected-jobs": Section(
+        "5,000 whole simulated jobs whose answers are corrected, under faults",
+        (
+            *("-m", "sim", "--jobs", "marks", "--seeds", "5000", "--processes", "2", "--keep-going"),
+            *("--results", RESULTS),
+        ),
+    ),
     "why": Section(
         "60 jobs with a planted cause or none: headgate why names kind and place",
         ("-m", "proof", "why", "--results", RESULTS),

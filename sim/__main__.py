@@ -56,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--exhaustive", choices=("driver-crash",), help="try every step instead of seeds")
     parser.add_argument("--every", type=int, default=1, help="with --exhaustive: every so many-th step only")
     parser.add_argument("--json", action="store_true", help="one line for machines at the end")
+    parser.add_argument("--results", type=Path, help="file for the figures, as JSON")
     return parser
 
 
@@ -95,7 +96,7 @@ def _many(options: argparse.Namespace, wanted: Wanted) -> int:
         if time.monotonic() - told >= TELL_S:
             told = time.monotonic()
             print(_progress(tally, goal, told - began), flush=True)
-    return _summary(tally, ledger, time.monotonic() - began, options.json)
+    return _summary(tally, ledger, time.monotonic() - began, options)
 
 
 def _progress(tally: Tally, goal: int, seconds: float) -> str:
@@ -105,13 +106,17 @@ def _progress(tally: Tally, goal: int, seconds: float) -> str:
     )
 
 
-def _summary(tally: Tally, ledger: Ledger | None, seconds: float, machine: bool) -> int:
+def _summary(tally: Tally, ledger: Ledger | None, seconds: float, options: argparse.Namespace) -> int:
     figures = tally.figures() | {"seeds_per_minute": round(tally.seeds / max(seconds, 1e-9) * 60)}
     failed = bool(tally.failures)
     if ledger is not None:
         figures |= {"all_seeds": ledger.seeds, "all_failed": ledger.failed}
         failed = bool(ledger.failed)
-    print(json.dumps(figures) if machine else ", ".join(f"{key} {value}" for key, value in figures.items()))
+    if options.results is not None:
+        options.results.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    print(
+        json.dumps(figures) if options.json else ", ".join(f"{key} {value}" for key, value in figures.items())
+    )
     return 1 if failed else 0
 
 

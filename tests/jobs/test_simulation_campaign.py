@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -145,7 +146,9 @@ def test_two_processes_give_what_one_gives(tmp_path: Path) -> None:
         alone.add(part)
     ledger = str(tmp_path / "ledger.json")
     wanted = ("--seeds", str(len(seeds)), "--jobs", "known", "--ledger", ledger, "--processes", "2")
-    first, second = sim(*wanted), sim(*wanted)
+    results = tmp_path / "results.json"
+    first, second = sim(*wanted, "--results", str(results)), sim(*wanted)
     assert (first.returncode, second.returncode) == (0, 0)
     assert f"events {alone.counts['events']}" in first.stdout
+    assert json.loads(results.read_text())["events"] == alone.counts["events"]
     assert f"{len(seeds)} seeds are done on this state of the source, 0 are left" in second.stdout
