@@ -92,6 +92,30 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
         ),
         f"SELECT k, count(*) AS c, sum(s)::BIGINT AS s FROM ({_SUMMED_A}) GROUP BY k",
     ),
+    "windows with nulls": (
+        lambda a, b: (
+            a.with_watermark("n", "1h").group_by("k", F.window("n", "1s"), "x").with_nulls()
+            .agg(F.count("*").alias("c"), uid="s").select("k", "x", "c")
+        ),
+        "SELECT k, x, count(*) AS c FROM a GROUP BY k, x, n // 1000",
+    ),
+    "ranks with nulls": (
+        lambda a, b: (
+            a.top_n(2, ["k", "x"], F.desc("n"), rank="r", uid="s", null_keys=True).select("k", "x", "n", "r")
+        ),
+        "SELECT k, x, n, row_number() OVER (PARTITION BY k, x ORDER BY n DESC) AS r FROM a QUALIFY r <= 2",
+    ),
+    "rows before with nulls": (
+        lambda a, b: (
+            a.filter(F.col("n") < 2_000)
+            .over(F.sum("n").alias("s"), by="k", order_by="n", preceding=1, uid="s", null_keys=True)
+            .select("k", "n", "s")
+        ),
+        (
+            "SELECT k, n, sum(n) OVER (PARTITION BY k ORDER BY n ROWS 1 PRECEDING)::BIGINT AS s FROM a "
+            "WHERE n < 2000"
+        ),
+    ),
     "earliest": (
         lambda a, b: a.drop_duplicates(["k"], order_by="n", uid="s").select("k", "n"),
         "SELECT k, min(n) AS n FROM a GROUP BY k",

@@ -52,7 +52,7 @@ from headgate.relational.relations import (
     Scan,
 )
 from headgate.relational.resolved import Typed
-from headgate.relational.schema import shown
+from headgate.relational.schema import Schema, shown
 from headgate.relational.spark_types import WINDOW, is_numeric, text_of
 
 T = TypeVar("T")
@@ -81,6 +81,7 @@ class GroupedTable(Generic[T]):
         self._keys = [key for key in keys if _window(key, child) is None]
         self._firing = AT_END
         self._ttl_ms: int | None = None
+        self._made: frozenset[str] = frozenset()  # columns of the rows that the program does not know
         if windows:
             self._check_time()
         refuse_repeated("group_by", child)
@@ -183,7 +184,7 @@ class GroupedTable(Generic[T]):
         """Have null, and NaN, be keys like others, as in SQL; by default such a key fails the job.
 
         Raises:
-            PlanError: there is a window, or no key; or a key is of a type that cannot be one.
+            PlanError: there is no key besides a window, or a key is of a type that cannot be one.
 
         Example:
             >>> import pyarrow as pa
@@ -197,10 +198,8 @@ class GroupedTable(Generic[T]):
             [{'user': 'ada', 'count': 1}, {'user': None, 'count': 2}]
         """
         where = f"with_nulls() ({user_site()})"
-        if self._window is not NO_WINDOW or not self._keys:
-            raise PlanError(
-                f"{where} is for groups by columns without a window; filter or fill null keys before"
-            )
+        if not self._keys:
+            raise PlanError(f"{where} is for groups by columns, and there are none; leave it away")
         shown_keys = [self._key(key) for key in self._keys]
         rows = projected("with_nulls", self._child, [*_named_keys(shown_keys), *all_columns(self._child)])
         keys = checked("with_nulls", partial(keys_with_nulls, rows.schema, list(range(len(shown_keys)))))
@@ -214,7 +213,12 @@ class GroupedTable(Generic[T]):
             return self._table(selected("agg", relation, chosen))
 
         columns = [Column(Reference(name)) for name, _ in keys.columns]
-        return GroupedTable(self._environment, whole, columns, table)
+        if self._window is not NO_WINDOW:
+            same = self._window.kind == "same"
+            columns.append(Column(self._window.time if same else self._window))
+        grouped = GroupedTable(self._environment, whole, columns, table)
+        grouped._firing, grouped._made = self._firing, frozenset(hidden)
+        return grouped
 
     def agg(self, *aggregates: Column, uid: str | None = None, ttl: str | int | None = None) -> T:
         """Return a row for each group: its keys, its window, and these aggregates.
@@ -369,8 +373,9 @@ class GroupedTable(Generic[T]):
         if not chosen:
             # A batch needs a column to have rows.
             chosen.append((child.schema.names[0], all_columns(child)[0][1]))
+        theirs = [(name, column) for name, column in all_columns(child) if name not in self._made]
         if self._firing.late_tag is not None:
-            chosen += [(f"{LATE_PREFIX}{name}", column) for name, column in all_columns(child)]
+            chosen += [(f"{LATE_PREFIX}{name}", column) for name, column in theirs]
         narrow = projected("group_by", child, chosen)
         places = tuple(range(len(keys)))
         if self._window is NO_WINDOW:
@@ -379,7 +384,11 @@ class GroupedTable(Generic[T]):
             schema = aggregation_schema(narrow.schema, places, moved, self._window)
         if len(set(schema.names)) != len(schema.names):
             raise PlanError(f"{where}: two columns of the result have one name; use alias()")
-        window, late = windowed(self._window), None if self._firing.late_tag is None else child.schema
+        window, late = windowed(self._window), None
+        if self._firing.late_tag is not None:
+            late = Schema(
+                tuple(each for each in child.schema if each.name not in self._made), child.schema.event_time
+            )
         return Aggregation(
             schema, narrow, places, window, moved, uid, self._firing, late, ttl_ms=self._ttl_ms, distinct=sets
         )

@@ -10,7 +10,7 @@ from headgate.api.site import user_site
 from headgate.api.streams.steps import ProgramContext
 from headgate.common.errors import PlanError
 from headgate.graph.logical import NEW, SideOutputNode
-from headgate.relational.relations import Relation, Scan
+from headgate.relational.relations import Project, Relation, Scan
 
 
 class SideOutputs:
@@ -27,13 +27,13 @@ class SideOutputs:
         """Return the rows that came too late for the windows of this table's aggregation.
 
         They have the columns of the table that was grouped, and their event time. Call it on the table that
-        ``agg()`` returned.
+        ``agg()`` returned, or on columns selected of it.
 
         Args:
             tag: the one that ``late_to()`` was given.
 
         Raises:
-            PlanError: this is not the table that ``agg()`` returned, or ``late_to()`` got no such tag.
+            PlanError: this is not a table that ``agg()`` returned, or ``late_to()`` got no such tag.
 
         Example:
             >>> import pyarrow as pa
@@ -48,6 +48,8 @@ class SideOutputs:
             ['at', 'user']
         """
         relation = self._relation
+        while isinstance(relation, Project):  # columns that are chosen of the results
+            relation = relation.child
         plan = relation.of if isinstance(relation, Scan) else None
         if plan is None or plan.late is None or plan.firing.late_tag != getattr(tag, "name", None):
             raise PlanError(

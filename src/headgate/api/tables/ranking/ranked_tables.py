@@ -8,6 +8,7 @@ from typing import Self
 
 from headgate.api.site import user_site
 from headgate.api.streams.steps import ProgramContext
+from headgate.api.tables.changelogs.duplicates import keyed
 from headgate.api.tables.column import Column
 from headgate.api.tables.firing_rules import time_to_live
 from headgate.api.tables.grouped_table import named_call
@@ -37,6 +38,7 @@ class RankedTables:
         rank: str | None = None,
         uid: str | None = None,
         ttl: str | int | None = None,
+        null_keys: bool = False,
     ) -> Self:
         """Return the first `n` rows of each key; they are corrected as more rows come.
 
@@ -49,6 +51,8 @@ class RankedTables:
             uid: names the state for later versions of the program; needed when checkpoints are on.
             ttl: after so long without rows a key is forgotten, as "1h" or in ms: the result stays as it is,
                 and rows that come for it later begin anew. None: never.
+            null_keys: null, and NaN, are keys like others, as in SQL; False: a row with such a key fails the
+                job.
 
         Raises:
             PlanError: a column does not exist, cannot be a key or has no order, or `ttl` is no duration.
@@ -64,8 +68,8 @@ class RankedTables:
             >>> sorted(table.top_n(2, "k", F.desc("v"), uid="best").collect(), key=lambda row: row["v"])
             [{'k': 1, 'v': 4}, {'k': 1, 'v': 9}]
         """
-        names = [by] if isinstance(by, str) else list(by)
-        plan = ranked("top_n", self._relation, n, names, order_by, rank, uid, time_to_live("top_n", ttl))
+        child, names = self._by("top_n", by, null_keys)
+        plan = ranked("top_n", child, n, names, order_by, rank, uid, time_to_live("top_n", ttl))
         lower = lowered_anew if plan.child.schema.updating else lowered_rank
         number = lower(self._environment, plan, f"top_n() ({user_site()})")
         return self._of(only("top_n", Scan(plan.schema, number), plan.shown(self._names())))
@@ -78,6 +82,7 @@ class RankedTables:
         preceding: int | None = None,
         uid: str | None = None,
         ttl: str | int | None = None,
+        null_keys: bool = False,
     ) -> Self:
         """Return all rows, each with aggregates over itself and rows of its key before it; they are
         corrected as more rows come. All rows are kept, and those of a key are computed anew when one of them
@@ -91,6 +96,8 @@ class RankedTables:
             uid: names the state for later versions of the program; needed when checkpoints are on.
             ttl: after so long without rows a key is forgotten, as "1h" or in ms: the result stays as it is,
                 and rows that come for it later begin anew. None: never.
+            null_keys: null, and NaN, are keys like others, as in SQL; False: a row with such a key fails the
+                job.
 
         Raises:
             PlanError: something is no aggregate, a column does not exist, cannot be a key or has no order.
@@ -109,11 +116,19 @@ class RankedTables:
         """
         where = f"over() ({user_site()})"
         calls = [named_call(each, where) for each in aggregates]
-        names = [by] if isinstance(by, str) else list(by)
-        plan = over(self._relation, names, order_by, preceding, calls, uid, time_to_live("over", ttl))
+        child, names = self._by("over", by, null_keys)
+        plan = over(child, names, order_by, preceding, calls, uid, time_to_live("over", ttl))
         number = lowered_anew(self._environment, plan, where)
         results = [each.name for each in plan.aggregates]
         return self._of(only("over", Scan(plan.schema, number), [*self._names(), *results]))
+
+    def _by(self, verb: str, by: str | Sequence[str], null_keys: bool) -> tuple[Relation, list[str]]:
+        """Return the rows and their keys' names, which are columns of their own where keys may be null."""
+        names = [by] if isinstance(by, str) else list(by)
+        if not null_keys or not names:
+            return self._relation, names
+        rows, keys = keyed(verb, self._relation, names)
+        return rows, [name for name, _ in keys.columns]
 
     def _names(self) -> list[str]:
         return [field.name for field in shown(self._relation.schema)]

@@ -42,7 +42,8 @@ def _no_key(
     row = pc.index(found, True).as_py()
     at = "" if batch.timestamps is None else f", event time {shown_time(int(batch.timestamps[row]))}"
     return UsageError(
-        f"{context.label}: key {name!r} of group_by() is {kind.name} in a record with "
-        f"{shorten(columns.slice(row, 1).to_pylist()[0])}{at}; fill it by {kind.filled_by}, or filter "
-        "such rows, before group_by()"
+        f"{context.label}: key {name!r} is {kind.name} in a record with "
+        f"{shorten(columns.slice(row, 1).to_pylist()[0])}{at}; fill it by {kind.filled_by} or filter such "
+        "rows before, or have it be a key like others: group_by(...).with_nulls(), null_keys=True of top_n() "
+        "and over()"
     )
