@@ -23,7 +23,7 @@ OURS = {
     "serde": ["common"],
     "records": ["common", "serde"],
     "usercode": ["common"],
-    "core": ["common.ids", "common.errors", "common.time", "common.layered"],
+    "core": ["common.ids", "common.errors", "common.time", "common.retries", "common.layered"],
     "core.job": ["common.errors", "core.execution", "core.restart_strategies", "core.liveness",
         "core.machine", "core.same_failures"],
     "graph": ["common", "serde", "records", "relational"],

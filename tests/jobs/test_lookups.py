@@ -120,13 +120,16 @@ def test_the_old_table_serves_until_the_new_one_is_there(tmp_path: Path) -> None
     assert rates[0] <= rates[1] < rates[3]
 
 
-def test_a_call_that_fails_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the job goes on."""
-    monkeypatch.setattr("headgate.runtime.worker.operators.columns.lookups.refreshing.PAUSE_MS", 10)
-
-    env = hg.Environment(parallelism=1, executor=MiniCluster())
-    table = env.from_collection(ROWS).to_table(BIDS)
-    assert [row["rate"] for row in table.lookup(third, "currency", schema=COLUMNS).collect()] == [3] * 4
+def test_a_call_that_fails_is_repeated() -> None:
+    """And the job goes on, if the program says that such a failure may pass; another one fails it at once."""
+    table = environment(1).from_collection(ROWS).to_table(BIDS)
+    retry = hg.retry(attempts=3, delay="10ms", on=(TimeoutError, ConnectionError))
+    looked = table.lookup(third, "currency", schema=COLUMNS, retry=retry)
+    assert [row["rate"] for row in looked.collect()] == [3] * 4
+    Rates.calls, Rates.fail = 0, True
+    looked = table.lookup(load, "currency", schema=COLUMNS, retry=hg.retry(attempts=9, on=TimeoutError))
+    with pytest.raises(hg.UserFunctionError, match=r"(?s)ConnectionError: no database.*called once"):
+        looked.collect()
 
 
 @pytest.mark.parametrize("refresh", [None, "20ms"])
@@ -134,7 +137,7 @@ def test_a_job_fails_once_all_calls_have(refresh: str | None, tmp_path: Path) ->
     """At the start, or later, even if no row comes; with what was raised and where."""
     Rates.fail = refresh is None
     valve = Valve(next(NUMBERS), 1, ROWS)
-    looked = bids(valve).lookup(load, "currency", schema=COLUMNS, refresh=refresh, retries=0)
+    looked = bids(valve).lookup(load, "currency", schema=COLUMNS, refresh=refresh, retry=hg.retry(attempts=1))
     looked.to_stream().write_json(str(tmp_path / "out"))
     with looked._environment.execute_async("look up") as handle:
         wait_until(lambda: handle.done or Rates.calls > 1, "the function was called")
@@ -246,8 +249,9 @@ def test_what_cannot_be_loaded_is_refused() -> None:
         table.lookup(pa.table({"currency": ["EUR"]}), "currency", refresh="1s")
     with pytest.raises(hg.PlanError, match="expected a duration above 0"):
         table.lookup(load, "currency", schema=COLUMNS, refresh=0)
-    with pytest.raises(hg.PlanError, match="retries=-1; expected a whole number"):
-        table.lookup(load, "currency", schema=COLUMNS, retries=-1)
+    for wrong in (3, hg.retry(if_result=bool)):
+        with pytest.raises(hg.PlanError, match=r"got retry=.*; expected hg.retry\(...\) without if_result"):
+            table.lookup(load, "currency", schema=COLUMNS, retry=wrong)  # type: ignore[arg-type]
     with pytest.raises(hg.PlanError, match="one that is taken back might find other rows"):
         table.top_n(1, "currency", "n").lookup(load, "currency", schema=COLUMNS)
     text = table.lookup(load, "currency", schema=COLUMNS, refresh="5min").explain()

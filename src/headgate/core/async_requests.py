@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
+from headgate.common.retries import ONCE, Retries
 from headgate.core.async_results import Border, OrderedResults, Results, UnorderedResults
 
 R = TypeVar("R")
@@ -38,37 +39,13 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Retries:
-    """How often a call that failed is repeated, and after how long: attempt n + 1 begins `delay_ms` x
-    `factor`^(n - 1) after attempt n has failed, at most `delay_max_ms`. The first call counts as attempt 1.
-    """
-
-    attempts: int = 1
-    delay_ms: int = 0
-    factor: float = 1.0
-    delay_max_ms: int = 3_600_000
-
-    def delay_after(self, attempt: int) -> int:
-        """Return the ms between the failure of `attempt` (from 1) and the next one.
-
-        Example:
-            >>> [Retries(5, 100, 2.0, 300).delay_after(attempt) for attempt in (1, 2, 3)]
-            [100, 200, 300]
-        """
-        try:
-            return int(min(self.delay_max_ms, self.delay_ms * self.factor ** (attempt - 1)))
-        except OverflowError:
-            return self.delay_max_ms
-
-
-@dataclass(frozen=True, slots=True)
 class Rules:
     """What the program said of its calls; `timeout_ms` None: a record may wait for its answer for ever."""
 
     capacity: int  # how many records may be in flight
     timeout_ms: int | None  # from a record's admission to its answer, attempts and pauses included
     ordered: bool = True
-    retries: Retries = Retries()
+    retries: Retries = ONCE
 
 
 @dataclass(eq=False, slots=True)

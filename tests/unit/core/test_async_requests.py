@@ -9,7 +9,8 @@ from async_requests_world import World
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.async_requests import Again, AsyncRequests, Expire, Phase, Retries, Rules
+from headgate.common.retries import Retries
+from headgate.core.async_requests import Again, AsyncRequests, Expire, Phase, Rules
 from headgate.core.async_results import Border, OrderedResults, UnorderedResults
 
 

@@ -86,7 +86,8 @@ def retry(
     on: Errors = Exception,
     if_result: Callable[[Any], object] | None = None,
 ) -> Retry:
-    """Say that calls of an asynchronous function are repeated when they fail.
+    """Say that calls of an asynchronous function, or of one that loads a table for ``lookup()``, are repeated
+    when they fail.
 
     Args:
         attempts: how many calls at most for one record, the first one included.

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from headgate.api.site import user_site
+from headgate.api.streams.async_calls import Retry
 from headgate.api.streams.steps import ProgramContext
 from headgate.api.tables.column import Column
 from headgate.api.tables.joins.as_of_joins import as_of_join
@@ -191,7 +192,7 @@ class JoinedTables:
         *,
         schema: Columns | None = None,
         refresh: str | int | None = None,
-        retries: int = 3,
+        retry: Retry | None = None,
     ) -> Self:
         """Return the rows of this table with those of `table` that have equal columns. Null equals nothing.
 
@@ -208,8 +209,8 @@ class JoinedTables:
             schema: the columns that the function returns, more of which are ignored: a ``pyarrow.Schema``, or
                 text as "currency string, rate double".
             refresh: how often the function is called, as a duration or in ms; None: once.
-            retries: how often a call that raises is repeated, after 1 s, 2 s, 4 s and so on, at most
-                1 minute. The job fails when all of them raise.
+            retry: ``hg.retry(...)`` says which exceptions of the function are followed by another call, and
+                when; the job fails when all calls raise. None: three more calls, after 1 s, 2 s and 4 s.
 
         Raises:
             PlanError: a column of `on` is not in both or is of two types, `how` is another one, both have
@@ -234,7 +235,7 @@ class JoinedTables:
         if not callable(table):
             refuse_loading(schema, refresh)
             return self._of(lookup(self._relation, table, names, how))
-        loading = loading_of(self._relation, table, schema, refresh, retries)
+        loading = loading_of(self._relation, table, schema, refresh, retry)
         return self._of(lookup(self._relation, loading.schema.empty_table(), names, how, loading))
 
     def _same_environment(self, verb: str, other: Self) -> None:

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import pyarrow as pa
 
 from headgate.api.checking.arguments import refuse_arity, refuse_unawaited
 from headgate.api.site import user_site
+from headgate.api.streams.async_calls import Retry
 from headgate.api.tables.checked_columns import checked, place_of
 from headgate.api.tables.joins.kinds_and_bounds import kind_of
 from headgate.api.tables.program_functions import Columns, declared
 from headgate.common.errors import PlanError
+from headgate.common.retries import Retries
 from headgate.common.time import duration_ms
 from headgate.relational.joins.loading import Loading
 from headgate.relational.python_types import can_be_key
 from headgate.relational.relations import Lookup, Relation
 from headgate.relational.schema import Field, Schema, schema_of, shown
 from headgate.relational.spark_types import text_of
+
+_PATIENT: Final = Retry(
+    attempts=4, delay_ms=1000, factor=2, delay_max_ms=60_000, on=Exception, if_result=None
+)
+"""What holds where a program says nothing."""
 
 
 def lookup(
@@ -80,7 +88,7 @@ def loading_of(
     function: Callable[[], object],
     schema: Columns | None,
     refresh: str | int | None,
-    retries: int,
+    retry: Retry | None,
 ) -> Loading:
     """Return how the rows of a lookup for `child` are loaded by a function of the program. PlanError: an
     argument is wrong, or rows of `child` are corrected: a row that is taken back would find other rows.
@@ -99,15 +107,18 @@ def loading_of(
             'schema=, such as "currency string, rate double"'
         )
     arrow = declared("lookup", schema).to_arrow()
-    if isinstance(retries, bool) or retries < 0:
-        raise PlanError(f"{where} got retries={retries!r}; expected a whole number, 0 or more")
     try:
         every = None if refresh is None else duration_ms(refresh, "refresh")
     except (TypeError, ValueError) as error:
         raise PlanError(f"{where}: {error}") from None
     if every == 0:
         raise PlanError(f"{where} got refresh={refresh!r}; expected a duration above 0, or None for never")
-    return Loading(function, arrow, every, retries, user_site())
+    given: object = _PATIENT if retry is None else retry
+    if not isinstance(given, Retry) or given.if_result is not None:
+        raise PlanError(f"{where} got retry={retry!r:.80}; expected hg.retry(...) without if_result, or None")
+    retries = Retries(given.attempts, given.delay_ms, given.factor, given.delay_max_ms)
+    on = given.on if isinstance(given.on, tuple) else (given.on,)
+    return Loading(function, arrow, every, retries, on, user_site())
 
 
 def refuse_loading(schema: object, refresh: object) -> None:

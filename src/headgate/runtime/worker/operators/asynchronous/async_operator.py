@@ -10,8 +10,9 @@ from headgate.api.declared.operator_state import declared_operator_state
 from headgate.api.streams.async_calls import IN_FLIGHT, AsyncCalls
 from headgate.api.windows.window_states import Storable, record_of
 from headgate.common.errors import InternalError
+from headgate.common.retries import Retries
 from headgate.common.time import WATERMARK_MAX, format_ms
-from headgate.core.async_requests import REPLACEMENT, AsyncRequests, Expire, Request, Retries, Rules
+from headgate.core.async_requests import REPLACEMENT, AsyncRequests, Expire, Request, Rules
 from headgate.core.async_results import Border
 from headgate.core.marks import NO_EPOCH, Mark
 from headgate.records.batch import Batch

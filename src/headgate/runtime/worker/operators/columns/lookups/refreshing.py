@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import pyarrow as pa
 
 from headgate.common.errors import HeadgateError, InternalError, UsageError
@@ -16,11 +14,6 @@ from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.job.user_errors import NoRecord, user_error
 from headgate.runtime.worker.operators.columns.lookups.looked_up_rows import LookedUpRows
 from headgate.runtime.worker.operators.columns.lookups.looking_up import LookupOperator
-
-PAUSE_MS: Final = 1000
-"""Between a call that raised and the next one; doubled after each further one."""
-
-PAUSE_MAX_MS: Final = 60_000
 
 
 class RefreshingLookupOperator(LookupOperator):
@@ -99,8 +92,9 @@ class RefreshingLookupOperator(LookupOperator):
         if isinstance(error, HeadgateError):
             raise error
         self._failed += 1
-        if self._failed <= self._loading.retries and isinstance(error, Exception):
-            self._due = self._now_ms() + min(PAUSE_MS * 2 ** (self._failed - 1), PAUSE_MAX_MS)
+        retries = self._loading.retries
+        if self._failed < retries.attempts and isinstance(error, self._loading.on):
+            self._due = self._now_ms() + retries.delay_after(self._failed)
             return
         times = "once" if self._failed == 1 else f"{self._failed} times"
         doing = f"{self._words} was called {times}"
