@@ -154,14 +154,51 @@ def test_a_database_has_the_rows_of_the_table(
         assert cursor.fetchone()[0] == 0
 
 
-@pytest.mark.parametrize("verb", ["to_stream", "write_json", "write_parquet", "take", "preview"])
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        ("", ("cannot make wrong_headgate_staging beside database table wrong", "needs the table to exist")),
+        (
+            'CREATE TABLE wrong ("user" VARCHAR(9) PRIMARY KEY)',
+            ("database table wrong has no column 'n'; it has user: add the column",),
+        ),
+    ],
+    ids=["no table", "no such column"],
+)
+def test_a_table_that_does_not_fit_is_told_in_a_sentence(
+    tmp_path: Path, made: str, words: tuple[str, ...], kind: str, request: pytest.FixtureRequest
+) -> None:
+    """With what the database said, and what is needed."""
+    connect = connector(kind, tmp_path, request)
+    with closing(connect()) as base:
+        base.cursor().execute("DROP TABLE IF EXISTS wrong")
+        base.cursor().execute("DROP TABLE IF EXISTS wrong_headgate_staging")
+        if made:
+            base.cursor().execute(made)
+        base.commit()
+    env = environment(1)
+    counts = env.from_collection(ROWS).to_table(SCHEMA).group_by("user").agg(F.count("*").alias("n"), uid="n")
+    counts.write_database(connect, "wrong", "user", uid="out")
+    with pytest.raises(hg.HeadgateError) as raised:
+        env.execute("wrong")
+    assert all(part in str(raised.value) for part in words)
+    assert "LINE 1" not in str(raised.value)
+    assert "InternalError" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "verb", ["to_stream", "write_json", "write_parquet", "take", "preview", "to_dataframe"]
+)
 def test_other_ways_out_are_refused_with_those_that_there_are(tmp_path: Path, verb: str) -> None:
     """A correction would be taken for a row."""
     env = environment(1)
     table = env.from_collection(ROWS).to_table(SCHEMA).group_by("user").count(uid="n")
     given: dict[str, Any] = {"write_json": tmp_path, "write_parquet": tmp_path, "take": 1, "preview": 1}
     arguments = [given[verb]] if verb in given else []
-    with pytest.raises(hg.PlanError, match=r"corrected.*write_changelog\(\).*write_database\(\)"):
+    with pytest.raises(
+        hg.PlanError, match=rf"^{verb}\(\).*corrected.*write_changelog\(\).*write_database\(\)"
+    ):
         getattr(table, verb)(*arguments)
     with pytest.raises(hg.PlanError, match="corrected"):
         table.group_by(F.window("n", "1s"))

@@ -11,9 +11,11 @@ from headgate.graph.stream_joins import StreamJoinNode
 from headgate.graph.table_nodes import (
     DeduplicateNode,
     JoinNode,
+    MatchNode,
     RankNode,
     RecomputeNode,
     RunningAggregateNode,
+    TimedJoinNode,
 )
 
 
@@ -47,6 +49,16 @@ def kept_by(node: Node) -> Kept | None:
             return Kept("all rows", node.plan.ttl_ms)
         case DeduplicateNode():
             return Kept("each key", node.plan.ttl_ms, node.plan.within_ms)
+    return None
+
+
+def kept_by_time(node: Node) -> Kept | None:
+    """Return what an operator keeps that event time bounds where a program says so; None: it is no such one."""
+    match node:
+        case TimedJoinNode() if node.join.keeps_last_rows:
+            return Kept("the last right row of each key", None)
+        case MatchNode():
+            return Kept("the rows of matches that have begun", None, node.match.pattern.within_ms)
     return None
 
 

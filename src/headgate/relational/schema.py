@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -50,10 +50,11 @@ class Schema:
 
     def find(self, name: str) -> int | None:
         """Return the index of the column `name`, written exactly so, else of one that differs in case only.
-        None if there is none; PlanError if several would do and not exactly one of them is written so.
+        None if there is none; PlanError if several would do and not exactly one of them is written so. What
+        a changelog says of its rows is not found by name.
         """
         lower = name.lower()
-        places = [place for place, field in enumerate(self.fields) if field.name.lower() == lower]
+        places = [place for place, field in enumerate(shown(self)) if field.name.lower() == lower]
         exact = [place for place in places if self.fields[place].name == name]
         if len(places) > 1 and len(exact) != 1:
             raise PlanError(f"column {name!r} is ambiguous: there are {len(places)} of that name; rename one")
@@ -64,9 +65,10 @@ class Schema:
         """Return a column's index as :meth:`find` does; PlanError, with the nearest name, if none."""
         found = self.find(name)
         if found is None:
-            near = difflib.get_close_matches(name, self.names, 1, 0.0)
+            names = [field.name for field in shown(self)]
+            near = difflib.get_close_matches(name, names, 1, 0.0)
             hint = f"did you mean {near[0]!r}? " if near else ""
-            raise PlanError(f"there is no column {name!r}; {hint}the columns are {', '.join(self.names)}")
+            raise PlanError(f"there is no column {name!r}; {hint}the columns are {', '.join(names)}")
         return found
 
     def to_arrow(self) -> pa.Schema:
@@ -84,9 +86,11 @@ def schema_of(arrow: pa.Schema, event_time: str | None = None) -> Schema:
     """Return the columns of an Arrow schema, with the types to which they are converted for computing.
 
     Raises:
-        PlanError: a column is of a type that has no meaning in Spark, such as `uint64`.
+        PlanError: a column is of a type that has no meaning in Spark, such as `uint64`, or has the name of
+            the one that says what a row of a changelog does.
     """
     fields = []
+    refuse_reserved(arrow.names)
     for field in arrow:
         kind = normal_type(field.type)
         if kind is None:
@@ -96,6 +100,17 @@ def schema_of(arrow: pa.Schema, event_time: str | None = None) -> Schema:
             )
         fields.append(Field(field.name, kind, field.nullable))
     return Schema(tuple(fields), event_time)
+
+
+def refuse_reserved(names: Iterable[str], where: str = "") -> None:
+    """Raise PlanError, which begins with the call `where`, if one of the `names` that a program gives columns
+    is that of the column which says what a row of a changelog does.
+    """
+    if CHANGE in names:
+        raise PlanError(
+            f"{where}{': ' if where else ''}a column is called {CHANGE!r}, which is kept for what a row does "
+            "to a corrected table; give it another name"
+        )
 
 
 def shown(schema: Schema) -> tuple[Field, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -68,6 +69,48 @@ def test_explain_says_how_long_rows_are_kept(call: str) -> None:
         found = CALLS[call](table(env, "bids", 3), table(env, "people", 5), **bound).explain()
         assert f"{text}\n" in found
         assert "0ms" not in found
+
+
+TIMED: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "tolerance=": (
+        lambda bids, people, **bound: people.join_asof(bids, "k", uid="a", **bound),
+        {"tolerance": "1h"},
+    ),
+    "within=": (
+        lambda bids, people, **bound: bids.match(
+            "k", "A B", {"A": F.col("v") > 1}, {"v": F.first("A.v")}, uid="m", **bound
+        ),
+        {"within": "1h"},
+    ),
+}
+
+
+@pytest.mark.parametrize("way", TIMED)
+def test_what_event_time_could_bound_names_its_way_out(way: str) -> None:
+    """As-of joins without a tolerance and patterns without an end keep rows of each key."""
+    call, bound = TIMED[way]
+
+    def build(bids: Any, people: Any, **given: Any) -> Any:
+        return call(
+            bids.with_watermark("v", "1s"), people.with_watermark("v", "1s").rename({"v": "w"}), **given
+        )
+
+    (text,) = said(build)
+    assert "of bids for as long as the job runs. Bound it by" in text
+    assert way in text
+    assert said(lambda *tables: build(*tables, **bound)) == []
+
+
+def test_left_rows_of_an_as_of_join_are_not_kept() -> None:
+    """Nothing grows where the right side ends."""
+    assert (
+        said(
+            lambda bids, people: TIMED["tolerance="][0](
+                people.with_watermark("v", "1s").rename({"v": "w"}), bids.with_watermark("v", "1s")
+            )
+        )
+        == []
+    )
 
 
 def test_within_is_a_bound() -> None:

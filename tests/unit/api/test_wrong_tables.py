@@ -36,7 +36,19 @@ def bids(stream: hg.DataStream[Any]) -> hg.Table:
     return stream.to_table(SCHEMA)
 
 
+COUNTED = r"'count'\? the columns are user, count$"
+RESERVED = "a column is called '__change', which is kept for what a row does to a corrected table"
 WRONG: list[tuple[Program, str]] = [
+    # the column that says what a row of a changelog does
+    (lambda t: t.group_by("user").count(uid="n").filter(F.col("__change") == 0), COUNTED),
+    (lambda t: t.group_by("user").count(uid="n").select("user", "__change"), COUNTED),
+    (lambda t: t.group_by("user").count(uid="n").drop("__change"), COUNTED),
+    (lambda t: t.group_by("user").count(uid="n").select("cuont"), COUNTED),
+    (lambda t: t.rename({"price": "__change"}), RESERVED),
+    (lambda t: t.select(PRICE.alias("__change")), RESERVED),
+    (lambda t: t.group_by("user").count(uid="n").with_column("__change", F.lit(1)), RESERVED),
+    (lambda t: t.group_by("user").agg(F.sum("price").alias("__change"), uid="n"), RESERVED),
+    (lambda t: t.top_n(1, "user", "price", rank="__change", uid="n"), RESERVED),
     # names
     (lambda t: t.select("usr"), r"select\(\) \(.*'usr'; did you mean 'user'\? the columns are at, user"),
     (lambda t: t.filter(t["prise"] > 1), r"table\[\.\.\.\] \(.*did you mean 'price'"),

@@ -26,7 +26,7 @@ from headgate.relational.patterns.shapes import Pattern, Skip, check_shape, vari
 from headgate.relational.python_types import can_be_key
 from headgate.relational.relations import ORDER_PREFIX, Order, Relation
 from headgate.relational.resolved import PythonApply, Typed, columns_in, parts_of
-from headgate.relational.schema import Field, Schema
+from headgate.relational.schema import Field, Schema, refuse_reserved
 from headgate.relational.spark_types import text_of
 
 _SKIP: Final = re.compile(
@@ -127,6 +127,7 @@ def _check_names(
         raise PlanError(
             f"{where} got no measures; name what a match's row has, such as {{'start': F.first('A.at')}}"
         )
+    refuse_reserved(measures, where)
     for name, each in (*define.items(), *measures.items()):
         if not isinstance(each, Column):
             raise PlanError(f"{where} got {each!r:.80} for {name!r}; expected an expression of columns")

@@ -12,7 +12,7 @@ from headgate.relational.expressions import Expression
 from headgate.relational.relations import Project, Relation
 from headgate.relational.resolved import Column, Typed
 from headgate.relational.resolving import resolve
-from headgate.relational.schema import Field, Schema, shown
+from headgate.relational.schema import Field, Schema, refuse_reserved, shown
 
 T = TypeVar("T")
 """The type of the result of the function that `checked` calls."""
@@ -45,8 +45,11 @@ def resolved(relation: Relation, verb: str, expression: Expression) -> Typed:
 
 def projected(verb: str, child: Relation, chosen: list[tuple[str, Typed]]) -> Project:
     """Return a plan of the columns `chosen` (name, resolved column) of plan `child`, for call `verb`. It
-    keeps event time if the column that carries it is chosen. PlanError: no column, or a name twice.
+    keeps event time if the column that carries it is chosen. PlanError: no column, or a name twice or kept
+    for changes.
     """
+    made = [name for name, each in chosen if not (isinstance(each, Column) and each.name == name)]
+    refuse_reserved(made, f"{verb}() ({user_site()})")
     if child.schema.updating:  # whatever a program selects of changes, they stay changes
         change = child.schema.fields[-1]
         chosen = [*chosen, (CHANGE, Column(change.type, False, len(child.schema) - 1, CHANGE))]

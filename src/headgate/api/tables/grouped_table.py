@@ -52,7 +52,7 @@ from headgate.relational.relations import (
     Scan,
 )
 from headgate.relational.resolved import Typed
-from headgate.relational.schema import Schema, shown
+from headgate.relational.schema import Schema, refuse_reserved, shown
 from headgate.relational.spark_types import WINDOW, is_numeric, text_of
 
 T = TypeVar("T")
@@ -417,4 +417,6 @@ def named_call(column: object, where: str) -> tuple[str, AggregateCall]:
             f"{where} got {column!r:.80}; expected an aggregate, such as F.count('*'); what is computed of "
             "results goes into a select() after it"
         )
-    return shown_name(column), inner
+    name = shown_name(column)
+    refuse_reserved((name,), where)
+    return name, inner

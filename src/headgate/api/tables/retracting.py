@@ -16,7 +16,8 @@ from headgate.relational.changes import CHANGE, Change
 from headgate.relational.expressions import AggregateCall, Call, Case, Cast, Expression, Literal, Reference
 from headgate.relational.passes.distinct_values import COUNTING
 from headgate.relational.relations import Project, Relation
-from headgate.relational.resolved import Constant
+from headgate.relational.resolved import Choice, Column, Constant
+from headgate.relational.resolving import called
 from headgate.relational.schema import Field, Schema
 
 PRESENT: Final = "__present"
@@ -25,7 +26,7 @@ PRESENT: Final = "__present"
 WEIGHT: Final = "__weight"
 """Name of the column that says by how much a row counts."""
 
-_ONE: Final = Literal(1)
+_ONE, _MINUS_ONE = (Constant(pa.int32(), False, pa.scalar(weight, pa.int32())) for weight in (1, -1))
 _ADD_UP: Final = {("count", 0), ("count", 1), ("count_if", 1), ("sum", 1), ("avg", 1), ("mean", 1)}
 """Aggregates with their number of arguments."""
 
@@ -39,8 +40,10 @@ class Rewritten(NamedTuple):
 
 def with_weights(child: Relation) -> Project:
     """Return the rows of a changelog, each with its weight, as rows that only come."""
-    comes = Call("in", (Reference(CHANGE), *(Literal(int(each)) for each in Change if each.adds)))
-    weight = resolved(child, "agg", Case(((comes, _ONE),), Literal(-1)))
+    change = child.schema.fields[-1]
+    adding = [Constant(change.type, False, pa.scalar(int(each), change.type)) for each in Change if each.adds]
+    comes = called("in", [Column(change.type, False, len(child.schema) - 1, CHANGE), *adding])
+    weight = Choice(pa.int32(), False, ((comes, _ONE),), _MINUS_ONE)
     columns = [*all_columns(child), (WEIGHT, weight)]
     fields = tuple(Field(name, each.type, each.nullable) for name, each in columns)
     return Project(Schema(fields), child, tuple(each for _, each in columns))

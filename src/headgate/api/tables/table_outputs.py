@@ -34,7 +34,10 @@ class TableOutputs(Generic[S]):
 
     def to_stream(self, uid: str | None = None) -> S:
         """Return the rows as a stream, columnar until a function of rows reads it; `uid`: the operator's."""
-        refuse_updates("to_stream", self._relation)
+        return self._rows("to_stream", uid)
+
+    def _rows(self, verb: str, uid: str | None = None) -> S:
+        refuse_updates(verb, self._relation)
         return self._changes(uid)
 
     def _changes(self, uid: str | None = None) -> S:
@@ -58,15 +61,15 @@ class TableOutputs(Generic[S]):
         """
         if self._relation.schema.updating:
             return folded(self._changes().collect(job_name))
-        return self.to_stream().collect(job_name)
+        return self._rows("collect").collect(job_name)
 
     def take(self, n: int, timeout_s: float | None = None) -> list[dict[str, Any]]:
         """Return the first `n` rows that come, as dicts; fewer if the table ends or `timeout_s` s pass."""
-        return self.to_stream().take(n, timeout_s)
+        return self._rows("take").take(n, timeout_s)
 
     def preview(self, n: int = 10, timeout_s: float | None = None) -> Preview[dict[str, Any]]:
         """Return the rows that :meth:`take` returns, in a sequence that shows itself as a table."""
-        return self.to_stream().preview(n, timeout_s)
+        return self._rows("preview").preview(n, timeout_s)
 
     def write_parquet(self, path: str | PathLike[str], uid: str | None = None, **options: Any) -> StreamSink:
         """Write the rows as Parquet files into directory `path`, exactly once with checkpoints. `uid` names
@@ -74,17 +77,17 @@ class TableOutputs(Generic[S]):
         UsageError: wrong options, or `partition_by` has an unknown column, or all.
         """
         check_partitions(self._relation, "write_parquet", options)
-        return self.to_stream().write_parquet(path, uid, **options)
+        return self._rows("write_parquet").write_parquet(path, uid, **options)
 
     def write_json(self, path: str | PathLike[str], uid: str | None = None, **options: Any) -> StreamSink:
         """Write the rows as JSON lines into directory `path`; all else is as for :meth:`write_parquet`."""
         check_partitions(self._relation, "write_json", options)
-        return self.to_stream().write_json(path, uid, **options)
+        return self._rows("write_json").write_json(path, uid, **options)
 
     def to_dataframe(self, job_name: str = "to_dataframe") -> DataFrame:
         """Return all rows of this bounded table as a Spark DataFrame; errors are those of :meth:`collect`."""
-        return self.to_stream().to_dataframe(job_name=job_name)
+        return self._rows("to_dataframe").to_dataframe(job_name=job_name)
 
     def to_spark(self, write: Any, uid: str | None = None) -> StreamSink:
         """Add a sink that gives each checkpoint's rows to `write`, as a DataFrame: `DataStream.to_spark`."""
-        return self.to_stream().to_spark(write, uid)
+        return self._rows("to_spark").to_spark(write, uid)

@@ -7,7 +7,6 @@ rows of all subtasks of a checkpoint become visible together.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
@@ -21,7 +20,7 @@ from headgate.api.sink import (
     SinkWriter,
     SinkWriterContext,
 )
-from headgate.common.errors import OperatingError, UsageError
+from headgate.common.errors import HeadgateError, OperatingError, UsageError
 from headgate.connectors.database.net_changes import NetChanges
 from headgate.connectors.database.statements import Target, place_of
 
@@ -105,13 +104,14 @@ class DatabaseWriter(SinkWriter[Any, Staged]):
         if not rows:
             return []
         where = self._context
-        self._staged += 1
-        numbers = where.generation, where.attempt, where.subtask, self._staged
+        numbers = where.generation, where.attempt, where.subtask, self._staged + 1
         token = "/".join([where.job, where.uid, *map(str, numbers)])
-        with closing(self._sink.connect()) as connection:
-            _prepare(connection, self._sink.target)
+        with _Connected(self._sink) as connection:
+            if not self._staged:
+                _check_columns(connection, self._sink.target, names)
             _stage(connection, self._sink.target, names, [(*row, token, op) for op, row in rows])
             connection.commit()
+        self._staged += 1
         return [Staged(token=token, names=names, checkpoint=checkpoint)]
 
 
@@ -120,10 +120,34 @@ def _prepare(connection: Any, target: Target) -> None:
         for statement in target.creation():
             connection.cursor().execute(statement)
         connection.commit()
-    except Exception:  # drivers' errors have no base; another subtask may have been faster
+    except Exception as error:  # drivers' errors have no base; another subtask may have been faster
         connection.rollback()
-        connection.cursor().execute(f"SELECT 1 FROM {target.staging}, {target.holds} WHERE 1 = 0")  # noqa: S608
+        try:
+            connection.cursor().execute(f"SELECT 1 FROM {target.staging}, {target.holds} WHERE 1 = 0")  # noqa: S608
+        except Exception:
+            raise OperatingError(
+                f"cannot make {target.staging} beside database table {target.table}: {_said(error)}; the "
+                "sink needs the table to exist, and the right to create others beside it"
+            ) from error
         connection.commit()
+
+
+def _check_columns(connection: Any, target: Target, names: Sequence[str]) -> None:
+    for table in (target.table, target.staging):
+        cursor = connection.cursor()
+        cursor.execute(f"SELECT * FROM {table} WHERE 1 = 0")  # noqa: S608  # the program's own name
+        has = [column[0] for column in cursor.description]
+        if missing := [name for name in names if name not in has]:
+            other = "" if table == target.table else f", unlike {target.table}, for which it was made before"
+            raise UsageError(
+                f"database table {table} has no column {missing[0]!r}{other}; it has {', '.join(has)}: add "
+                "the column, or rename the job's"
+            )
+
+
+def _said(error: Exception) -> str:
+    # The lines after the first one show where in the sink's own statement it is.
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _stage(connection: Any, target: Target, names: list[str], rows: list[tuple[Any, ...]]) -> None:
@@ -207,12 +231,16 @@ class _Connected:
             self._connection = self._sink.connect()
         except Exception as error:
             raise OperatingError(
-                f"cannot connect to the database of {self._sink.describe()}: {error}"
+                f"cannot connect to the database of {self._sink.describe()}: {_said(error)}"
             ) from error
-        _prepare(self._connection, self._sink.target)
+        try:
+            _prepare(self._connection, self._sink.target)
+        except BaseException:
+            self._connection.close()
+            raise
         return self._connection
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._connection.close()
-        if isinstance(error, Exception):
-            raise OperatingError(f"cannot write to {self._sink.describe()}: {error}") from error
+        if isinstance(error, Exception) and not isinstance(error, HeadgateError):
+            raise OperatingError(f"cannot write to {self._sink.describe()}: {_said(error)}") from error

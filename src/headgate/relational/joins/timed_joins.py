@@ -50,6 +50,11 @@ class TimedJoin(Relation):
         return 0
 
     @property
+    def keeps_last_rows(self) -> bool:
+        """Whether a row of each key is kept for as long as the job runs."""
+        return False
+
+    @property
     @abstractmethod
     def stored_name(self) -> str:
         """Name of the stored rows' type, by which joins that keep other rows are told apart."""
@@ -138,6 +143,10 @@ class AsOfJoin(TimedJoin):
     @property
     def delay_ms(self) -> int:
         return self.waits_ms
+
+    @property
+    def keeps_last_rows(self) -> bool:
+        return self.tolerance_ms is None
 
     @property
     def kept_ms(self) -> int | None:

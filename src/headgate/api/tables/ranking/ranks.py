@@ -20,7 +20,7 @@ from headgate.relational.python_types import can_be_key
 from headgate.relational.relations import ORDER_PREFIX, Order, Over, Rank, Relation
 from headgate.relational.resolved import Column as ResolvedColumn
 from headgate.relational.resolved import Typed
-from headgate.relational.schema import Field, Schema, shown
+from headgate.relational.schema import Field, Schema, refuse_reserved, shown
 from headgate.relational.spark_types import text_of
 
 
@@ -140,6 +140,7 @@ def sort_of(verb: str, child: Relation, order: Ordered) -> tuple[Typed, bool]:
 def _schema(where: str, narrow: Relation, shown: int, rank: str | None) -> Schema:
     fields = [*narrow.schema.fields[:shown]]
     if rank is not None:
+        refuse_reserved((rank,), where)
         if narrow.schema.find(rank) is not None:
             raise PlanError(f"{where}: the table has a column {rank!r} already; give the rank another name")
         fields.append(Field(rank, pa.int64(), False))
