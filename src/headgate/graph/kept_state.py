@@ -53,7 +53,7 @@ def kept_by(node: Node) -> Kept | None:
 
 
 def kept_by_time(node: Node) -> Kept | None:
-    """Return what an operator keeps that event time bounds where a program says so; None: it is no such one."""
+    """Return what an operator keeps that event time bounds where a program says so; None: nothing."""
     match node:
         case TimedJoinNode() if node.join.keeps_last_rows:
             return Kept("the last right row of each key", None)
