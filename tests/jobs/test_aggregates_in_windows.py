@@ -201,6 +201,7 @@ def test_results_are_those_of_the_batch_answer(tmp_path: Path, kind: str, parall
     check(tmp_path, kind)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("kind", "form", "parallelism"),
     [("window", "canonical", 3), ("window", "native", 1), ("session_window", "canonical", 1)],
@@ -237,6 +238,7 @@ def savepoint(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(stopped(tmp_path_factory.mktemp("old"), "window", "canonical"))
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_verdict_on_lists_is_what_a_restore_does(change: str, savepoint: str, tmp_path: Path) -> None:
     """What is stored for one aggregate is not taken for another, where it means something else."""

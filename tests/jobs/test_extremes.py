@@ -200,6 +200,7 @@ def answer(query: Query, given: list[dict[str, Any]], parallelism: int) -> list[
     return sorted(str(row) for row in query(timed.to_table(COLUMNS)).collect())
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", DROPPING)
 def test_dropping_changes_no_answer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ties, nulls and rows at the ends of windows are as without it."""

@@ -111,6 +111,7 @@ class Job:
         return sorted(found)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("before", "after"), [(1, 1), (2, 3)])
 def test_a_key_is_processed_in_order_once_it_is_released(

@@ -104,6 +104,7 @@ EACH = [
 ]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("backend", "form", "old"), EACH)
 def test_every_kind_of_snapshot_tells_the_type(backend: str, form: str, old: bool, tmp_path: Path) -> None:
     """One without the types, too: the keys in its state decide. Another parallelism changes nothing."""

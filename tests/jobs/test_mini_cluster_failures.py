@@ -349,6 +349,7 @@ def build(
     )
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (2, 2), (3, 1), (2, 4)])
 def test_a_job_goes_on_from_a_checkpoint_at_another_parallelism(
     tmp_path: Path, before: int, after: int

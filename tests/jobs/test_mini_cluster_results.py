@@ -166,6 +166,7 @@ def streaks(events: Sequence[dict[str, Any]]) -> list[str]:
     return sorted(json.dumps(line, sort_keys=True) for line in out)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("parallelism", "config"), [(1, {}), (2, TINY), (4, {})], ids=["1", "2 tiny", "4"])
 def test_event_time_results_do_not_depend_on_the_parallelism(
     events: Path, tmp_path: Path, parallelism: int, config: dict[str, Any]
@@ -211,6 +212,7 @@ class SlowSink(hg.Sink[Any]):
         return SlowShelf()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("parallelism", [1, 2])
 def test_a_slow_sink_stops_the_source_within_the_credit(parallelism: int) -> None:
     """What is read and not yet written is bounded by credit times frames, and nothing is dropped."""

@@ -42,6 +42,7 @@ def test_tables_survive_faults(mode: str) -> None:
     assert sum(run.dropped for run in outcomes) == 0 or mode == "at-least-once"
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("mode", ["aligned", "unaligned"])
 def test_tables_survive_other_parallelisms(mode: str) -> None:
     """While the job runs, also from checkpoints with records in flight."""
@@ -66,6 +67,7 @@ def test_many_tables_survive_faults(mode: str) -> None:
     assert failures([run_tables(seed, mode) for seed in SEEDS_LONG]) == ""
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("bug", sorted(TABLE_BUGS))
 def test_planted_bugs_are_found(bug: str) -> None:
     """What the checks are there to find, they find, near the seed that is known to show it."""

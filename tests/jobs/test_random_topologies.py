@@ -45,6 +45,7 @@ def test_topologies_survive_faults(mode: str) -> None:
     assert (sum(run.in_flight for run in outcomes) > len(SEEDS)) == (mode in UNALIGNED)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("mode", UNALIGNED)
 def test_barriers_wait_for_those_that_come_behind_records(mode: str) -> None:
     """What overtakes must not stop the subtask that a late barrier needs in order to get through."""
@@ -61,6 +62,7 @@ def test_many_topologies_survive_faults(mode: str) -> None:
     assert failures([run_topology(seed, mode) for seed in SEEDS_LONG]) == ""
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("seed", "mode", "mix"), [(12_666, "timeout", "default"), (3_923, "timeout", "storage")]
 )
@@ -79,6 +81,7 @@ def test_a_seed_decides_everything() -> None:
     assert first.again == "python -m sim --jobs random --mode aligned --seed 5 --story"
 
 
+@pytest.mark.ci
 def test_topologies_are_diverse() -> None:
     """Seeds draw every verb, way to travel and width, and streams with and without order and alignment."""
     drawn = [draw_topology(seed) for seed in range(60)]
@@ -100,6 +103,7 @@ def test_topologies_are_diverse() -> None:
     }
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("bug", ["no barrier alignment", "source position off by one", *IN_FLIGHT_BUGS])
 def test_planted_bugs_are_found(bug: str) -> None:
     """What the checks are there to find, they find, near the seed that is known to show it."""

@@ -169,6 +169,7 @@ def test_windows_are_those_of_the_batch_answer(
     assert published(tmp_path) == answer(kind)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("form", "parallelism", "backends"),

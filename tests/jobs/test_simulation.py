@@ -44,6 +44,7 @@ def test_jobs_survive_faults() -> None:
     assert sum(outcome.restarts for outcome in outcomes) > len(SEEDS) / 2
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", [*ALL_KINDS, *REQUESTS])
 def test_each_kind_of_fault_alone(kind: str) -> None:
     """Each kind of fault is really injected, and survived."""
@@ -58,6 +59,7 @@ def test_same_seed_same_trace() -> None:
     assert len({run_seed(seed).digest for seed in range(4)}) == 4
 
 
+@pytest.mark.ci
 def test_same_seed_same_trace_when_drivers_die() -> None:
     """Also which driver dies where, who is elected next, and where it goes on."""
     mix = MIXES["coordinator"]
@@ -66,6 +68,7 @@ def test_same_seed_same_trace_when_drivers_die() -> None:
     assert sum(outcome.drivers for outcome in outcomes) > 2 * len(outcomes)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("mix", ["coordinator", "storage", "messages"])
 def test_jobs_survive_each_mix(mix: str) -> None:
     """Mostly drivers, mostly storage, mostly messages."""
@@ -122,6 +125,7 @@ def test_every_planted_bug_is_found(bug: str) -> None:
     assert search(bug, range(first, first + SEEDS_MAX)) is not None
 
 
+@pytest.mark.ci
 def test_the_driver_dies_at_some_steps_of_a_checkpoint() -> None:
     """Whatever a driver was about to do or had just done, its successor finds a whole checkpoint."""
     crashes = list(driver_crashes(every=13))
@@ -136,6 +140,7 @@ def test_a_job_that_was_cancelled_can_be_started_again() -> None:
     assert run_seed(429, MIXES["default"]).violation is None
 
 
+@pytest.mark.ci
 def test_the_driver_dies_at_some_steps_of_the_end() -> None:
     """The next one finds the job's last checkpoint, or that the job is over; nothing comes twice."""
     crashes = list(crashes_at_the_end(every=11))

@@ -110,6 +110,7 @@ def test_operators_that_are_chained_no_longer() -> None:
     go_on(line(sources=3, shifts=2, count=True, sinks=3), "unaligned", 9, stopped)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", SHAPES)
 def test_a_restored_job_survives_faults(kind: str) -> None:
     """Failures before its first own checkpoint restore the same records in flight once more."""

@@ -184,6 +184,7 @@ def read(handle: Any) -> int:
     return sum(v.records_in for v in handle.status().vertices if {"bids", "auctions"} & set(v.uids))
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_verdict_on_a_change_is_what_a_restore_does(
     change: str, savepoints: Callable[[str], str], tmp_path: Path
