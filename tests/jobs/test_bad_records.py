@@ -224,6 +224,31 @@ def test_the_quarantine_is_looked_at(tmp_path: Path) -> None:
     assert other.startswith("nothing is quarantined in ")
 
 
+class Halves:
+    """A key whose text no encoding takes."""
+
+    def __repr__(self) -> str:
+        return "\udc80"
+
+
+def halved(text: str) -> str:
+    """Fails with a half of a character, as a name of a file may have one."""
+    raise ValueError(f"bad {text}")
+
+
+def test_texts_that_no_encoding_takes_are_quarantined(tmp_path: Path) -> None:
+    """In the error, in the record and in its repr; the job goes on."""
+    env = environment(1, {"quarantine.dir": str(tmp_path / "bad")})
+    env.from_collection(["\udc80", "b"]).map(halved, uid="f", on_error=hg.quarantine).print()
+    env.from_collection([1]).map(lambda n: Halves(), uid="made").map(
+        lambda made: halved(repr(made)), uid="g", on_error=hg.quarantine
+    ).print()
+    env.execute("halves")
+    found = list(kept_in(tmp_path / "bad", job="halves"))
+    assert sorted(each.message for each in found) == ["bad \\udc80", "bad \\udc80", "bad b"]
+    assert sorted(str(each.record) for each in found) == ["'\\udc80'", "'b'", "\\udc80"]
+
+
 @pytest.mark.parametrize("name", ["..", "../../etc", "/etc/sums", "a/b", ".", "a\\b", "50%25"])
 def test_a_name_does_not_lead_out_of_the_quarantine(name: str, tmp_path: Path) -> None:
     """Neither that of a job nor that of an operator; the records are found by both."""

@@ -32,6 +32,14 @@ class Opened(Visits):
         self.opened.append(context.subtask)
 
 
+class Measured(Visits):
+    """Has metrics of its own, and an attribute."""
+
+    def open(self, context: Any) -> None:
+        self.seen = context.metrics.counter("seen")
+        self.sizes, self.words = context.metrics.histogram("sizes"), {}
+
+
 def program(
     folder: Path, function: Any = None, source: Any = None, uid: str = "visits", **changes: Any
 ) -> hg.Environment:
@@ -140,6 +148,11 @@ def test_records_that_do_not_decode(job: Path, tmp_path: Path) -> None:
     records.write_text('{"user": "a"}\n{"user"\n')
     with pytest.raises(hg.UsageError, match=r"records.jsonl, line 2: .*expected a JSON value"):
         replay_here(program(job), "visits", "a", kept(job)[0], records=str(records))
+
+
+def test_metrics_of_ones_own_reach_nothing(job: Path) -> None:
+    """A function that opens nothing else is replayed without leave."""
+    assert replay_here(program(job, Measured()), "visits", "a", kept(job)[0]).steps
 
 
 def test_functions_that_reach_outside_need_leave(job: Path) -> None:

@@ -15,6 +15,7 @@ from headgate.cli.command_parameters import Arguments, AsJson, Brings, Define, P
 from headgate.cli.exit_codes import ExitCode, Outcome, ending_without_job, print_outcome
 from headgate.cli.replay import changed, needed, shortened
 from headgate.cli.run import RunRequest, assignments
+from headgate.common.refusals.texts import visible
 
 if TYPE_CHECKING:
     from headgate.connectors.quarantine.quarantined_records import Kept
@@ -184,20 +185,20 @@ def _state(kept: Kept) -> str:
 def replay_page(found: QuarantineReport) -> Iterator[str]:
     """Yield the lines of a report."""
     begins = f", with the state of checkpoint {found.begins} of job {found.job!r}"
-    yield _plain(f"{found.operator} ({found.uid}){begins if found.begins is not None else ''}")
+    yield visible(f"{found.operator} ({found.uid}){begins if found.begins is not None else ''}")
     for each in found.records:
         key = "" if each.key is None else f", key {each.key}"
         yield ""
-        yield _plain(f"{each.id}{key}: {shortened(each.record)}")
-        yield from map(_plain, changed(each.changes))
+        yield visible(f"{each.id}{key}: {shortened(each.record)}")
+        yield from map(visible, changed(each.changes))
         yield from (f"  + timer {timer}" for timer in each.timers_set)
         yield from (f"  - timer {timer}" for timer in each.timers_gone)
-        yield from (_plain(f"  > {shortened(record)}") for record in each.output)
-        yield from (_plain(f"  > {tag}: {shortened(record)}") for tag, record in each.side_output)
+        yield from (visible(f"  > {shortened(record)}") for record in each.output)
+        yield from (visible(f"  > {tag}: {shortened(record)}") for tag, record in each.side_output)
         if each.error is not None:
-            yield _plain(f"  fails again: {shortened(each.error)}")
+            yield visible(f"  fails again: {shortened(each.error)}")
         if each.left_out is not None:
-            yield _plain(f"  left out: {each.left_out}")
+            yield visible(f"  left out: {each.left_out}")
     yield ""
     yield f"{found.succeeded:,} succeed, {found.failed:,} fail again, {found.left_out:,} were left out"
 
@@ -210,7 +211,7 @@ def _table(fields: Sequence[str], rows: Sequence[tuple[str | int, ...]]) -> str:
     heads = {"kind": "exception", "line": "at", "records": ">records"}
     made = table([heads.get(field, field) for field in fields])
     for *names, count in rows:
-        made.add_row(*(escape(_plain(str(name))) for name in names), f"{count:,}")
+        made.add_row(*(escape(visible(str(name))) for name in names), f"{count:,}")
     return "\n".join(lines(made, color=False)).rstrip()
 
 
@@ -225,9 +226,4 @@ def _shown(kept: Kept) -> str:
     if kept.split is not None:
         at = "its beginning" if kept.position == "null" else kept.position
         lines.insert(1, f"read by source {kept.source!r} from split {kept.split!r}, {kept.skip:,} after {at}")
-    return "\n".join([_plain(head), *(f"    {_plain(line)}" for line in lines)])
-
-
-def _plain(text: str) -> str:
-    # What users wrote may have control characters, which a terminal would obey.
-    return "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in text)
+    return "\n".join([visible(head), *(f"    {visible(line)}" for line in lines)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from headgate.common.plain_data import Json
+from headgate.common.refusals.texts import visible
 
 
 def log_text(found: dict[str, Json]) -> str:
@@ -30,8 +31,4 @@ def _texts(line: dict[str, Json]) -> list[str]:
     time = datetime.fromtimestamp(millis / 1000).astimezone().isoformat(" ", "milliseconds")
     first = f"{time} {line['level']} {line['process']}{where}{attempt} {line['logger']}: {line['message']}"
     more = line["exception"]
-    return [_plain(each) for text in (first, more) if text for each in str(text).split("\n")]
-
-
-def _plain(text: str) -> str:
-    return "".join(c if c.isprintable() or c == "\t" else ascii(c)[1:-1] for c in text)
+    return [visible(each) for text in (first, more) if text for each in str(text).split("\n")]

@@ -37,3 +37,16 @@ def encodable(text: str) -> str:
     if text.isascii():
         return text
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def visible(text: str) -> str:
+    r"""Return a text with control characters but tabs, and all else that cannot be seen, as escapes: a
+    terminal would obey them.
+
+    Example:
+        >>> visible("gone: \x1b[2J\u202e")
+        'gone: \\x1b[2J\\u202e'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\t" else ascii(c)[1:-1] for c in text)

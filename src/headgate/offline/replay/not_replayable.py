@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Iterator
+from typing import Final
 
 from headgate.api.functions import RichFunction
 from headgate.api.source import Boundedness, Split
@@ -12,6 +14,14 @@ from headgate.graph.logical import Node, SourceNode
 from headgate.offline.replay.cutting import Cut
 from headgate.restore.assignment import SPLITS, called
 from headgate.state.snapshots import CheckpointMetadata
+
+_MEASURES: Final = {"metrics", "counter", "gauge", "histogram"}
+_ATTRIBUTES: Final = {"LOAD_ATTR", "LOAD_METHOD"}
+_FROM_ELSEWHERE: Final = {
+    *("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_GLOBALS"),
+    *("LOAD_SUPER_ATTR", "IMPORT_NAME", "MAKE_FUNCTION"),
+}
+"""Instructions of Python by which a function gets at what is not its own."""
 
 _RECORDS = "give its records with --records FILE, one JSON value a line"
 
@@ -68,8 +78,18 @@ def _reaches_out(node: Node) -> Iterator[str]:
     if node.blocking:
         yield "has a function that is marked as blocking"
     kind = type(getattr(node, "function", None))
-    if issubclass(kind, RichFunction) and kind.open is not RichFunction.open and not _is_ours(kind.open):
+    if issubclass(kind, RichFunction) and not (_is_ours(kind.open) or _only_measures(kind.open)):
         yield f"runs {kind.__name__}.open()"
+
+
+def _only_measures(function: object) -> bool:
+    # Attributes of `self`, constants and the context's metrics are of the job; what has another name may be
+    # anything.
+    code = getattr(function, "__code__", None)
+    return code is not None and all(
+        each.argval in _MEASURES if each.opname in _ATTRIBUTES else each.opname not in _FROM_ELSEWHERE
+        for each in dis.get_instructions(code)
+    )
 
 
 def _is_ours(function: object) -> bool:

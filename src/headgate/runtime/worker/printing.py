@@ -21,6 +21,7 @@ from typing import Any, Final, TextIO
 from typing_extensions import Buffer, override
 
 from headgate.common.process.logs import TaskContext, task_context
+from headgate.common.refusals.texts import visible
 from headgate.runtime.job.black_box import BlackBox
 from headgate.runtime.worker.operators.operator_contract import frames_outward, operator_called
 
@@ -217,13 +218,14 @@ def _place(context: TaskContext, caller: FrameType) -> str:
 
 
 def _as_seen(line: str) -> str:
-    r"""Return a line as a terminal would show it, if the cursor returned to its beginning.
+    r"""Return a line as a terminal would show it, if the cursor returned to its beginning; what else a
+    terminal would obey is written out, as the line may have the text of any record.
 
     Example:
-        >>> _as_seen("10 %\r50 %\r100 %\r")
-        '100 %'
+        >>> _as_seen("10 %\r50 %\r100 %\r"), _as_seen("\x1b[2J")
+        ('100 %', '\\x1b[2J')
     """
-    return line.rstrip("\r").rpartition("\r")[2]
+    return visible(line.rstrip("\r").rpartition("\r")[2])
 
 
 _lock: Final = threading.Lock()

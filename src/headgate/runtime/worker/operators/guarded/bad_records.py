@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
 from headgate.api.holding import Holding
 from headgate.api.on_error import ERRORS, FailedCall, OnError, Quarantined
 from headgate.common.errors import UsageError, UserFunctionError
+from headgate.common.refusals.texts import encodable
 from headgate.common.refusals.users_frames import users_line, users_traceback
 from headgate.metrics import metric_table as table
 from headgate.records.row import Row
@@ -112,10 +113,10 @@ class BadRecords:
             failed_ms=context.clock.now_ms(),
             kind=type(error).__name__,
             message=shorten_text(str(error)),
-            line=line,
+            line=encodable(line),
             traceback=shorten_text(trace or users_traceback(error)),
             key=_text_of(call.key),
-            record=None if call.timer else shorten(call.record, TEXT_MAX),
+            record=None if call.timer else encodable(shorten(call.record, TEXT_MAX)),
             timestamp=call.timestamp,
             timer=call.timer,
             data=None if call.timer else _data_of(call.record),
@@ -124,11 +125,11 @@ class BadRecords:
 
 
 def shorten_text(text: str) -> str:
-    return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}..."
+    return encodable(text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}...")
 
 
-def _text_of(key: Hashable) -> str | None:
-    return None if key is None else shorten(key, TEXT_MAX)
+def _text_of(value: object) -> str | None:
+    return None if value is None else encodable(shorten(value, TEXT_MAX))
 
 
 def _data_of(record: Any) -> str | None:
