@@ -93,6 +93,8 @@ class UserFunctionError(UsageError):
         attempt: the attempt (deployment of the job) that failed, counted from 1; 0 where that is not known.
         kind: name of the exception's type; empty where that is not known.
         line: `file:line` of the program's code that raised; empty where that is not known.
+        uid: of the operator; empty where none is known.
+        key: the key of the record or timer as JSON text, as `headgate replay` takes it; empty: it has none.
     """
 
     def __init__(
@@ -103,9 +105,12 @@ class UserFunctionError(UsageError):
         attempt: int = 0,
         kind: str = "",
         line: str = "",
+        uid: str = "",
+        key: str = "",
     ) -> None:
-        super().__init__(operator, record, traceback_text, attempt, kind, line)
-        self.operator, self.record, self.traceback_text, self.attempt, self.kind, self.line = self.args
+        super().__init__(operator, record, traceback_text, attempt, kind, line, uid, key)
+        self.operator, self.record, self.traceback_text, self.attempt, self.kind, self.line = self.args[:6]
+        self.uid, self.key = uid, key
 
     def __str__(self) -> str:
         attempt = f" in attempt {self.attempt}" if self.attempt else ""

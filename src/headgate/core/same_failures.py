@@ -22,6 +22,8 @@ class Fingerprint:
     kind: str  # the exception's type
     line: str  # file and line of the program, or else the text that names the place
     record: str = field(default="", compare=False)  # on which it failed; empty where it is not known
+    uid: str = field(default="", compare=False)  # of the operator; empty where it is not known
+    key: str = field(default="", compare=False)  # of the record, as JSON text; empty where it has none
 
 
 @dataclass(frozen=True, slots=True)

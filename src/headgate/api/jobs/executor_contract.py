@@ -83,6 +83,8 @@ class RepeatingFailure(msgspec.Struct, frozen=True):
         times: how often it came.
         since: id of the checkpoint that the failed attempts restored; None: they began empty.
         text: the facts above in a sentence, with what can be done about the failure.
+        uid: of the operator; empty where it is not known.
+        key: of the record on which it failed the last time, as JSON text; empty where it has none.
     """
 
     operator: str
@@ -91,6 +93,8 @@ class RepeatingFailure(msgspec.Struct, frozen=True):
     times: int
     since: int | None
     text: str
+    uid: str = ""
+    key: str = ""
 
 
 class JobStatus(msgspec.Struct, frozen=True):

@@ -19,14 +19,21 @@ from headgate.common.errors import (
     UsageError,
     UserFunctionError,
 )
+from headgate.common.keys.key_text import key_text
 from headgate.common.process.process_exceptions import is_about_the_process, let_pass
 from headgate.common.refusals.users_frames import is_standard_library, users_line, users_traceback
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.job.public_names import say_public_names
 
+_KEY_CHARS_MAX: Final = 1_000
+"""Of a longer key an error does not say the text, which nobody would type."""
 
-def user_error(context: OperatorContext, error: BaseException, record: object) -> BaseException:
-    """Return the error to raise instead of `error`, which user code raised while it handled `record`.
+
+def user_error(
+    context: OperatorContext, error: BaseException, record: object, key: Hashable = None
+) -> BaseException:
+    """Return the error to raise instead of `error`, which user code raised while it handled `record`, of the
+    key `key` (None: of none).
     It names operator, record and the user's line: a UserFunctionError or, for a wrong use of Headgate, an
     error of the same class (:func:`placed`). Returned as they are: Headgate's other errors, and errors that
     end the process, such as KeyboardInterrupt by Ctrl-C.
@@ -38,7 +45,19 @@ def user_error(context: OperatorContext, error: BaseException, record: object) -
     say_public_names(error)
     trace, line = users_traceback(error), users_line(error) or ""
     kind = type(error).__name__
-    return UserFunctionError(context.label, shorten(record), trace, context.attempt, kind, line)
+    return UserFunctionError(
+        context.label, shorten(record), trace, context.attempt, kind, line, context.uid, _text_of(key)
+    )
+
+
+def _text_of(key: Hashable) -> str:
+    if key is None:
+        return ""
+    try:
+        text = key_text(key)
+    except UsageError:  # a class of the program's own; it is not asked for by its key
+        return ""
+    return text if len(text) <= _KEY_CHARS_MAX else ""
 
 
 def placed(context: OperatorContext, error: HeadgateError, record: object = None) -> HeadgateError:
@@ -71,7 +90,7 @@ def timer_error(
     context: OperatorContext, error: BaseException, key: Hashable, timestamp: int
 ) -> BaseException:
     """Return :func:`user_error`'s for a timer of `key` at `timestamp` (ms)."""
-    return user_error(context, error, NoRecord(f"timer of key {key!r} at {timestamp}"))
+    return user_error(context, error, NoRecord(f"timer of key {key!r} at {timestamp}"), key)
 
 
 @contextmanager

@@ -72,7 +72,9 @@ class JobMaster(JobView):
         self.checkpoints = CheckpointMaster(
             job, name, plan, service, permit, self._attempts, self._members, self._outbox, inner, settings
         )
-        self._reports = Reports(ports.listener, self._losses, self.checkpoints.history, settings)
+        self._reports = Reports(
+            job, ports.listener, self._losses, self.checkpoints.history, settings, initial
+        )
         self._rescaling = Rescaling(
             inner, self._attempts, self.checkpoints, self._losses, self._outbox, replan
         )

@@ -13,7 +13,6 @@ from headgate.runtime.job.job_settings import JobSettings
 from headgate.runtime.master.attempt.attempts import Attempts
 from headgate.runtime.master.attempt.enumerators import Enumerators
 from headgate.runtime.master.attempt.members import Members
-from headgate.runtime.master.attempt.repeated_failures import repeating_failure
 from headgate.runtime.master.losses import Losses
 from headgate.runtime.master.reports import Reports
 from headgate.runtime.protocol import messages as m
@@ -81,7 +80,7 @@ class JobView:
     def repeating(self) -> RepeatingFailure | None:
         """The failure that ended the latest attempts alike, as a report for users; None: none repeats."""
         same = self._machine.repeating
-        return None if same is None else repeating_failure(same, self.settings.same_failure)
+        return None if same is None else self._reports.repeating(same)
 
     @property
     def restored_totals(self) -> Mapping[str, tuple[int, int]]:

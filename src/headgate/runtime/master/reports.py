@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from headgate.api.jobs.executor_contract import RepeatingFailure
+from headgate.checkpoint.layout import checkpoint_folder
+from headgate.common.ids import CheckpointId, JobId
 from headgate.core.job import effects as e
 from headgate.core.job.state import Failure
+from headgate.core.same_failures import SameFailure
+from headgate.restore.point import RestorePoint
 from headgate.runtime.job.job_settings import JobSettings
 from headgate.runtime.job.listener import JobListener
 from headgate.runtime.master.attempt.repeated_failures import repeating_failure
@@ -18,9 +23,17 @@ class Reports:
     """
 
     def __init__(
-        self, listener: JobListener, losses: Losses, history: CheckpointHistory, settings: JobSettings
+        self,
+        job: JobId,
+        listener: JobListener,
+        losses: Losses,
+        history: CheckpointHistory,
+        settings: JobSettings,
+        initial: RestorePoint | None,
     ) -> None:
-        self._listener, self._losses, self._history, self._settings = listener, losses, history, settings
+        self._job, self._settings = job, settings
+        self._begun_from = None if initial is None else initial.checkpoint.checkpoint
+        self._listener, self._losses, self._history = listener, losses, history
         self.last_failure: str | None = None  # of the latest attempt that failed
         self._slow: set[str] = set()
 
@@ -44,11 +57,18 @@ class Reports:
                 listener.note(self._losses.stuck(slot, still_ms))
                 self._history.stuck(slot, still_ms)
             case e.Repeats(same):
-                listener.repeats(repeating_failure(same, self._settings.same_failure))
+                listener.repeats(self.repeating(same))
             case e.Rescaling(before, plan):
                 listener.note(f"rescaling from {before.slots} to {plan.slots} workers")
             case e.Ended(how):
                 listener.ended(how.value)
+
+    def repeating(self, same: SameFailure) -> RepeatingFailure:
+        """Return the report to users that a failure repeats."""
+        storage, since, checkpoint = self._settings.storage, same.since, None
+        if storage is not None and since is not None and since != self._begun_from:
+            checkpoint = f"{storage.rstrip('/')}/{checkpoint_folder(self._job, CheckpointId(since))}"
+        return repeating_failure(same, self._settings.same_failure, checkpoint)
 
     def slow_records(self, name: str, pickled: bool) -> None:
         if name in self._slow:

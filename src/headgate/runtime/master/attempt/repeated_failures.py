@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Final
 
 from headgate.api.jobs.executor_contract import RepeatingFailure
@@ -30,14 +31,15 @@ def fingerprint_of(error: HeadgateError) -> Fingerprint | None:
     Example:
         >>> error = UserFunctionError("operator 'map' (uid 'm')", "7", "...", 1, "ValueError", "job.py:7")
         >>> fingerprint_of(error)
-        Fingerprint(operator="operator 'map' (uid 'm')", kind='ValueError', line='job.py:7', record='7')
+        Fingerprint(operator="operator 'map' (uid 'm')", kind='ValueError', line='job.py:7', record='7',
+            uid='', key='')
         >>> from headgate.common.errors import StorageError
         >>> fingerprint_of(StorageError("checkpoint 3 failed (state 'n' cannot be stored)")).line
         "checkpoint N failed (state 'n' cannot be stored)"
     """
     if isinstance(error, UserFunctionError):
         record = "" if error.record.startswith("none (") else error.record
-        return Fingerprint(error.operator, error.kind, error.line, record)
+        return Fingerprint(error.operator, error.kind, error.line, record, error.uid, error.key)
     if isinstance(error, BadRecordError):  # its text names file and line of the input
         return Fingerprint("", type(error).__name__, str(error).partition("\n")[0])
     if isinstance(error, FencedError | ProtocolError | JobFailedError):
@@ -49,8 +51,12 @@ def fingerprint_of(error: HeadgateError) -> Fingerprint | None:
     return Fingerprint("", type(error).__name__, _NUMBERS.sub("N", text.strip().rpartition("\n")[2]))
 
 
-def repeating_failure(same: SameFailure, action: SameFailureAction) -> RepeatingFailure:
-    """Return the report to users that `same` repeats; `action`: FAIL, the job ends, or REPORT, it goes on."""
+def repeating_failure(
+    same: SameFailure, action: SameFailureAction, checkpoint: str | None = None
+) -> RepeatingFailure:
+    """Return the report to users that `same` repeats; `action`: FAIL, the job ends, or REPORT, it goes on.
+    `checkpoint` is where the one lies since which it does; None: nowhere that a command could read it.
+    """
     mark, since = same.fingerprint, f"checkpoint {same.since}" if same.since is not None else "the beginning"
     where = f"{mark.operator} raised {mark.kind}" if mark.operator else mark.kind
     line = f" at {mark.line}" if mark.line else ""
@@ -65,10 +71,22 @@ def repeating_failure(same: SameFailure, action: SameFailureAction) -> Repeating
     what = "the same failure"
     if same.record:
         what, line = "the same record fails", f"{line} for record {same.record}"
-        ways = "`headgate replay` shows why, and on_error=hg.quarantine goes on without it"
+        key = f" of key {mark.key}" if mark.key else ""
+        what = f"the same record{key} fails"
+        ways = f"`{_replay(same, checkpoint)}` shows why, and on_error=hg.quarantine goes on without it"
         choices = f"{ways}; {choices}"
     text = f"{what} for the {_th(same.times)} time since {since}: {where}{line}; {choices}"
-    return RepeatingFailure(mark.operator, mark.kind, mark.line, same.times, same.since, text)
+    return RepeatingFailure(
+        mark.operator, mark.kind, mark.line, same.times, same.since, text, mark.uid, mark.key
+    )
+
+
+def _replay(same: SameFailure, checkpoint: str | None) -> str:
+    mark = same.fingerprint
+    if not (mark.key and mark.uid) or checkpoint is None:
+        return "headgate replay"
+    named = ["--uid", mark.uid, "--key", mark.key, "--from", checkpoint]
+    return shlex.join(["headgate", "replay", "JOB.PY", *named])
 
 
 def _th(number: int) -> str:

@@ -93,7 +93,8 @@ class KeyedRun:
             if isinstance(error, TypeError) and not has_user_frame(error.__traceback__):
                 refuse_keys(operator.context, operator._key, (record,))
             with_event_time_hint(error, operator._ctx.timestamp)
-            raise user_error(operator.context, error, record) from None
+            keys = self._arguments[0]
+            raise user_error(operator.context, error, record, keys[self._at[0]]) from None
         self._out.records.extend(fresh)
         return position
 
