@@ -56,6 +56,28 @@ def answer(splits: list[list[Row]]) -> list[tuple[Any, ...]]:
     return sorted(found)
 
 
+def test_null_is_a_key_where_the_program_says_so() -> None:
+    """Its rows match as those of any key, and else fail the job with what to do."""
+    rows = [
+        {"at": at, "user": user, "price": price}
+        for at, (user, price) in enumerate(
+            [("ada", 5), (None, 7), (None, 3), ("ada", 2), ("ada", 4), (None, 9)]
+        )
+    ]
+    table = environment(2).from_collection(rows).to_table(SCHEMA).with_watermark("at", "1s")
+    low = {"DOWN": F.col("price") < F.col("TOP.price"), "UP": F.col("price") > F.col("DOWN.price")}
+    asked = "user", "TOP DOWN UP", low, {"low": F.col("DOWN.price"), "end": F.col("UP.price")}
+    found = table.match(*asked, uid="falls", null_keys=True)
+    assert found.columns == ["user", "low", "end"]
+    assert sorted(found.collect(), key=str) == [
+        {"user": "ada", "low": 2, "end": 4}, {"user": None, "low": 3, "end": 9}
+    ]  # fmt: skip
+    with pytest.raises(
+        hg.UsageError, match=r"key 'user' is null in a record .*null_keys=True of .*match\(\)"
+    ):
+        table.match(*asked, uid="falls").collect()
+
+
 class Job:
     """Rows, matched; `step` sees the results on their way to the files."""
 

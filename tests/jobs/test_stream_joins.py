@@ -244,6 +244,20 @@ def test_one_result_is_not_taken_apart() -> None:
         joined.flat_apply(lambda order, visit: "text").collect()
 
 
+def refusing(order: Any, visit: Any) -> int:
+    """Fails on the first pair."""
+    raise ValueError("no pair")
+
+
+def test_a_failing_function_is_told_with_the_programs_record() -> None:
+    """And with the stream that it is of, not as what the operator keeps."""
+    orders, visits = streams()
+    joined = orders.join(visits).where("user", "who").within("1s")
+    with pytest.raises(hg.UserFunctionError, match=r"for record .* of the (left|right) stream") as raised:
+        joined.apply(refusing, uid="join").collect()
+    assert "JoinedRecord" not in str(raised.value)
+
+
 def by_price(order: Order) -> int:
     """A key of another type than names."""
     return order.price

@@ -168,7 +168,7 @@ def _verdict(found: ReplayReport) -> Iterator[str]:
         yield "a second replay did not do the same, so the program is not deterministic:"
         yield from (f"  {what}" for what in found.unlike)
     if found.inexact:
-        yield "a replay cannot be exact here:"
+        yield "a replay need not be exact here:"
         yield from (f"  {why}" for why in found.inexact)
 
 

@@ -9,9 +9,12 @@ from typing import Self
 from headgate.api.patterns.table_patterns import matched
 from headgate.api.site import user_site
 from headgate.api.streams.steps import ProgramContext
+from headgate.api.tables.changelogs.duplicates import keyed
 from headgate.api.tables.column import Column
 from headgate.api.tables.lowering import lowered_match
 from headgate.api.tables.ranking.ordering import Ordered
+from headgate.api.tables.selecting import selected
+from headgate.relational.expressions import Reference
 from headgate.relational.relations import Relation, Scan
 
 
@@ -35,6 +38,7 @@ class MatchedTables:
         skip: str = "past last row",
         order_by: Sequence[Ordered | Column | str] | Ordered | Column | str = (),
         uid: str | None = None,
+        null_keys: bool = False,
     ) -> Self:
         """Return a row for each match of a pattern among the rows of a key, as SQL's MATCH_RECOGNIZE.
 
@@ -62,6 +66,8 @@ class MatchedTables:
             order_by: columns that order the rows of one time, as ``F.desc("price")``, before their order of
                 coming.
             uid: names the state for later versions of the program; needed when checkpoints are on.
+            null_keys: null, and NaN, are keys like others, as in SQL; False: a row with such a key fails the
+                job.
 
         Raises:
             PlanError: the table has no event time or is corrected, a column or the pattern is wrong, or may
@@ -83,6 +89,12 @@ class MatchedTables:
             [{'k': 'a', 'lowest': 4, 'end': 6}]
         """
         names = [by] if isinstance(by, str) else list(by)
-        plan = matched(self._relation, names, order_by, pattern, define, measures, within, skip, uid)
+        rows, keys = keyed("match", self._relation, names) if null_keys else (self._relation, None)
+        by = names if keys is None else [name for name, _ in keys.columns]
+        plan = matched(rows, by, order_by, pattern, define, measures, within, skip, uid)
         number = lowered_match(self._environment, plan, f"match() ({user_site()})")
-        return self._of(Scan(plan.schema, number))
+        found = Scan(plan.schema, number)
+        if keys is None:
+            return self._of(found)
+        results = [(name, Reference(name)) for name in plan.schema.names[len(by) :]]
+        return self._of(selected("match", found, [*keys.given.items(), *results]))

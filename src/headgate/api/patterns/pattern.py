@@ -135,7 +135,10 @@ class Pattern:
 
     def within(self, duration: str | int) -> Pattern:
         """Let the last record come less than `duration` ("5s", or ms) after the first one."""
-        within_ms = duration_ms(duration, "within")
+        try:
+            within_ms = duration_ms(duration, "within")
+        except (TypeError, ValueError) as error:
+            raise PlanError(f"within() ({user_site()}): {error}") from None
         if within_ms <= 0:
             raise PlanError(f"within() ({user_site()}) got {duration!r}; expected a duration above 0")
         return Pattern(self.stages, within_ms, self._skip, self._skip_to)

@@ -36,7 +36,14 @@ def tagged_type(sides: Sequence[Side], key: Hint) -> Any:
     """
     left, right = (_optional(side.storable.hint) for side in sides)
     fields = {"side": int, "key": key, "alone": bool, "row": bool, "left": left, "right": right}
-    return stored_record("JoinedRecord", fields)
+    record = stored_record("JoinedRecord", fields)
+    record.__repr__ = _shown  # in messages the program's own record is what helps
+    return record
+
+
+def _shown(record: Tagged) -> str:
+    held, name = (record.left, "left") if record.side == LEFT else (record.right, "right")
+    return f"{held!r} of the {name} stream"
 
 
 def _optional(hint: Hint) -> Hint:

@@ -125,9 +125,11 @@ class SetOperations:
             return self._last(subset, ttl, uid)
         return self._first("drop_duplicates", subset, bounds, uid)
 
-    def dropDuplicates(self, subset: Sequence[str] | None = None) -> Self:  # noqa: N802  # PySpark's name
+    def dropDuplicates(  # noqa: N802  # PySpark's name
+        self, subset: Sequence[str] | None = None, *, uid: str | None = None
+    ) -> Self:
         """Return :meth:`drop_duplicates` of the columns `subset`; PySpark's name of that call."""
-        return self.drop_duplicates(subset)
+        return self.drop_duplicates(subset, uid=uid)
 
     def intersect(self, other: Self, *, ttl: str | int | None = None, uid: str | None = None) -> Self:
         """Return the different rows that are in both tables, corrected as rows come. Columns go together by

@@ -44,6 +44,6 @@ def _no_key(
     return UsageError(
         f"{context.label}: key {name!r} is {kind.name} in a record with "
         f"{shorten(columns.slice(row, 1).to_pylist()[0])}{at}; fill it by {kind.filled_by} or filter such "
-        "rows before, or have it be a key like others: group_by(...).with_nulls(), null_keys=True of top_n() "
-        "and over()"
+        "rows before, or have it be a key like others: group_by(...).with_nulls(), null_keys=True of "
+        "top_n(), over() and match()"
     )
