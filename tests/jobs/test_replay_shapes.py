@@ -95,6 +95,39 @@ def test_each_checkpoint_follows_from_the_one_before(tmp_path: Path, made: Made)
     assert steps > 3
 
 
+MADE: list[int] = []
+"""Numbers of the visits that `later_visit` was asked for; workers are threads here."""
+
+
+def later_visit(number: int) -> dict:
+    MADE.append(number)
+    return visit(number + 150)
+
+
+def test_the_last_records_come_before_the_time_at_which_the_replay_ends(tmp_path: Path) -> None:
+    """A batch that is not full waits for the barrier; a session that its records prolong ends later."""
+
+    def program() -> hg.Environment:
+        env = environment(tmp_path, config={"execution.checkpointing.interval": "1h"})
+        visits = env.from_source(generator_source(later_visit, 80, 50, splits=1), uid="in")
+        in_sessions_of_rows(env, visits.with_event_time("t"))
+        return env
+
+    MADE.clear()
+    with program().execute_async("visits") as handle:
+        # Key a has a visit at 171, whose session ends at 181, and two more before event time is there.
+        for count in (22, 33):
+            wait_until(lambda count=count: handle.done or len(MADE) >= count, "the visits are made")
+            handle.checkpoint()
+        handle.result()
+    before, after = kept(tmp_path)[:2]
+    for key in "abc":
+        waits = {"execution.buffer-timeout": "1min"}
+        report = replay_here(program(), "it", key, before, after, settings=waits)
+        assert (report.failure, report.differences) == (None, [])
+        assert report.steps
+
+
 def joined(env: hg.Environment, visits: Any) -> None:
     pairs = visits.join(visits_of(env, "others")).where(lambda each: each["user"]).within("-5ms", "0ms")
     sink(pairs.apply(lambda left, right: (left["t"], right["t"]), uid="it"))

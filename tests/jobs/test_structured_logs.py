@@ -116,7 +116,7 @@ def test_every_line_of_a_job_is_an_object(tmp_path: Path, cluster: str) -> None:
     assert hostile["worker"] == hostile["subtask"] in (0, 1)
     assert hostile["extra"] == {"order": 7}
     printed = next(line for line in lines if line["logger"] == "headgate.print")
-    assert printed["message"].endswith("]: printed\x1b[2J here")
+    assert printed["message"].endswith("]: printed\\x1b[2J here")
     assert (printed["uid"], printed["job_id"]) == ("odd", hostile["job_id"])
     of_driver = [line for line in lines if line["logger"] == "headgate.job"]
     events = [line["extra"]["event"] for line in of_driver]

@@ -35,11 +35,6 @@ class ColumnTap(Tap):
         self._selector, self._passed = selector, WATERMARK_MIN
         super().__init__(task, key, count, before, held_back, ends_at)
 
-    def _begin(self) -> None:
-        super()._begin()
-        self._answer = self._operator.mark
-        vars(self._operator).update(mark=self.mark)
-
     @property
     def timed(self) -> bool:
         """Whether event time mattered: any that passed may have ended something."""
@@ -47,8 +42,9 @@ class ColumnTap(Tap):
 
     def mark(self, mark: Mark) -> None:
         """Take the place of the operator's method: note what it sends at a mark."""
+        self._reach_end()
         with self._if_it_says_something("mark", str(mark.epoch)):
-            self._answer(mark)
+            self._pass_mark(mark)
 
     def _let_through(self, batch: Batch, sender: str) -> None:
         found = [at for at, key in enumerate(batch.keys(self._selector)) if key == self._key]

@@ -30,7 +30,7 @@ class RowTap(Tap):
 
     def record_all(self) -> None:
         """Keep the state as it is now, and from now on all records and output, for :meth:`played`."""
-        pending = self._keyed.snapshot(1)
+        pending = self._store(1)
         assert pending is not None
         self._stored, self._kept_output = pending.finish(_Memory()), []
 

@@ -252,7 +252,7 @@ class Replay:
             self.clock.advance_to(self._until.trigger_ms)
             return False
         if not self.ended:
-            tap.reach_end()
+            tap.end_at_barrier()
             # A barrier as the job's: it goes through all channels, so the state is what came before it.
             self.ended = "stopped where the snapshot was taken"
             for slot in range(self.cut.plan.slots):

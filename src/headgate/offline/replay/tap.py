@@ -61,7 +61,8 @@ class Tap(ABC):
         self._kept_output: list[Any] | None = None
         self._sides: list[tuple[str, Any]] = []
         self._take, self._advance = operator.process_some, operator.watermark
-        self._entry = operator.entry
+        self._entry, self._store, self._pass_mark = operator.entry, operator.snapshot, operator.mark
+        self._ending = False
         self._fire = operator.fire_processing_time
         operator.next = Collector(self._out.append)
         operator.side_outputs = Sides(lambda tag, record: self._sides.append((tag, record)))
@@ -70,6 +71,8 @@ class Tap(ABC):
             process_some=self.process_some,
             entry=self.entry,
             watermark=self.watermark,
+            snapshot=self.snapshot,
+            mark=self.mark,
             fire_processing_time=self.fire_processing_time,
         )
 
@@ -143,9 +146,24 @@ class Tap(ABC):
         if batch.watermarks is not None and not self.full:
             self._until(int(batch.watermarks[-1]))
 
-    def reach_end(self) -> None:
-        """Advance event time to where the replay ends, although records are held back."""
-        if self._ends_at is not None and not self.full:
+    def end_at_barrier(self) -> None:
+        """Have event time advance to where the replay ends, although records are held back, once the barrier
+        is there: what comes before it may still wait in a batch that is not full.
+        """
+        self._ending = True
+
+    def snapshot(self, checkpoint: Any) -> Any:
+        """Take the place of the operator's method: first comes what event time has reached by then."""
+        self._reach_end()
+        return self._store(checkpoint)
+
+    def mark(self, mark: Mark) -> None:
+        """Take the place of the operator's method, as :meth:`snapshot` does: a barrier may be a mark."""
+        self._reach_end()
+        self._pass_mark(mark)
+
+    def _reach_end(self) -> None:
+        if self._ending and self._ends_at is not None and not self.full:
             self._until(self._ends_at)
 
     def fire_processing_time(self, now_ms: int) -> None:
