@@ -6,7 +6,7 @@ PY := .venv/bin/python
 
 # make test ends when its tests end; TEST_LIMIT_S=300 ends it after that many seconds.
 # Extra arguments: make test ARGS='-k snapshot', make bench ARGS=--smoke, make demo HEADGATE_DEMO_ARGS=--fast
-# make proof SECTION=searches, or at-length, upgrades, faults, nexmark, fuzz, simulation, soak, random-plans, corrected-jobs, why
+# make proof SECTION=searches, or replays, at-length, upgrades, faults, nexmark, fuzz, simulation, soak, random-plans, corrected-jobs, why
 ARGS ?=
 SECTION ?=
 SEEDS ?= 300

@@ -76,6 +76,7 @@ class Section:
 
 
 _SEARCHES = ("tests/unit/core", "tests/unit/checkpoint", "tests/jobs")
+_REPLAYS = "tests/jobs/test_replay_triples.py"
 _TESTS = (
     "-m", "pytest", "-q", "-m", "proof", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder",
     "--junitxml", RESULTS,
@@ -84,7 +85,12 @@ _TESTS = (
 SECTIONS: Final[Mapping[str, Section]] = {
     "searches": Section(
         "exhaustive searches of the machines, and simulated jobs at length",
-        (*_TESTS, *_SEARCHES),
+        (*_TESTS, *_SEARCHES, f"--ignore={_REPLAYS}"),
+        counts_of_tests,
+    ),
+    "replays": Section(
+        "500 replays of random keys of simulated jobs from one checkpoint to the next",
+        (*_TESTS, _REPLAYS),
         counts_of_tests,
     ),
     "at-length": Section(

@@ -52,7 +52,8 @@ def _of_story(watch: JobWatch, status: JobStatus) -> Why | None:
         failed = f": {_first_line(status.last_failure)}" if watch.state == "failed" else ""
         last = judge(watch.evidence({}))
         before = "" if last is None else f"; in its last seconds {last.text}"
-        return Why("over", f"the job has ended, it is {watch.state}{failed}{before}")
+        stopped = f", stopped with savepoint {status.savepoint}" if status.savepoint else ""
+        return Why("over", f"the job has ended, it is {watch.state}{stopped}{failed}{before}")
     often, passed_ms = watch.failures_within(OFTEN_MS)
     if often >= OFTEN or (often and status.state != "running"):
         advice = "" if status.repeating is None else f"; {status.repeating.text}"
