@@ -75,7 +75,7 @@ def test_an_unknown_section_is_refused(capsys: pytest.CaptureFixture[str]) -> No
     """With the names of all."""
     with pytest.raises(SystemExit):
         main(["fuss"])
-    assert "there is no section fuss; expected searches, at-length" in capsys.readouterr().err
+    assert "there is no section fuss; expected searches, replays, at-length" in capsys.readouterr().err
 
 
 def test_tests_are_counted(tmp_path: Path) -> None:
