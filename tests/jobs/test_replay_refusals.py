@@ -40,6 +40,16 @@ class Measured(Visits):
         self.sizes, self.words = context.metrics.histogram("sizes"), {}
 
 
+class Misleading(Visits):
+    """Has a method that is called as metrics are, and is none."""
+
+    def counter(self, name: str) -> None:
+        Opened.opened.append(7)
+
+    def open(self, context: Any) -> None:
+        self.counter("seen")
+
+
 def program(
     folder: Path, function: Any = None, source: Any = None, uid: str = "visits", **changes: Any
 ) -> hg.Environment:
@@ -160,6 +170,8 @@ def test_functions_that_reach_outside_need_leave(job: Path) -> None:
     first = kept(job)[0]
     with pytest.raises(hg.UsageError, match=r"runs Opened.open\(\).*--allow-side-effects"):
         replay_here(program(job, Opened()), "visits", "a", first)
+    with pytest.raises(hg.UsageError, match=r"runs Misleading.open\(\).*--allow-side-effects"):
+        replay_here(program(job, Misleading()), "visits", "a", first)
     Opened.opened.clear()
     assert replay_here(program(job, Opened()), "visits", "a", first, side_effects=True).steps
     assert Opened.opened == [0]

@@ -137,7 +137,8 @@ def _check_columns(connection: Any, target: Target, names: Sequence[str]) -> Non
         cursor = connection.cursor()
         cursor.execute(f"SELECT * FROM {table} WHERE 1 = 0")  # noqa: S608  # the program's own name
         has = [column[0] for column in cursor.description]
-        if missing := [name for name in names if name not in has]:
+        known = {name.lower() for name in has}  # some databases take names in any case; others refuse later
+        if missing := [name for name in names if name.lower() not in known]:
             other = "" if table == target.table else f", unlike {target.table}, for which it was made before"
             raise UsageError(
                 f"database table {table} has no column {missing[0]!r}{other}; it has {', '.join(has)}: add "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
 
 from headgate.api.functions import RichFunction
@@ -15,11 +16,14 @@ from headgate.offline.replay.cutting import Cut
 from headgate.restore.assignment import SPLITS, called
 from headgate.state.snapshots import CheckpointMetadata
 
-_MEASURES: Final = {"metrics", "counter", "gauge", "histogram"}
+_MEASURES: Final = {"counter", "gauge", "histogram"}
+"""Methods of a function's metrics."""
+
+_SILENT: Final = {"RESUME", "CACHE", "PRECALL", "PUSH_NULL", "NOP"}
 _ATTRIBUTES: Final = {"LOAD_ATTR", "LOAD_METHOD"}
 _FROM_ELSEWHERE: Final = {
     *("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_GLOBALS"),
-    *("LOAD_SUPER_ATTR", "IMPORT_NAME", "MAKE_FUNCTION"),
+    *("LOAD_SUPER_ATTR", "IMPORT_NAME", "MAKE_FUNCTION", "STORE_GLOBAL"),
 }
 """Instructions of Python by which a function gets at what is not its own."""
 
@@ -83,13 +87,20 @@ def _reaches_out(node: Node) -> Iterator[str]:
 
 
 def _only_measures(function: object) -> bool:
-    # Attributes of `self`, constants and the context's metrics are of the job; what has another name may be
-    # anything.
+    # It sets attributes to constants, and to what a method of `context.metrics` returns; anything else may
+    # reach outside of the job.
     code = getattr(function, "__code__", None)
-    return code is not None and all(
-        each.argval in _MEASURES if each.opname in _ATTRIBUTES else each.opname not in _FROM_ELSEWHERE
-        for each in dis.get_instructions(code)
-    )
+    if code is None or code.co_argcount < 2:
+        return False
+    steps = [each for each in dis.get_instructions(code) if each.opname not in _SILENT]
+    if any(each.opname in _FROM_ELSEWHERE for each in steps):
+        return False
+    for before, each in pairwise(steps):
+        if each.opname in _ATTRIBUTES:
+            wanted = "metrics" if each.argval in _MEASURES else code.co_varnames[1]
+            if each.argval not in _MEASURES | {"metrics"} or before.argval != wanted:
+                return False
+    return True
 
 
 def _is_ours(function: object) -> bool:
