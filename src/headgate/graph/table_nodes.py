@@ -66,14 +66,14 @@ class WindowJoinNode(KeyedProcessNode):
 
 @dataclass(frozen=True, eq=False)
 class JoinNode(KeyedProcessNode):
-    """A join of two tables whose rows only grow in number; its input has the rows of both."""
+    """A join of tables whose rows only grow in number; its input has the rows of all."""
 
     join: Join = field(kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)
 class UpdatingJoinNode(JoinNode):
-    """A join of two tables that corrects its rows at marks."""
+    """A join of tables that corrects its rows at marks."""
 
 
 @dataclass(frozen=True, eq=False)

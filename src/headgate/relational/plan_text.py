@@ -56,8 +56,8 @@ def _children(relation: Relation) -> tuple[Relation, ...]:
         case Aggregation(child=Project() as arguments):
             # Their columns are shown where the aggregates use them.
             return (arguments.child,)
-        case Join(left=Project() as left, right=Project() as right):
-            return (left.child, right.child)
+        case Join(inputs=inputs):
+            return tuple(each.child if isinstance(each, Project) else each for each in inputs)
     return inputs_of(relation)
 
 
@@ -84,7 +84,8 @@ def _head(relation: Relation, of_scan: str) -> str:
         case Join():
             way = "as rows come" if relation.grows_only else "corrected at marks"
             also = "" if relation.where is None else f" where {relation.where}"
-            return f"{relation.how} join by {by_keys(relation.shown_keys, relation.parts)}{also}, {way}"
+            of = f" of {len(relation.inputs)} tables" if len(relation.inputs) > 2 else ""
+            return f"{relation.how} join{of} by {by_keys(relation.shown_keys, relation.parts)}{also}, {way}"
         case Rank():
             return f"first {relation.n} by {', '.join(relation.key_names)}, corrected at marks"
         case Over():

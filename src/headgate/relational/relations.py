@@ -17,6 +17,7 @@ import pyarrow as pa
 from headgate.common.files.durable import crc32
 from headgate.relational.aggregates import Aggregate
 from headgate.relational.aggregating.accumulators import Parts
+from headgate.relational.changes import CHANGE
 from headgate.relational.expressions import Clock, WindowKind
 from headgate.relational.firing import AT_END, Firing
 from headgate.relational.joins.loading import Loading
@@ -34,7 +35,7 @@ WINDOW_LAST: Final = "__window_last"
 """Name of the column of a join's inputs that holds the last ms of a row's window."""
 
 SIDE: Final = "__side"
-"""Name of the column of a join's inputs that says of which one a row is: 0 left, 1 right."""
+"""Name of the column of a join's inputs that says of which one a row is: 0 left, 1 right, then further."""
 
 PART: Final = "__part"
 """Name of the key column of a join's inputs with the number of a part of the key, where keys are split."""
@@ -45,6 +46,12 @@ ODD_KEYS: Final = "__odd_keys"
 With n keys, the i-th of which is counted from 0, NaN is bit i and null is bit n + i; beside a null, bit 2n is
 the side. So rows with the same NaN are partners, and a row with a null has none.
 """
+
+
+def side_prefix(side: int) -> str:
+    """Return what the names of columns of a join's input begin with that are not the keys."""
+    return ("left/", "right/")[side] if side < 2 else f"table_{side + 1}/"
+
 
 JoinKind: TypeAlias = Literal["inner", "left", "right", "full", "semi", "anti"]
 
@@ -281,13 +288,15 @@ def in_parts(parts: int, sign: str = " ") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Join(Relation):
-    """Rows of two inputs with equal keys, whenever they come; the result is a changelog where rows may leave.
+    """Rows of two inputs or more with equal keys, whenever they come; the result is a changelog where rows
+    may leave.
 
     Attributes:
-        left: has the columns of both tables, null for those of the right one; `SIDE` is 0.
-        right: the other input, of the same columns; `SIDE` is 1.
+        inputs: of each table its rows, with `SIDE`, the table's number from 0, the keys, its other columns
+            under names that begin with `side_prefix`, and `CHANGE` last, if rows may be taken back.
         keys: names of the columns that are equal, `ODD_KEYS` last.
-        how: which rows come out: "inner", "left", "right", "full", "semi" or "anti", as in SQL.
+        how: which rows come out: "inner", "left", "right", "full", "semi" or "anti", as in SQL; of more than
+            two tables "inner".
         uid: by which a later program finds the state; None: none was given.
         ttl_ms: after so long without rows a key is forgotten, with its rows; None: never.
         parts: how many parts each key is split into; then `PART` is one of `keys`.
@@ -295,8 +304,7 @@ class Join(Relation):
         where: what else has to be true of partners, unless it is an inner join; None: nothing.
     """
 
-    left: Relation
-    right: Relation
+    inputs: tuple[Relation, ...]
     keys: tuple[str, ...]
     how: JoinKind
     uid: str | None = None
@@ -311,17 +319,24 @@ class Join(Relation):
         return tuple(name for name in self.keys if name != ODD_KEYS)
 
     @property
+    def came(self) -> Schema:
+        """The columns of all inputs, as rows are stored: those of the other tables are null in a row."""
+        of_all = [field for each in self.inputs for field in each.schema]
+        return Schema(tuple(sorted(dict.fromkeys(of_all), key=lambda field: field.name == CHANGE)))
+
+    @property
     def stored_name(self) -> str:
-        """Name of the stored rows' type: of another number of parts, rows would be in other parts, and with
-        another condition, other rows were sent.
+        """Name of the stored rows' type: of another number of parts, rows would be in other parts; with
+        another condition or number of tables, other rows were sent.
         """
         where = "" if self.where is None else f"_where_{crc32(str(self.where).encode()):08x}"
-        return f"Rows_of_{self.how}_join{where}{in_parts(self.parts, '_')}"
+        tables = f"_of_{len(self.inputs)}_tables" if len(self.inputs) > 2 else ""
+        return f"Rows_of_{self.how}_join{tables}{where}{in_parts(self.parts, '_')}"
 
     @property
     def grows_only(self) -> bool:
         """Whether no row of the inputs is taken back, nor of the result."""
-        return self.how == "inner" and not self.left.schema.updating
+        return self.how == "inner" and not self.inputs[0].schema.updating
 
 
 ORDER_PREFIX: Final = "order/"

@@ -24,6 +24,8 @@ def inputs_of(relation: Relation) -> tuple[Relation, ...]:
             return (relation.child,)
         case Union():
             return relation.children
-        case WindowJoin() | Join():
+        case WindowJoin():
             return (relation.left, relation.right)
+        case Join():
+            return relation.inputs
     return ()

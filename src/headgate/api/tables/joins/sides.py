@@ -50,7 +50,7 @@ class Sides:
         """Return the inputs of a join of this kind, which have the columns of both sides."""
         kept = (kind in ("left", "full", "anti"), kind in ("right", "full"))
         left, right = (
-            input_of(each if kept[side] else with_keys(each, self._keys), side, self._both, False)
+            input_of(each if kept[side] else with_keys(each, self._keys), side, self._both, whole=True)
             for side, each in enumerate(self._tables)
         )
         return left, right

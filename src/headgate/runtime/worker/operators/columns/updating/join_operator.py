@@ -1,4 +1,4 @@
-"""Joins two tables by equal columns, without windows; its input has the rows of both."""
+"""Joins tables by equal columns, without windows; its input has the rows of all."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from headgate.runtime.worker.operators.columns.column_steps import failing_clear
 from headgate.runtime.worker.operators.columns.residual import Residual
 from headgate.runtime.worker.operators.columns.updating.answering_operator import AnsweringOperator
 from headgate.runtime.worker.operators.columns.updating.conditional_rows import ConditionalRows
+from headgate.runtime.worker.operators.columns.updating.inner_rows import InnerRows
 from headgate.runtime.worker.operators.columns.updating.joined_rows import Found, JoinedRows
 from headgate.runtime.worker.operators.columns.updating.kept_join import KeptJoin, columns_of_sides
 from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT, changes_of, net_rows
@@ -34,7 +35,7 @@ a small batch costs hardly less than a large one.
 
 
 class JoinOperator(AnsweringOperator):
-    """Joins the rows of two tables for the key groups of its subtask: soon, where rows only come, else at
+    """Joins the rows of tables for the key groups of its subtask: soon, where rows only come, else at
     marks and at the end.
     """
 
@@ -45,21 +46,30 @@ class JoinOperator(AnsweringOperator):
     def __init__(
         self, context: OperatorContext, plan: Join, function: KeyedProcessFunction[Any, Any, Any]
     ) -> None:
-        schema = plan.left.schema
+        schema = plan.came
         keys = [schema.fields[schema.place(name)] for name in plan.keys]
         values = pa.schema([pa.field(each.name, each.type) for each in schema if each.name not in plan.keys])
         super().__init__(context, keys, values, None, function)
         self._plan, self._ttl_ms = plan, plan.ttl_ms
-        self._sides = columns_of_sides(values, weights=not plan.grows_only)
+        self._sides = columns_of_sides(values, len(plan.inputs), weights=not plan.grows_only)
         self._came, self._gives = pa.schema([*self._of_keys, *values]), plan.schema.to_arrow()
 
     def _windows_from(self, mark: int) -> KeptJoin:
-        if self._plan.where is None:
+        rows: JoinedRows
+        if self._plan.how == "inner":
+            rows = InnerRows(self._of_keys, self._sides)
+        elif self._plan.where is None:
             rows = JoinedRows(self._plan.how, self._of_keys, self._sides)
         else:
             rows = ConditionalRows(self._plan.how, self._of_keys, self._sides, self._true_of)
         self._join = KeptJoin(rows, self._of_keys, self._came, self._sides)
         return self._join
+
+    def _received(self, batch: pa.RecordBatch) -> pa.Table:
+        # Of the other tables it lacks the columns, unless it is of an older checkpoint.
+        fields = [field for field in self._came if field.name in batch.schema.names]
+        columns = [batch.column(field.name) for field in fields]
+        return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
     def open(self) -> None:
         super().open()
@@ -110,7 +120,7 @@ class JoinOperator(AnsweringOperator):
             self.go_on()
 
     def _changes(self) -> pa.Table | None:
-        return self._net(self._join.grown() if self._plan.grows_only else self._join.at_mark())
+        return self._net(self._join.change())
 
     def _net(self, found: Iterable[Found]) -> pa.Table | None:
         tables = [self._shown(each) for each in found if len(each.numbers)]
@@ -120,7 +130,8 @@ class JoinOperator(AnsweringOperator):
         return changes_of(net_rows(whole)) if self._plan.schema.updating else whole
 
     def _shown(self, found: Found) -> pa.Table:
-        columns = self._columns(found, self._sides[: 1 if self._plan.how in ("semi", "anti") else 2])
+        semi = self._plan.how in ("semi", "anti")
+        columns = self._columns(found, self._sides[:1] if semi else self._sides)
         if self._plan.schema.updating:
             columns[WEIGHT] = pa.array(found.weights)
         return pa.table(columns)
