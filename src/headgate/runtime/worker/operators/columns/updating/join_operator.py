@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 _TOGETHER: Final = 1 << 13
 _GATHERED_MS: Final = 20
-"""Rows of a join that only grows are joined when so many have come, at a mark or watermark, or after so long:
-a small batch costs hardly less than a large one.
+"""Rows of a join that only grows are joined when so many have come, at a mark, or after so long: a small
+batch costs hardly less than a large one.
 """
 
 
@@ -42,6 +42,7 @@ class JoinOperator(AnsweringOperator):
     _name: ClassVar = ROWS
     _what: ClassVar = "a join"
     _until_ms = 0
+    _held_watermark: int | None = None
 
     def __init__(
         self, context: OperatorContext, plan: Join, function: KeyedProcessFunction[Any, Any, Any]
@@ -108,16 +109,23 @@ class JoinOperator(AnsweringOperator):
         self._forget_old()
 
     def watermark(self, timestamp: int) -> None:
-        self._join_gathered()  # what rows join to is not to be late
-        super().watermark(timestamp)
+        if not self._has_gathered:
+            super().watermark(timestamp)
+            return
+        # What gathered rows join to is not to be late, and a join for each watermark would be of few rows.
+        self._mark = max(self._mark, timestamp)
+        self._held_watermark = timestamp
+
+    def _send_changes(self) -> None:
+        super()._send_changes()
+        if self._held_watermark is not None:
+            timestamp, self._held_watermark = self._held_watermark, None
+            self.next.watermark(timestamp)
 
     def idle(self) -> None:
-        self._join_gathered()
-        super().idle()
-
-    def _join_gathered(self) -> None:
         if self._has_gathered:
             self.go_on()
+        super().idle()
 
     def _changes(self) -> pa.Table | None:
         return self._net(self._join.change())

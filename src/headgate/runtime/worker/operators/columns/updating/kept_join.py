@@ -140,7 +140,7 @@ class _BySide:
         """Yield each side that has rows, with these."""
         for side, tables in enumerate(self._tables):
             if tables:
-                yield side, pa.concat_tables(tables)
+                yield side, pa.concat_tables(tables).combine_chunks()
 
     def take(self) -> list[pa.Table]:
         """Return the rows of all sides, and have none from then on."""
