@@ -10,20 +10,12 @@ from headgate.common.plain_data import Json
 from headgate.graph.logical import KeyedProcessNode, Node
 
 if TYPE_CHECKING:
+    from headgate.relational.joins.equal_joins import Join, WindowJoin
     from headgate.relational.joins.timed_joins import TimedJoin
     from headgate.relational.passes.extremes import Extremes
     from headgate.relational.passes.fused_steps import AnyStep
     from headgate.relational.patterns.match_plan import Match
-    from headgate.relational.relations import (
-        Aggregation,
-        Deduplicate,
-        Form,
-        Join,
-        Lookup,
-        Over,
-        Rank,
-        WindowJoin,
-    )
+    from headgate.relational.relations import Aggregation, Deduplicate, Form, Lookup, Over, Rank
     from headgate.relational.schema import Schema
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from headgate.common.time import format_ms
+from headgate.relational.joins.equal_joins import Join, by_keys
 from headgate.relational.passes.fused_steps import substituted
 from headgate.relational.passes.inputs import inputs_of
 from headgate.relational.patterns.match_plan import Match
@@ -17,7 +18,6 @@ from headgate.relational.relations import (
     Explode,
     Filter,
     Form,
-    Join,
     Lookup,
     Over,
     Project,
@@ -27,7 +27,6 @@ from headgate.relational.relations import (
     TableFunction,
     Union,
     Windowed,
-    by_keys,
 )
 from headgate.relational.resolved import columns_in
 from headgate.relational.schema import Schema

@@ -47,6 +47,7 @@ from headgate.graph.table_nodes import (
     WindowJoinNode,
 )
 from headgate.relational.changes import CHANGE, Change
+from headgate.relational.joins.equal_joins import Join, WindowJoin
 from headgate.relational.joins.timed_joins import TimedJoin
 from headgate.relational.passes.extremes import Extremes, extremes_of
 from headgate.relational.passes.fused_steps import AnyStep, Step, pruned, steps_of
@@ -58,7 +59,6 @@ from headgate.relational.relations import (
     Aggregation,
     Deduplicate,
     Form,
-    Join,
     Lookup,
     Over,
     Project,
@@ -67,7 +67,6 @@ from headgate.relational.relations import (
     Scan,
     TableFunction,
     Union,
-    WindowJoin,
 )
 from headgate.relational.resolved import Column, Constant
 from headgate.relational.schema import Field, Schema

@@ -12,10 +12,11 @@ from headgate.api.tables.aggregation_state import plain_name, windows_function
 from headgate.common.errors import PlanError
 from headgate.common.hints import Hint
 from headgate.relational.changes import CHANGE
+from headgate.relational.joins.equal_joins import SIDE, WINDOW_LAST, Join, WindowJoin
 from headgate.relational.joins.timed_joins import MATCHED, TIMED, IntervalJoin, TimedJoin
 from headgate.relational.patterns.match_plan import Match
 from headgate.relational.python_types import hint_of
-from headgate.relational.relations import SIDE, WINDOW_LAST, Aggregation, Join, Over, Rank, WindowJoin
+from headgate.relational.relations import Aggregation, Over, Rank
 from headgate.relational.schema import Field
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from headgate.relational.joins.equal_joins import Join, WindowJoin
 from headgate.relational.relations import (
     Aggregation,
     Explode,
     Filter,
-    Join,
     Lookup,
     OfKeys,
     Project,
     Relation,
     TableFunction,
     Union,
-    WindowJoin,
 )
 
 

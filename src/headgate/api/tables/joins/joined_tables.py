@@ -22,8 +22,9 @@ from headgate.api.tables.joins.window_joins import joins_windows, window_join
 from headgate.api.tables.lowering import lowered_join
 from headgate.api.tables.program_functions import Columns
 from headgate.common.errors import PlanError
+from headgate.relational.joins.equal_joins import PART, Join, WindowJoin
 from headgate.relational.joins.timed_joins import Direction, IntervalJoin, TimedJoin
-from headgate.relational.relations import PART, Join, Relation, Scan, WindowJoin
+from headgate.relational.relations import Relation, Scan
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -22,7 +22,8 @@ from headgate.api.tables.joins.window_joins import (
 )
 from headgate.common.errors import PlanError
 from headgate.relational.changes import CHANGE, Change
-from headgate.relational.relations import ODD_KEYS, SIDE, Join, JoinKind, Project, Relation
+from headgate.relational.joins.equal_joins import ODD_KEYS, SIDE, Join
+from headgate.relational.relations import JoinKind, Project, Relation
 from headgate.relational.resolved import Column as ColumnOf
 from headgate.relational.resolved import Constant, Typed
 from headgate.relational.schema import Field, Schema

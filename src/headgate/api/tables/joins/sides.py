@@ -11,7 +11,8 @@ from headgate.api.tables.joins.regular_joins import input_of, joined_schema
 from headgate.api.tables.joins.window_joins import keys_of, others_of, with_keys
 from headgate.api.tables.updating import refuse_updates
 from headgate.common.errors import PlanError
-from headgate.relational.relations import ODD_KEYS, JoinKind, Project, Relation
+from headgate.relational.joins.equal_joins import ODD_KEYS
+from headgate.relational.relations import JoinKind, Project, Relation
 from headgate.relational.schema import Field, Schema
 
 

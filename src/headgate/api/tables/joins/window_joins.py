@@ -16,20 +16,10 @@ from headgate.api.tables.joins.conditions import residual_of
 from headgate.api.tables.joins.kinds_and_bounds import kind_of
 from headgate.common.errors import PlanError
 from headgate.relational.expressions import Call, Literal, Reference
+from headgate.relational.joins.equal_joins import ODD_KEYS, SIDE, WINDOW_LAST, WindowJoin, side_prefix
 from headgate.relational.joins.odd_keys import as_key, bit_where, is_float
 from headgate.relational.python_types import can_be_key
-from headgate.relational.relations import (
-    ODD_KEYS,
-    SIDE,
-    WINDOW_LAST,
-    WINDOW_START,
-    Filter,
-    JoinKind,
-    Project,
-    Relation,
-    WindowJoin,
-    side_prefix,
-)
+from headgate.relational.relations import WINDOW_START, Filter, JoinKind, Project, Relation
 from headgate.relational.resolved import Constant, Typed
 from headgate.relational.resolving import called, common_of, convert
 from headgate.relational.schema import Field, Schema, shown

@@ -11,7 +11,7 @@ from headgate.api.functions import KeyedProcessFunction
 from headgate.api.tables.row_state import ROWS
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
-from headgate.relational.relations import Join
+from headgate.relational.joins.equal_joins import Join
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
 from headgate.runtime.worker.operators.columns.residual import Residual

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.relational.changes import CHANGE, Change
-from headgate.relational.relations import SIDE, side_prefix
+from headgate.relational.joins.equal_joins import SIDE, side_prefix
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
 from headgate.runtime.worker.operators.columns.panes import with_pane
 from headgate.runtime.worker.operators.columns.updating.by_key.appended_rows import Piece, taken
