@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from headgate.runtime.worker.operators.columns.sorting import order_of_numbers
+
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
 
@@ -51,7 +53,7 @@ def taken_by_piece(pieces: list[Piece], places: Int64s, schema: pa.Schema) -> tu
     if len(owning) <= 1:
         found = [pieces[number].table.take(pa.array(places - pieces[number].first)) for number in owning]
         return found[0] if found else schema.empty_table(), None
-    order = np.argsort(owners, kind="stable")
+    order = order_of_numbers(owners)
     ends = np.cumsum(counts)
     tables = [schema.empty_table()]
     for number in owning.tolist():

@@ -3,8 +3,7 @@
 Rows lie where they came, in tables that never change. Beside each table is an index: the places of its rows,
 sorted by the number of their key, so those of a key are one run. The runs of a key are linked, from the
 newest table to the oldest. Sixteen tables of about one size become one, so a key has few runs, and a row is
-copied a logarithmic number of times. Their indices are sorted, so they are merged and not sorted anew, unless
-rows were taken back.
+copied a logarithmic number of times.
 """
 
 from __future__ import annotations
@@ -14,12 +13,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from headgate.runtime.worker.operators.columns.sorting import order_of_numbers
 from headgate.runtime.worker.operators.columns.updating.by_key.appended_rows import (
     Piece,
     taken,
     taken_by_piece,
 )
 from headgate.runtime.worker.operators.columns.updating.by_key.growing import Growing
+from headgate.runtime.worker.operators.columns.updating.by_key.packed_sort import distinct
 from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT, net_rows
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class KeyedBags:
         if not len(numbers):
             return
         self._make_room(int(numbers.max()) + 1)
-        order = np.argsort(numbers, kind="stable")
+        order = order_of_numbers(numbers)
         self._append(rows.select(self._values.names), order, numbers[order], self._newest, 0)
         while len(self._tables) >= TOGETHER and self._tables[-TOGETHER].size == self._tables[-1].size:
             self._merge_last()
@@ -160,9 +161,9 @@ class KeyedBags:
         merged, self._tables = self._tables[-TOGETHER:], self._tables[:-TOGETHER]
         _, _, numbers, older = (column[merged[0].runs :] for column in self._runs.columns)
         # The oldest of a key's runs knows what is older still.
-        keys, oldest = np.unique(numbers, return_index=True)
+        keys = distinct(numbers)
         before = np.full(int(keys[-1]) + 1, _END, np.int64)
-        before[keys] = older[oldest]
+        before[numbers[::-1]] = older[::-1]  # the oldest run is written last
         whole = pa.concat_tables([each.piece.table for each in merged])
         order, ordered = _merged_order(merged)
         if self._weighted and (whole.column(WEIGHT).to_numpy() < 0).any():
@@ -179,8 +180,7 @@ def _merged_order(merged: list[_Indexed]) -> tuple[Int64s, Int64s]:
     numbers = np.concatenate([np.repeat(each.numbers, each.counts) for each in merged])
     first = merged[0].piece.first
     rows = np.concatenate([each.order + (each.piece.first - first) for each in merged])
-    # Each table's part is sorted: a stable sort merges them, in a fifth of the time of a whole one.
-    order = np.argsort(numbers, kind="stable")
+    order = order_of_numbers(numbers)
     return rows[order], numbers[order]
 
 
@@ -189,7 +189,7 @@ def _net(rows: pa.Table, order: Int64s, ordered: Int64s) -> tuple[pa.Table, Int6
     numbers[order] = ordered
     found = net_rows(rows.append_column(_NUMBER, pa.array(numbers)))
     numbers = found.column(_NUMBER).to_numpy()
-    order = np.argsort(numbers, kind="stable")
+    order = order_of_numbers(numbers)
     return found.drop_columns(_NUMBER), order, numbers[order]
 
 
