@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 
+import pyarrow as pa
+
 from headgate.graph.table_nodes import (
     AccumulateNode,
     CheckedKeysNode,
@@ -60,6 +62,7 @@ from headgate.runtime.worker.operators.operator_contract import Operator
 
 def table_operator(context: OperatorContext, node: TableNode) -> Operator:
     """Return a new operator that runs a table's node in one subtask, with its own copy of the function."""
+    pa.array([0])  # Arrow loads pandas at the first such call: 0.2 s, now rather than while rows wait
     if isinstance(node, ColumnsNode):
         if node.extremes is not None:
             return ExtremeColumnsOperator(context, node.steps, node.extremes)
