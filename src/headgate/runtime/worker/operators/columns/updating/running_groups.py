@@ -16,6 +16,7 @@ from headgate.relational.aggregating.grouping import Grouping
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
 from headgate.runtime.worker.operators.columns.panes import with_pane
 from headgate.runtime.worker.operators.columns.updating.by_key.keyed_rows import KeyedRows
+from headgate.runtime.worker.operators.columns.updating.by_key.packed_sort import distinct
 from headgate.runtime.worker.operators.columns.updating.kept_for_good import (
     GONE,
     SETTLED,
@@ -142,7 +143,7 @@ class RunningGroups(KeptForGood):
     def take_log(self) -> list[pa.Table]:
         if not self._log:
             return []
-        numbers, self._log = np.unique(np.concatenate(self._log)), []
+        numbers, self._log = distinct(np.concatenate(self._log)), []
         there = self._settled.there(numbers)
         gone = self._settled.keys(numbers[~there])
         nothing = [pa.nulls(gone.num_rows, field.type) for field in self._of_values]
