@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 
 import numpy as np
@@ -29,6 +29,8 @@ _HOUR_US: Final = 3_600_000_000
 _DAY_US: Final = 24 * _HOUR_US
 _UNITS_US: Final = {"S": 1, "s": 1_000_000, "m": 60_000_000, **dict.fromkeys("aHkhK", _HOUR_US)}
 """For each letter the microseconds of the largest unit within which it is the same; other letters: a day."""
+_NEAR: Final = 256
+"""Times within so many units are written for each of these, whether it is there or not."""
 
 
 # -- writing
@@ -121,7 +123,26 @@ def _of_alike(times: pa.Array, pattern: str) -> Values:
     unit = min((_UNITS_US.get(part.letter, _DAY_US) for part in parts_of(pattern)), default=_DAY_US)
     if unit == 1:
         return _of_each(times, pattern)
-    units = pa.array(wholes(times) // unit, mask=missing(times)).dictionary_encode()
+    units, gone = wholes(times) // unit, missing(times)
+    known = units[~gone]
+    if not len(known):
+        return _of_each(times, pattern)
+    first, last = int(known.min()), int(known.max())
+    # The start of the earliest day does not fit into a time.
+    if last - first < min(_NEAR, len(known)) and first * unit >= -(2**63):
+        texts = _of_units(pattern, times.type, unit, first, last)
+        return texts.take(pa.array(units - first, mask=gone))
+    return _of_different(times, pa.array(units, mask=gone), pattern)
+
+
+@lru_cache(maxsize=64)
+def _of_units(pattern: str, kind: pa.DataType, unit: int, first: int, last: int) -> pa.Array:
+    # The next batch is mostly of the same units.
+    return _of_each(pa.array(np.arange(first, last + 1) * unit).cast(kind), pattern)
+
+
+def _of_different(times: pa.Array, units: pa.Array, pattern: str) -> Values:
+    units = units.dictionary_encode()
     if 2 * len(units.dictionary) > len(times):
         return _of_each(times, pattern)
     firsts = np.zeros(len(units.dictionary), np.int64)
