@@ -189,6 +189,11 @@ class Operator:
         """
         return ()
 
+    def pass_on(self) -> None:
+        """Pass on the records that wait to be processed together, if there are any: a barrier comes, and they
+        belong before it.
+        """
+
     def snapshot(self, checkpoint: int) -> PendingState | None:
         """Take the synchronous part of the snapshot for `checkpoint`; None if the operator has no state.
         The caller has the result stored in the background or, after an error, only releases it.

@@ -115,13 +115,25 @@ class Job(Subtasks):
         super().__init__("g", node, ["k"], checkpoints)
 
     def rows(self, rows: list[dict[str, Any]], kind: Change = Change.INSERT) -> None:
-        self._sent.batches.clear()
         wide = [{name: {**row, CHANGE: int(kind)}[name] for name in self._columns.names} for row in rows]
         self._before.process(ArrowBatch(pa.RecordBatch.from_pylist(wide, self._columns)))
-        (sent,) = self._sent.batches
-        self.deal(sent)
+        self._deal_sent()
+
+    def _deal_sent(self) -> None:
+        for sent in self._sent.batches:
+            self.deal(sent)
+        self._sent.batches.clear()
+
+    def checkpoint(self) -> list[Any]:
+        """Rows that wait go before the barrier, as in :class:`Task`."""
+        for each in (self._before, self._before.next):
+            each.pass_on()
+        self._deal_sent()
+        return super().checkpoint()
 
     def mark(self) -> list[dict[str, Any]]:
+        self._before.mark(Mark(1))
+        self._deal_sent()
         for operator, out in zip(self.operators, self.out, strict=True):
             operator.mark(Mark(1))
             self.changes += out.records

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from headgate.records.arrow_batch import ArrowBatch
+from headgate.core.marks import Mark
+from headgate.records.arrow_batch import ArrowBatch, concat_columns
 from headgate.records.batch import Batch
 from headgate.relational.aggregating.grouping import Grouping
 from headgate.relational.aggregating.groups import present
@@ -36,10 +37,14 @@ if TYPE_CHECKING:
 _GROUP: Final = "__group"
 """Name of the column with the number of a row's group in its batch."""
 
+_TOGETHER: Final = 1 << 15
+"""From so many rows on batches do not wait for a mark."""
+
 
 class FindingOperator(ProcessingAccumulatingOperator):
     """Sends, in place of a batch's rows, a row for each group: the accumulators of its rows, and in lists the
-    different values of each of the plan's sets.
+    different values of each of the plan's sets. Batches wait for the mark, as their receiver does: of rows
+    that come together more have the same group.
     """
 
     def __init__(self, context: OperatorContext, plan: Aggregation) -> None:
@@ -49,9 +54,35 @@ class FindingOperator(ProcessingAccumulatingOperator):
         names = {name for _, columns in self._made for name, _ in columns}
         columns = tuple(each for each in self._grouping.columns if each[0] in names)
         self._by_number = Grouping((_GROUP,), columns)
+        self._gathered: list[ArrowBatch] = []
+        self._waiting = 0  # rows
 
     def process(self, batch: Batch) -> None:
         columns = columns_of(self.context, batch, self._plan.child.schema)
+        self._gathered.append(ArrowBatch(columns, batch.timestamps, batch.watermarks))
+        self._waiting += len(batch)
+        if self._waiting >= _TOGETHER or self.context.eager:
+            self.pass_on()
+
+    def pass_on(self) -> None:
+        if self._waiting:
+            whole = concat_columns(self._gathered)
+            self._gathered, self._waiting = [], 0
+            self._find(whole.columns, whole)
+
+    def idle(self) -> None:
+        self.pass_on()
+        super().idle()
+
+    def mark(self, mark: Mark) -> None:
+        self.pass_on()
+        super().mark(mark)
+
+    def end_of_data(self) -> None:
+        self.pass_on()
+        super().end_of_data()
+
+    def _find(self, columns: pa.RecordBatch, batch: Batch) -> None:
         rows = self._rows(columns, batch)
         groups = codes_of([rows.column(name).combine_chunks() for name in self._keys]).without_gaps()
         arrays = {PANE: pa.array(np.zeros(groups.numbers, np.int64))}
