@@ -77,7 +77,7 @@ class KeyIndex:
         # Of several rows that want one place the first gets it: it is written last.
         wanted = places[free]
         self._table[wanted[::-1]] = free[::-1]
-        added = free[self._table[wanted] == free]
+        added: Int64s = free[self._table[wanted] == free]
         numbers = np.arange(self.count, self.count + len(added))
         self._table[places[added]] = (tags[added] << _NUMBER_BITS) | numbers
         self.count += len(added)

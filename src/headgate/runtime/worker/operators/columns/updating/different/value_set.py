@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from headgate.relational.passes.distinct_values import DistinctValues
 from headgate.runtime.worker.operators.columns.sorting import order_of_numbers
+from headgate.runtime.worker.operators.columns.updating.by_key.growing import grown
 from headgate.runtime.worker.operators.columns.updating.by_key.packed_sort import distinct, sorted_by
 from headgate.runtime.worker.operators.columns.updating.different.integer_rows import NumberedRows
 from headgate.runtime.worker.operators.columns.updating.different.value_codes import Decode, ValueCodes
@@ -97,8 +98,8 @@ class ValueSet:
     def _numbers(self, columns: Sequence[Int64s]) -> Int64s:
         numbers = self._rows.of(columns)
         if self._rows.count > len(self._told[0]):
-            more = np.zeros(max(self._rows.count, 2 * len(self._told[0])) - len(self._told[0]), np.int64)
-            self._told = [np.concatenate([each, more]) for each in self._told]
+            size = max(self._rows.count, 2 * len(self._told[0]))
+            self._told = [grown(each, size) for each in self._told]
         return numbers
 
     def _seen(self, numbers: Int64s, bits: Int64s) -> list[Turn]:
