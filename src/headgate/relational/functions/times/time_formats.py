@@ -29,8 +29,6 @@ _HOUR_US: Final = 3_600_000_000
 _DAY_US: Final = 24 * _HOUR_US
 _UNITS_US: Final = {"S": 1, "s": 1_000_000, "m": 60_000_000, **dict.fromkeys("aHkhK", _HOUR_US)}
 """For each letter the microseconds of the largest unit within which it is the same; other letters: a day."""
-_NEAR: Final = 256
-"""Times within so many units are written for each of these, whether it is there or not."""
 
 
 # -- writing
@@ -123,33 +121,17 @@ def _of_alike(times: pa.Array, pattern: str) -> Values:
     unit = min((_UNITS_US.get(part.letter, _DAY_US) for part in parts_of(pattern)), default=_DAY_US)
     if unit == 1:
         return _of_each(times, pattern)
-    units, gone = wholes(times) // unit, missing(times)
-    known = units[~gone]
-    if not len(known):
-        return _of_each(times, pattern)
-    first, last = int(known.min()), int(known.max())
-    # The start of the earliest day does not fit into a time.
-    if last - first < min(_NEAR, len(known)) and first * unit >= -(2**63):
-        texts = _of_units(pattern, times.type, unit, first, last)
-        return texts.take(pa.array(units - first, mask=gone))
-    return _of_different(times, pa.array(units, mask=gone), pattern)
-
-
-@lru_cache(maxsize=64)
-def _of_units(pattern: str, kind: pa.DataType, unit: int, first: int, last: int) -> pa.Array:
-    # The next batch is mostly of the same units.
-    return _of_each(pa.array(np.arange(first, last + 1) * unit).cast(kind), pattern)
-
-
-def _of_different(times: pa.Array, units: pa.Array, pattern: str) -> Values:
-    units = units.dictionary_encode()
+    units = pa.array(wholes(times) // unit, mask=missing(times)).dictionary_encode()
     if 2 * len(units.dictionary) > len(times):
         return _of_each(times, pattern)
-    firsts = np.zeros(len(units.dictionary), np.int64)
-    there = pc.is_valid(units.indices).to_numpy(zero_copy_only=False)
-    # Any of their rows will do, and the last assignment holds.
-    firsts[wholes(units.indices)[there]] = np.flatnonzero(there)
-    return _of_each(times.take(pa.array(firsts)), pattern).take(units.indices)
+    return _of_units(pattern, times.type, unit, tuple(units.dictionary.to_pylist())).take(units.indices)
+
+
+@lru_cache(maxsize=16)
+def _of_units(pattern: str, kind: pa.DataType, unit: int, units: tuple[int, ...]) -> Values:
+    # The next batch is mostly of the same units. The earliest of all begins before there are times.
+    starts = [max(each * unit, -(2**63)) for each in units]
+    return _of_each(pa.array(starts, pa.int64()).cast(kind), pattern)
 
 
 def _date_format(result: pa.DataType, values: Values, pattern: pa.Scalar) -> Values:
