@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 

@@ -190,9 +190,7 @@ class Operator:
         return ()
 
     def pass_on(self) -> None:
-        """Pass on the records that wait to be processed together, if there are any: a barrier comes, and they
-        belong before it.
-        """
+        """Pass on what comes of records that wait for others: they belong before a barrier that comes."""
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
         """Take the synchronous part of the snapshot for `checkpoint`; None if the operator has no state.

@@ -161,7 +161,6 @@ class GateTask(Task):
         self._when_no_timer_is_due(drained)
 
     def _take_snapshot(self, effect: TriggerSnapshot) -> None:
-        self._pass_on_gathered()
         unaligned = effect.barrier.overtakes
         self._metrics = BarrierMetrics(effect.start_delay_ms, effect.alignment_ms, unaligned)
         self._note_metrics(effect.alignment_ms)

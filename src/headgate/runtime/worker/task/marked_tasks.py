@@ -76,6 +76,10 @@ class MarkedGateTask(GateTask):
         self._draining = True
         self._when_no_timer_is_due(drained)
 
+    def _take_snapshot(self, effect: TriggerSnapshot) -> None:
+        self._runner.call(lambda: [each.pass_on() for each in self.operators])
+        super()._take_snapshot(effect)
+
     def _end_if_through(self) -> None:
         # Counts of dropped marks go ahead of the end: no later mark brings them. All input was processed, so
         # what is sent is exact, and a sink in this chain gets it as a whole.
@@ -116,6 +120,7 @@ class MarkedSourceTask(SourceTask):
     def _before_barrier(self, barrier: Barrier) -> None:
         if barrier.marks and not self.ended:
             self._emit_mark(NO_EPOCH)
+        self._runner.call(lambda: [each.pass_on() for each in self.operators])
 
     def end(self) -> None:
         # The last counts go ahead of the end: no later mark of this subtask brings them.

@@ -167,7 +167,6 @@ class SourceTask(Task):
         if barrier.drains and not self.ended:
             self._invoke(lambda: self.head.watermark(WATERMARK_MAX))
         self._before_barrier(barrier)
-        self._pass_on_gathered()
         delay = max(0.0, float(self.clock.now_ms() - barrier.trigger_ms))
         metrics = BarrierMetrics(delay, 0.0, barrier.overtakes)
         # A restored end of input counts, although this attempt may not have taken the steps to it yet.

@@ -200,15 +200,6 @@ class Task(ABC):
     def _take_input(self) -> bool:
         """Process the next batch or event of the live input; return False if there was none after all."""
 
-    def _pass_on_gathered(self) -> None:
-        """Have records sent that operators gathered, before a barrier."""
-
-        def pass_on() -> None:
-            for operator in self.operators:
-                operator.pass_on()
-
-        self._runner.call(pass_on)
-
     def _invoke(self, work: Work, then: Callable[[], None] | None = None) -> None:
         self._runner.run(work, lambda _: None if then is None else then())
 
