@@ -26,7 +26,7 @@ def q23(bids: hg.Table, persons: hg.Table, auctions: hg.Table) -> hg.Table:
         F.col("seller").alias("person"), F.col("id").alias("sold"), "itemName", "description",
         "initialBid", "reserve", "expires", "category",
     )  # fmt: skip
-    return bid.join(person, "person", uid="bidders").join(sold, "person", uid="sellers")
+    return bid.join([person, sold], "person", uid="sellers")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from headgate.core.alignment.barriers import Alignment, Barrier
 from headgate.core.alignment.marked_handler import MarkedHandler
 from headgate.core.marks import Mark, MarkGate
 from headgate.relational.changes import CHANGE, Change
-from headgate.relational.relations import ODD_KEYS
+from headgate.relational.joins.equal_joins import ODD_KEYS
 from headgate.runtime.worker.operators.columns import keys_checked
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
 from headgate.runtime.worker.operators.columns.updating import join_operator, recomputed_rows, recomputing

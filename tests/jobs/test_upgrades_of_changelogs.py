@@ -45,6 +45,15 @@ def joined(bids: Any, auctions: Any, *columns: str, how: str = "left", **more: A
     )
 
 
+def several(bids: Any, auctions: Any, *columns: str, more: list[Any] | None = None) -> Any:
+    tables = [auctions().select("auction", "seller", *columns), renamed(bids, "note"), *(more or [])]
+    return bids().select("id", "auction", "price").join(tables, "auction", uid="state")
+
+
+def renamed(bids: Any, *columns: str) -> Any:
+    return bids().select("auction", *(F.col(name).alias(f"other_{name}") for name in columns))
+
+
 def groups(*aggregates: Any, by: str = "auction", **more: Any) -> Build:
     return lambda bids, auctions: (
         bids().group_by(by).agg(F.count("*").alias("n"), *aggregates, uid="state", **more)
@@ -59,6 +68,7 @@ def ranked(*columns: str, n: int = 2, by: str = "auction") -> Build:
 
 OLD: dict[str, Build] = {
     "join": joined,
+    "tables": several,
     "groups": groups(TOTAL),
     "values": groups(F.count_distinct("note").alias("notes"), F.count_distinct("price").alias("prices")),
     "rank": ranked(),
@@ -70,6 +80,8 @@ OLD: dict[str, Build] = {
 CHANGES: dict[str, tuple[str, Build, bool]] = {
     "a column more on one side of a join": ("join", lambda b, a: joined(b, a, "city"), True),
     "another kind of join": ("join", lambda b, a: joined(b, a, how="full"), False),
+    "a column more of one of several tables": ("tables", lambda b, a: several(b, a, "city"), True),
+    "a table more": ("tables", lambda b, a: several(b, a, more=[renamed(b, "id", "price")]), False),
     "a time to live of a join": ("join", lambda b, a: joined(b, a, ttl="1d"), True),
     "another key of a join": (
         "join",
@@ -151,7 +163,8 @@ def savepoints(
             with env.execute_async("old") as handle:
                 wait_until(
                     lambda: (
-                        handle.done or read(handle) == 60 + len(AUCTION_ROWS) * (name in ("join", "subtract"))
+                        handle.done
+                        or read(handle) == 60 + len(AUCTION_ROWS) * (name in ("join", "tables", "subtract"))
                     ),
                     "records came",
                 )

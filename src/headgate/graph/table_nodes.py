@@ -10,20 +10,12 @@ from headgate.common.plain_data import Json
 from headgate.graph.logical import KeyedProcessNode, Node
 
 if TYPE_CHECKING:
+    from headgate.relational.joins.equal_joins import Join, WindowJoin
     from headgate.relational.joins.timed_joins import TimedJoin
     from headgate.relational.passes.extremes import Extremes
     from headgate.relational.passes.fused_steps import AnyStep
     from headgate.relational.patterns.match_plan import Match
-    from headgate.relational.relations import (
-        Aggregation,
-        Deduplicate,
-        Form,
-        Join,
-        Lookup,
-        Over,
-        Rank,
-        WindowJoin,
-    )
+    from headgate.relational.relations import Aggregation, Deduplicate, Form, Lookup, Over, Rank
     from headgate.relational.schema import Schema
 
 
@@ -66,14 +58,14 @@ class WindowJoinNode(KeyedProcessNode):
 
 @dataclass(frozen=True, eq=False)
 class JoinNode(KeyedProcessNode):
-    """A join of two tables whose rows only grow in number; its input has the rows of both."""
+    """A join of tables whose rows only grow in number; its input has the rows of all."""
 
     join: Join = field(kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)
 class UpdatingJoinNode(JoinNode):
-    """A join of two tables that corrects its rows at marks."""
+    """A join of tables that corrects its rows at marks."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from headgate.common.time import format_ms
+from headgate.relational.joins.equal_joins import Join, by_keys
 from headgate.relational.passes.fused_steps import substituted
 from headgate.relational.passes.inputs import inputs_of
 from headgate.relational.patterns.match_plan import Match
@@ -17,7 +18,6 @@ from headgate.relational.relations import (
     Explode,
     Filter,
     Form,
-    Join,
     Lookup,
     Over,
     Project,
@@ -27,7 +27,6 @@ from headgate.relational.relations import (
     TableFunction,
     Union,
     Windowed,
-    by_keys,
 )
 from headgate.relational.resolved import columns_in
 from headgate.relational.schema import Schema
@@ -56,8 +55,8 @@ def _children(relation: Relation) -> tuple[Relation, ...]:
         case Aggregation(child=Project() as arguments):
             # Their columns are shown where the aggregates use them.
             return (arguments.child,)
-        case Join(left=Project() as left, right=Project() as right):
-            return (left.child, right.child)
+        case Join(inputs=inputs):
+            return tuple(each.child if isinstance(each, Project) else each for each in inputs)
     return inputs_of(relation)
 
 
@@ -84,7 +83,8 @@ def _head(relation: Relation, of_scan: str) -> str:
         case Join():
             way = "as rows come" if relation.grows_only else "corrected at marks"
             also = "" if relation.where is None else f" where {relation.where}"
-            return f"{relation.how} join by {by_keys(relation.shown_keys, relation.parts)}{also}, {way}"
+            of = f" of {len(relation.inputs)} tables" if len(relation.inputs) > 2 else ""
+            return f"{relation.how} join{of} by {by_keys(relation.shown_keys, relation.parts)}{also}, {way}"
         case Rank():
             return f"first {relation.n} by {', '.join(relation.key_names)}, corrected at marks"
         case Over():

@@ -47,6 +47,7 @@ from headgate.graph.table_nodes import (
     WindowJoinNode,
 )
 from headgate.relational.changes import CHANGE, Change
+from headgate.relational.joins.equal_joins import Join, WindowJoin
 from headgate.relational.joins.timed_joins import TimedJoin
 from headgate.relational.passes.extremes import Extremes, extremes_of
 from headgate.relational.passes.fused_steps import AnyStep, Step, pruned, steps_of
@@ -58,7 +59,6 @@ from headgate.relational.relations import (
     Aggregation,
     Deduplicate,
     Form,
-    Join,
     Lookup,
     Over,
     Project,
@@ -67,7 +67,6 @@ from headgate.relational.relations import (
     Scan,
     TableFunction,
     Union,
-    WindowJoin,
 )
 from headgate.relational.resolved import Column, Constant
 from headgate.relational.schema import Field, Schema
@@ -184,14 +183,16 @@ def lowered_aggregation(environment: ProgramContext, plan: Aggregation) -> int:
 
 def lowered_join(environment: ProgramContext, plan: WindowJoin | Join | TimedJoin, where: str) -> int:
     """Add a join's nodes; return the last one's number. PlanError (`where`): columns stored as one name."""
+    sides = plan.inputs if isinstance(plan, Join) else (plan.left, plan.right)
     inputs = [
         lowered(
             environment, side, extremes=extremes_of(plan, number) if isinstance(plan, WindowJoin) else None
         )
-        for number, side in enumerate((plan.left, plan.right))
+        for number, side in enumerate(sides)
     ]
     number = environment.program.add(logical.UnionNode(NEW, "both inputs"), tuple(inputs))
-    fields = [plan.left.schema.fields[plan.left.schema.place(name)] for name in plan.keys]
+    schema = sides[0].schema
+    fields = [schema.fields[schema.place(name)] for name in plan.keys]
     keyed = _by_key(environment, number, "join", fields)
     node: Callable[..., logical.KeyedProcessNode]
     if isinstance(plan, Join):

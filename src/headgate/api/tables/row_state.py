@@ -12,10 +12,11 @@ from headgate.api.tables.aggregation_state import plain_name, windows_function
 from headgate.common.errors import PlanError
 from headgate.common.hints import Hint
 from headgate.relational.changes import CHANGE
+from headgate.relational.joins.equal_joins import SIDE, WINDOW_LAST, Join, WindowJoin
 from headgate.relational.joins.timed_joins import MATCHED, TIMED, IntervalJoin, TimedJoin
 from headgate.relational.patterns.match_plan import Match
 from headgate.relational.python_types import hint_of
-from headgate.relational.relations import SIDE, WINDOW_LAST, Aggregation, Join, Over, Rank, WindowJoin
+from headgate.relational.relations import Aggregation, Over, Rank
 from headgate.relational.schema import Field
 
 
@@ -39,9 +40,7 @@ def joined_declaration(plan: Join, where: str) -> KeyedProcessFunction[Any, Any,
     """Return a function, never run, with the state of a join without windows, `ROWS`, as savepoints hold it.
     PlanError, after `where`: two columns would be stored under one name.
     """
-    record = with_defaults(
-        rows_record(plan, where), [each.name for each in plan.left.schema if "/" in each.name]
-    )
+    record = with_defaults(rows_record(plan, where), [each.name for each in plan.came if "/" in each.name])
     return windows_function("Join", MapState[tuple[int, int], record], ROWS)  # type: ignore[valid-type]
 
 
@@ -135,7 +134,7 @@ def match_declaration(plan: Match, where: str) -> KeyedProcessFunction[Any, Any,
 
 def rows_record(plan: WindowJoin | Join, where: str) -> type:
     fields: list[tuple[str, Hint]] = []
-    for field in plan.left.schema:
+    for field in plan.came if isinstance(plan, Join) else plan.left.schema:
         if field.name in (WINDOW_LAST, *plan.keys):
             continue
         fields.append((field.name, int if field.name == SIDE else hint_of(field.type)))

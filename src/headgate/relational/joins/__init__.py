@@ -1,3 +1,3 @@
-"""Joins in the plan beyond equal columns: by event time, tables that are loaded, and keys that
-equal themselves in their own way.
+"""Joins in the plan: by equal columns, by event time, with tables that are loaded, and keys that equal
+themselves in their own way.
 """

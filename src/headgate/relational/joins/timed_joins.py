@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN, format_ms
-from headgate.relational.relations import ODD_KEYS, JoinKind, Relation, by_keys, in_parts
+from headgate.relational.joins.equal_joins import ODD_KEYS, by_keys, in_parts
+from headgate.relational.relations import JoinKind, Relation
 from headgate.relational.resolved import Typed
 from headgate.relational.schema import Schema
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from headgate.relational.aggregates import Aggregate
 from headgate.relational.firing import AT_END
+from headgate.relational.joins.equal_joins import WindowJoin
 from headgate.relational.passes.fused_steps import AnyStep, pruned, steps_of
 from headgate.relational.relations import (
     WINDOW_START,
@@ -24,7 +25,6 @@ from headgate.relational.relations import (
     Relation,
     Scan,
     Windowed,
-    WindowJoin,
 )
 from headgate.relational.resolved import Choice, Column, PythonApply, WindowsOf, columns_in, parts_of
 from headgate.relational.spark_types import WINDOW

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from headgate.relational.joins.equal_joins import Join, WindowJoin
 from headgate.relational.relations import (
     Aggregation,
     Explode,
     Filter,
-    Join,
     Lookup,
     OfKeys,
     Project,
     Relation,
     TableFunction,
     Union,
-    WindowJoin,
 )
 
 
@@ -24,6 +23,8 @@ def inputs_of(relation: Relation) -> tuple[Relation, ...]:
             return (relation.child,)
         case Union():
             return relation.children
-        case WindowJoin() | Join():
+        case WindowJoin():
             return (relation.left, relation.right)
+        case Join():
+            return relation.inputs
     return ()

@@ -13,19 +13,20 @@ from headgate.relational.relations import Relation
 
 
 def interval_join(
-    left: Relation,
-    right: Relation,
+    tables: Sequence[Relation],
     on: Sequence[str],
     how: str,
     within: Within,
     condition: Column | None,
     uid: str | None,
 ) -> IntervalJoin:
-    """Return the plan of a join by the equal columns `on` and the interval `within`, for :meth:`Table.join`.
+    """Return the plan of a join of two tables by the equal columns `on` and the interval `within`, for
+    :meth:`Table.join`.
 
     `condition` is of the columns of both sides; None: there is none. PlanError: a column, `how`, the interval
     or the condition is wrong, a table has no event time, or two other columns share a name.
     """
+    left, right = tables
     sides = Sides("join", left, right, on)
     kind = kind_of(sides.where, how)
     lower, upper = bounds_of(sides.where, within)

@@ -16,14 +16,15 @@ from headgate.api.tables.joins.conditions import filtered
 from headgate.api.tables.joins.interval_joins import interval_join
 from headgate.api.tables.joins.kinds_and_bounds import Within, kind_of
 from headgate.api.tables.joins.lookups import loading_of, lookup, refuse_loading
-from headgate.api.tables.joins.regular_joins import regular_join
+from headgate.api.tables.joins.regular_joins import check_several, regular_join
 from headgate.api.tables.joins.split_keys import check_split, dealt_out, in_all_parts, without_part
 from headgate.api.tables.joins.window_joins import joins_windows, window_join
 from headgate.api.tables.lowering import lowered_join
 from headgate.api.tables.program_functions import Columns
 from headgate.common.errors import PlanError
+from headgate.relational.joins.equal_joins import PART, Join, WindowJoin
 from headgate.relational.joins.timed_joins import Direction, IntervalJoin, TimedJoin
-from headgate.relational.relations import PART, Join, Relation, Scan, WindowJoin
+from headgate.relational.relations import Relation, Scan
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +42,7 @@ class JoinedTables:
 
     def join(
         self,
-        other: Self,
+        other: Self | Sequence[Self],
         on: str | Sequence[str],
         how: str = "inner",
         uid: str | None = None,
@@ -59,14 +60,17 @@ class JoinedTables:
         kept for ever, and the result is corrected, unless it is an inner join of tables whose rows are
         not.
 
+        Several other tables that have the columns of `on`, too, are joined at once: the result is that of
+        one inner join after the other, but each table's rows are sent and kept once, rather than joined rows.
+
         The result has the columns of `on` (the window last), the others of this table and, but for "semi"
-        and "anti", those of the other table. With `within`, its event time is that of this table's row
+        and "anti", those of the other tables. With `within`, its event time is that of this table's row
         ("right": of the other's; "full": it has none), and its watermark lags by as much as rows may
         wait.
 
         Args:
-            other: the other table, of the same Environment.
-            on: names of columns that both tables have.
+            other: the other table, of the same Environment, or several of them.
+            on: names of columns that all tables have.
             how: "inner", "left", "right", "full", "semi" or "anti", or PySpark's other names of these.
             uid: names the state for later versions of the program; needed when checkpoints are on.
             within: the other row's event time minus this row's, as (lower, upper), both included, in
@@ -77,13 +81,14 @@ class JoinedTables:
                 forgotten with its rows, as "1h" or in ms. None: never.
             split: into how many parts each key is split, for keys that have very many rows in this table:
                 its rows are dealt out over the parts by a hash of all their columns, and each row of the
-                other table goes to every part. None: a key is in one subtask.
+                other tables goes to every part. None: a key is in one subtask.
 
         Raises:
-            PlanError: a column of `on` is not in both or cannot be a key, more than one is a window, `how` is
+            PlanError: a column of `on` is not in all or cannot be a key, more than one is a window, `how` is
                 unknown, windows may emit more than once, both tables have another column of one name, a table
                 has no event time for `within`, `within` or `where` is wrong, `ttl` is given with a window or
-                an interval, or `split` with a window, `ttl`, "right" or "full".
+                an interval, `split` with a window, `ttl`, "right" or "full", or several tables with a
+                window, an interval, or another `how` than "inner".
 
         Example:
             >>> import pyarrow as pa
@@ -100,26 +105,29 @@ class JoinedTables:
             [{'ad': 1, 'shown': 1000, 'clicked': 4000}, {'ad': 2, 'shown': 2000, 'clicked': None}]
         """
         names = [on] if isinstance(on, str) else list(on)
-        self._same_environment("join", other)
-        sides = self._relation, other._relation
-        windows = joins_windows(*sides, names)
+        others: Sequence[Self] = other if isinstance(other, Sequence) else [other]
+        for each in others:
+            self._same_environment("join", each)
+        sides = [self._relation, *(each._relation for each in others)]
+        windows = joins_windows(sides, names)
+        check_several(sides, how, by_time=windows or within is not None)
         if ttl is not None and (windows or within is not None):
             raise PlanError(
                 f"join() ({user_site()}) got ttl, and event time bounds what is kept; leave it away"
             )
         if split is not None:
             check_split(split, how, windows=windows and within is None, ttl=ttl is not None)
-            sides = dealt_out(sides[0], split), in_all_parts(sides[1], split)
+            sides = [dealt_out(sides[0], split), *(in_all_parts(each, split) for each in sides[1:])]
             names.append(PART)
         plan: WindowJoin | Join | TimedJoin
         only_pairs = kind_of(f"join() ({user_site()})", how) == "inner"
         of_partners = None if only_pairs else where
         if within is not None:
-            plan, where = interval_join(*sides, names, how, within, where, uid), None
+            plan, where = interval_join(sides, names, how, within, where, uid), None
         elif windows:
-            plan = window_join(*sides, names, how, uid, of_partners)
+            plan = window_join(sides, names, how, uid, of_partners)
         else:
-            plan = regular_join(*sides, names, how, uid, ttl, of_partners)
+            plan = regular_join(sides, names, how, uid, ttl, of_partners)
         if split is not None and isinstance(plan, Join | IntervalJoin):
             plan = replace(plan, parts=split)
         number = lowered_join(self._environment, plan, f"join() ({user_site()})")

@@ -22,7 +22,8 @@ from headgate.api.tables.joins.window_joins import (
 )
 from headgate.common.errors import PlanError
 from headgate.relational.changes import CHANGE, Change
-from headgate.relational.relations import ODD_KEYS, SIDE, Join, JoinKind, Project, Relation
+from headgate.relational.joins.equal_joins import ODD_KEYS, SIDE, Join
+from headgate.relational.relations import JoinKind, Project, Relation
 from headgate.relational.resolved import Column as ColumnOf
 from headgate.relational.resolved import Constant, Typed
 from headgate.relational.schema import Field, Schema
@@ -31,8 +32,7 @@ _CHANGES = (CHANGE, SIDE, ODD_KEYS)
 
 
 def regular_join(
-    left: Relation,
-    right: Relation,
+    tables: Sequence[Relation],
     on: Sequence[str],
     how: str,
     uid: str | None,
@@ -40,9 +40,10 @@ def regular_join(
     condition: Column | None = None,
 ) -> Join:
     """Return the plan of a join of tables by the equal columns `on`, for :meth:`Table.join`. `how` is any of
-    PySpark's names; `uid` names the operator (None: not given); `condition` is of the columns of both, and
-    None for an inner join. PlanError: `on`, `how` or `condition` is wrong, a key is of no possible type,
-    windows emit more than once, or two other columns share a name.
+    PySpark's names, an inner join where there are more than two tables; `uid` names the operator (None: not
+    given); `condition` is of the columns of all, and None for an inner join. PlanError: `on`, `how` or
+    `condition` is wrong, a key is of no possible type, windows emit more than once, or two other columns
+    share a name.
     """
     where = f"join() ({user_site()})"
     kind, ttl_ms = kind_of(where, how), time_to_live("join", ttl)
@@ -50,23 +51,22 @@ def regular_join(
         raise PlanError(
             f"{where} got the columns {', '.join(on) or '(none)'}; expected each once, one at least"
         )
-    for side in (left, right):
+    for side in tables:
         refuse_repeated("join", side)
-    keys = keys_of(where, on, left, right)
-    both = [keys, others_of(left, on), others_of(right, on)]
+    keys = keys_of(where, on, *tables)
+    both = [keys, *(others_of(each, on) for each in tables)]
     kept = (kind in ("left", "full", "anti"), kind in ("right", "full"))
-    taken_back = left.schema.updating or right.schema.updating
-    one, other = (
-        input_of(each if kept[side] else with_keys(each, keys), side, both, taken_back)
-        for side, each in enumerate((left, right))
-    )
+    taken_back = any(each.schema.updating for each in tables)
+    inputs = [
+        input_of(each if any(kept[side : side + 1]) else with_keys(each, keys), side, both, taken_back)
+        for side, each in enumerate(tables)
+    ]
     updating = taken_back or kind not in ("inner", "semi")
     # A semi join may share names with the other table, unless a condition has to tell them apart.
     pairs = None if condition is None else joined_schema(where, "inner", both, False)
     return Join(
         joined_schema(where, kind, both, updating or kind == "semi"),
-        one,
-        other,
+        tuple(inputs),
         (*on, ODD_KEYS),
         kind,
         uid,
@@ -76,9 +76,28 @@ def regular_join(
     )
 
 
-def input_of(side: Relation, number: int, both: list[list[Field]], taken_back: bool) -> Project:
-    """Return an input of a join: its columns, null for those of the other side, and, if rows may be
-    `taken_back`, whether they are. `both` are the equal columns, then the others of each side.
+def check_several(tables: Sequence[Relation], how: str, *, by_time: bool) -> None:
+    """Raise PlanError if the join of these tables needs two of them; `by_time`: it has a window or an
+    interval.
+    """
+    where = f"join() ({user_site()})"
+    if len(tables) < 2:
+        raise PlanError(f"{where} got no other table; expected one, or a list of them")
+    if len(tables) == 2 or (kind_of(where, how) == "inner" and not by_time):
+        return
+    way = "by windows or within=" if by_time else f"of kind {how!r}"
+    raise PlanError(
+        f"{where} got {len(tables) - 1} other tables for a join {way}; only an inner join without them takes "
+        "several at once, so join one table after the other"
+    )
+
+
+def input_of(
+    side: Relation, number: int, both: list[list[Field]], taken_back: bool = False, *, whole: bool = False
+) -> Project:
+    """Return an input of a join: its columns, as a `whole` row with null for those of the other tables, and,
+    if rows may be `taken_back`, whether they are. `both` are the equal columns, then the others of each
+    table.
     """
     keys, *others = both
     columns: list[tuple[str, Typed]] = [
@@ -87,7 +106,7 @@ def input_of(side: Relation, number: int, both: list[list[Field]], taken_back: b
     ]
     mine = dict(all_columns(side))
     for at, fields in enumerate(others):
-        for field in fields:
+        for field in fields if whole or at == number else ():
             null = Constant(field.type, True, pa.scalar(None, field.type))
             columns.append((side_column(at, field.name), mine[field.name] if at == number else null))
     if taken_back:
@@ -104,19 +123,20 @@ def _change(side: Relation) -> Typed:
 
 def joined_schema(where: str, kind: JoinKind, both: list[list[Field]], updating: bool) -> Schema:
     """Return the columns of a join, changes if `updating`; PlanError, after `where`: two share a name."""
-    keys, left, right = both
+    keys, left, *others = both
     if kind in ("semi", "anti"):
-        right = []
+        others = []
     fields = [
         *keys,
         *(nullable(each, kind in ("right", "full")) for each in left),
-        *(nullable(each, kind in ("left", "full")) for each in right),
+        *(nullable(each, kind in ("left", "full")) for right in others for each in right),
     ]
     names = [field.name for field in fields]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
+        some = "both" if len(both) == 3 else "two"
         raise PlanError(
-            f"{where}: both tables have a column {twice[0]!r} that is not joined by; rename one of them"
+            f"{where}: {some} tables have a column {twice[0]!r} that is not joined by; rename one of them"
         )
     changes = [Field(CHANGE, pa.int8(), False)] if updating else []
     return Schema((*fields, *changes))

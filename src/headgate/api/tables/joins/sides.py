@@ -11,7 +11,8 @@ from headgate.api.tables.joins.regular_joins import input_of, joined_schema
 from headgate.api.tables.joins.window_joins import keys_of, others_of, with_keys
 from headgate.api.tables.updating import refuse_updates
 from headgate.common.errors import PlanError
-from headgate.relational.relations import ODD_KEYS, JoinKind, Project, Relation
+from headgate.relational.joins.equal_joins import ODD_KEYS
+from headgate.relational.relations import JoinKind, Project, Relation
 from headgate.relational.schema import Field, Schema
 
 
@@ -50,7 +51,7 @@ class Sides:
         """Return the inputs of a join of this kind, which have the columns of both sides."""
         kept = (kind in ("left", "full", "anti"), kind in ("right", "full"))
         left, right = (
-            input_of(each if kept[side] else with_keys(each, self._keys), side, self._both, False)
+            input_of(each if kept[side] else with_keys(each, self._keys), side, self._both, whole=True)
             for side, each in enumerate(self._tables)
         )
         return left, right

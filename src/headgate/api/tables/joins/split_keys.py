@@ -14,7 +14,8 @@ from headgate.api.tables.selecting import Chosen, selected
 from headgate.common.errors import PlanError
 from headgate.relational.expressions import Alias, Call, Expression, Generator, Literal, Reference
 from headgate.relational.functions.row_hashes import has_map
-from headgate.relational.relations import PART, Project, Relation
+from headgate.relational.joins.equal_joins import PART
+from headgate.relational.relations import Project, Relation
 from headgate.relational.schema import shown
 
 PARTS_MAX: Final = 1_024

@@ -16,29 +16,19 @@ from headgate.api.tables.joins.conditions import residual_of
 from headgate.api.tables.joins.kinds_and_bounds import kind_of
 from headgate.common.errors import PlanError
 from headgate.relational.expressions import Call, Literal, Reference
+from headgate.relational.joins.equal_joins import ODD_KEYS, SIDE, WINDOW_LAST, WindowJoin, side_prefix
 from headgate.relational.joins.odd_keys import as_key, bit_where, is_float
 from headgate.relational.python_types import can_be_key
-from headgate.relational.relations import (
-    ODD_KEYS,
-    SIDE,
-    WINDOW_LAST,
-    WINDOW_START,
-    Filter,
-    JoinKind,
-    Project,
-    Relation,
-    WindowJoin,
-)
+from headgate.relational.relations import WINDOW_START, Filter, JoinKind, Project, Relation
 from headgate.relational.resolved import Constant, Typed
 from headgate.relational.resolving import called, common_of, convert
 from headgate.relational.schema import Field, Schema, shown
 from headgate.relational.spark_types import WINDOW, text_of
 
 
-def joins_windows(left: Relation, right: Relation, on: Sequence[str]) -> bool:
-    """Return whether one of the columns `on` is a window, in both tables."""
-    sides = [{name for name in on if _is_window(side, name)} for side in (left, right)]
-    return bool(sides[0] & sides[1])
+def joins_windows(tables: Sequence[Relation], on: Sequence[str]) -> bool:
+    """Return whether one of the columns `on` is a window, in all tables."""
+    return any(all(_is_window(each, name) for each in tables) for name in on)
 
 
 def _is_window(side: Relation, name: str) -> bool:
@@ -47,14 +37,13 @@ def _is_window(side: Relation, name: str) -> bool:
 
 
 def window_join(
-    left: Relation,
-    right: Relation,
+    tables: Sequence[Relation],
     on: Sequence[str],
     how: str,
     uid: str | None,
     condition: Column | None = None,
 ) -> WindowJoin:
-    """Return the plan of a join of tables by equal columns in the same window, for :meth:`Table.join`. `on`
+    """Return the plan of a join of two tables by equal columns in a window, for :meth:`Table.join`. `on`
     names columns that both have, exactly one of them a window that is never null; `how` is any of PySpark's
     names; `uid` names the operator (None: not given); `condition` is of the columns of both, and None for an
     inner join. PlanError: `on`, `how` or `condition` is wrong, a key is of no possible type, the windows are
@@ -62,7 +51,8 @@ def window_join(
     """
     where = f"join() ({user_site()})"
     kind = kind_of(where, how)
-    for side in (left, right):
+    left, right = tables
+    for side in tables:
         refuse_repeated("join", side)
         refuse_wall_clock("join", side)
     window = _window_of(where, left, right, on)
@@ -74,7 +64,7 @@ def window_join(
     kept = (kind in ("left", "full", "anti"), kind in ("right", "full"))
     inputs = [
         _input(each if kept[side] else with_keys(each, keys), side, window, both)
-        for side, each in enumerate((left, right))
+        for side, each in enumerate(tables)
     ]
     schema = _schema(where, window, kind, both)
     equal = (*names, ODD_KEYS, WINDOW_START) if names else (WINDOW_START,)
@@ -118,11 +108,12 @@ def _type(column: Typed) -> pa.DataType:
     return column.type
 
 
-def keys_of(where: str, keys: Sequence[str], left: Relation, right: Relation) -> list[Field]:
+def keys_of(where: str, keys: Sequence[str], *tables: Relation) -> list[Field]:
     found = []
     for name in keys:
-        sides = [resolved(each, "join", Reference(name)) for each in (left, right)]
-        kind = common_of(sides, f"{where}: the columns {name!r} of both tables")
+        sides = [resolved(each, "join", Reference(name)) for each in tables]
+        both = "both" if len(tables) == 2 else "all"
+        kind = common_of(sides, f"{where}: the columns {name!r} of {both} tables")
         if not can_be_key(kind):
             raise PlanError(
                 f"{where}: {name} is {text_of(kind)}, by which rows cannot be joined; cast it to string or "
@@ -170,7 +161,7 @@ def equal_columns(side: Relation, number: int, keys: list[Field]) -> list[tuple[
 
 
 def side_column(side: int, name: str) -> str:
-    return f"{'right' if side else 'left'}/{name}"
+    return f"{side_prefix(side)}{name}"
 
 
 def _schema(where: str, window: str, kind: JoinKind, both: list[list[Field]]) -> Schema:

@@ -11,9 +11,10 @@ import pyarrow as pa
 from headgate.core.marks import Mark
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch, take_times
+from headgate.relational.joins.equal_joins import WINDOW_LAST
 from headgate.relational.passes.extremes import Extremes
 from headgate.relational.passes.fused_steps import AnyStep
-from headgate.relational.relations import WINDOW_LAST, WINDOW_START
+from headgate.relational.relations import WINDOW_START
 from headgate.relational.spark_types import WINDOW
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.column_steps import ColumnsOperator

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.api.functions import KeyedProcessFunction
-from headgate.relational.relations import ODD_KEYS, SIDE, WINDOW_LAST, WINDOW_START, WindowJoin
+from headgate.relational.joins.equal_joins import ODD_KEYS, SIDE, WINDOW_LAST, WindowJoin
+from headgate.relational.relations import WINDOW_START
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.kept_rows import KeptRows
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, Ended, KeptWindows

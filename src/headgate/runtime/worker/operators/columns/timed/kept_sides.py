@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.common.errors import InternalError
+from headgate.relational.joins.equal_joins import SIDE
 from headgate.relational.joins.timed_joins import MATCHED
-from headgate.relational.relations import SIDE
 from headgate.runtime.worker.operators.columns.groups_ahead import RestoredByGroup
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, Ended, WindowsView
 from headgate.runtime.worker.operators.columns.timed.timed_rows import RowsView, TimedRows

@@ -12,8 +12,8 @@ from headgate.api.functions import KeyedProcessFunction
 from headgate.common.errors import InternalError, UsageError
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
+from headgate.relational.joins.equal_joins import SIDE
 from headgate.relational.joins.timed_joins import MATCHED, TIMED, IntervalJoin, TimedJoin
-from headgate.relational.relations import SIDE
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
 from headgate.runtime.worker.operators.columns.kept_windows import PANE, Ended

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Final
 
 import pyarrow as pa
 
@@ -11,6 +12,9 @@ from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
 from headgate.runtime.worker.operators.columns.updating.lasting_operator import LastingOperator
+
+_WORTH_A_BATCH: Final = 1 << 12
+"""Parts of so many rows on average are sent each by itself, as copying them together would cost more."""
 
 
 class AnsweringOperator(LastingOperator):
@@ -60,12 +64,9 @@ class AnsweringOperator(LastingOperator):
             self._give(changes)
 
     def _give(self, rows: pa.Table | pa.RecordBatch) -> None:
-        if rows.num_rows:
-            whole = pa.table(rows).combine_chunks()
-            self.next.process(
-                ArrowBatch(
-                    pa.RecordBatch.from_arrays(
-                        [column.chunk(0) for column in whole.columns], schema=self._gives
-                    )
-                )
-            )
+        whole = pa.table(rows)
+        batches = whole.to_batches()
+        if len(batches) * _WORTH_A_BATCH > whole.num_rows:
+            batches = whole.combine_chunks().to_batches()
+        for batch in batches:
+            self.next.process(ArrowBatch(pa.RecordBatch.from_arrays(batch.columns, schema=self._gives)))

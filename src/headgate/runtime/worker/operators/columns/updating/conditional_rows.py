@@ -50,13 +50,13 @@ class ConditionalRows(JoinedRows):
         super().__init__(how, keys, sides)
         self._true_of = true_of
 
-    def change(self, left: Side, right: Side) -> Iterator[Found]:
-        keys = np.unique(np.concatenate([left.numbers, right.numbers]))
+    def change(self, *came: Side) -> Iterator[Found]:
+        keys = np.unique(np.concatenate([each.numbers for each in came]))
         yield from self._by_partners(keys, -1)
-        for side, came in ((LEFT, left), (RIGHT, right)):
+        for side, rows in enumerate(came):
             if self._how in PAIRS:
-                yield self._true(self._pairs(side, came))
-            self.put(side, came)
+                yield self._true(self._pairs(side, rows))
+            self.put(side, rows)
         yield from self._by_partners(keys, 1)
 
     def _true(self, pairs: Found) -> Found:

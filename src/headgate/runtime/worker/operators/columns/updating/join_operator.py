@@ -1,4 +1,4 @@
-"""Joins two tables by equal columns, without windows; its input has the rows of both."""
+"""Joins tables by equal columns, without windows; its input has the rows of all."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from headgate.api.functions import KeyedProcessFunction
 from headgate.api.tables.row_state import ROWS
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
-from headgate.relational.relations import Join
+from headgate.relational.joins.equal_joins import Join
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.columns.column_steps import failing_clearly
 from headgate.runtime.worker.operators.columns.residual import Residual
 from headgate.runtime.worker.operators.columns.updating.answering_operator import AnsweringOperator
 from headgate.runtime.worker.operators.columns.updating.conditional_rows import ConditionalRows
+from headgate.runtime.worker.operators.columns.updating.inner_rows import InnerRows
 from headgate.runtime.worker.operators.columns.updating.joined_rows import Found, JoinedRows
 from headgate.runtime.worker.operators.columns.updating.kept_join import KeptJoin, columns_of_sides
 from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT, changes_of, net_rows
@@ -28,38 +29,48 @@ if TYPE_CHECKING:
 
 _TOGETHER: Final = 1 << 13
 _GATHERED_MS: Final = 20
-"""Rows of a join that only grows are joined when so many have come, at a mark or watermark, or after so long:
-a small batch costs hardly less than a large one.
+"""Rows of a join that only grows are joined when so many have come, at a mark, or after so long: a small
+batch costs hardly less than a large one.
 """
 
 
 class JoinOperator(AnsweringOperator):
-    """Joins the rows of two tables for the key groups of its subtask: soon, where rows only come, else at
+    """Joins the rows of tables for the key groups of its subtask: soon, where rows only come, else at
     marks and at the end.
     """
 
     _name: ClassVar = ROWS
     _what: ClassVar = "a join"
     _until_ms = 0
+    _held_watermark: int | None = None
 
     def __init__(
         self, context: OperatorContext, plan: Join, function: KeyedProcessFunction[Any, Any, Any]
     ) -> None:
-        schema = plan.left.schema
+        schema = plan.came
         keys = [schema.fields[schema.place(name)] for name in plan.keys]
         values = pa.schema([pa.field(each.name, each.type) for each in schema if each.name not in plan.keys])
         super().__init__(context, keys, values, None, function)
         self._plan, self._ttl_ms = plan, plan.ttl_ms
-        self._sides = columns_of_sides(values, weights=not plan.grows_only)
+        self._sides = columns_of_sides(values, len(plan.inputs), weights=not plan.grows_only)
         self._came, self._gives = pa.schema([*self._of_keys, *values]), plan.schema.to_arrow()
 
     def _windows_from(self, mark: int) -> KeptJoin:
-        if self._plan.where is None:
+        rows: JoinedRows
+        if self._plan.how == "inner":
+            rows = InnerRows(self._of_keys, self._sides)
+        elif self._plan.where is None:
             rows = JoinedRows(self._plan.how, self._of_keys, self._sides)
         else:
             rows = ConditionalRows(self._plan.how, self._of_keys, self._sides, self._true_of)
         self._join = KeptJoin(rows, self._of_keys, self._came, self._sides)
         return self._join
+
+    def _received(self, batch: pa.RecordBatch) -> pa.Table:
+        # Of the other tables it lacks the columns, unless it is of an older checkpoint.
+        fields = [field for field in self._came if field.name in batch.schema.names]
+        columns = [batch.column(field.name) for field in fields]
+        return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
     def open(self) -> None:
         super().open()
@@ -98,19 +109,26 @@ class JoinOperator(AnsweringOperator):
         self._forget_old()
 
     def watermark(self, timestamp: int) -> None:
-        self._join_gathered()  # what rows join to is not to be late
-        super().watermark(timestamp)
+        if not self._has_gathered:
+            super().watermark(timestamp)
+            return
+        # What gathered rows join to is not to be late, and a join for each watermark would be of few rows.
+        self._mark = max(self._mark, timestamp)
+        self._held_watermark = timestamp
+
+    def _send_changes(self) -> None:
+        super()._send_changes()
+        if self._held_watermark is not None:
+            timestamp, self._held_watermark = self._held_watermark, None
+            self.next.watermark(timestamp)
 
     def idle(self) -> None:
-        self._join_gathered()
-        super().idle()
-
-    def _join_gathered(self) -> None:
         if self._has_gathered:
             self.go_on()
+        super().idle()
 
     def _changes(self) -> pa.Table | None:
-        return self._net(self._join.grown() if self._plan.grows_only else self._join.at_mark())
+        return self._net(self._join.change())
 
     def _net(self, found: Iterable[Found]) -> pa.Table | None:
         tables = [self._shown(each) for each in found if len(each.numbers)]
@@ -120,7 +138,8 @@ class JoinOperator(AnsweringOperator):
         return changes_of(net_rows(whole)) if self._plan.schema.updating else whole
 
     def _shown(self, found: Found) -> pa.Table:
-        columns = self._columns(found, self._sides[: 1 if self._plan.how in ("semi", "anti") else 2])
+        semi = self._plan.how in ("semi", "anti")
+        columns = self._columns(found, self._sides[:1] if semi else self._sides)
         if self._plan.schema.updating:
             columns[WEIGHT] = pa.array(found.weights)
         return pa.table(columns)

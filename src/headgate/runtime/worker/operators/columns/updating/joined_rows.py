@@ -1,7 +1,6 @@
-"""The state of a join that has no windows: rows of both sides by key, and what changes of them join to.
+"""The state of a join that has no windows: rows of its sides by key, and what changes of them join to.
 
-With two sides that only grow, an inner join sends its rows at once, as no later row takes one back. Any other
-join gathers what comes, and answers at marks:
+What an inner join keeps is in `inner_rows`. Any other one has two sides:
 
     rows of both sides     changes of the left with the old right, and of the right with the new left
     rows without partner   of a key whose other side was empty and is not any more, or the other way round,
@@ -17,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.relational.relations import SIDE, JoinKind
+from headgate.relational.joins.equal_joins import SIDE
+from headgate.relational.relations import JoinKind
 from headgate.runtime.worker.operators.columns.updating.by_key.key_numbers import KeyNumbers
 from headgate.runtime.worker.operators.columns.updating.by_key.keyed_bags import KeyedBags, Part
 from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT
@@ -54,7 +54,7 @@ class Found(NamedTuple):
     """Rows that come out: numbers of keys, the columns of each side (None: null), and weights."""
 
     numbers: Int64s
-    sides: tuple[pa.Table | None, pa.Table | None]
+    sides: tuple[pa.Table | None, ...]
     weights: Int64s
 
 
@@ -68,20 +68,9 @@ class JoinedRows:
         self._bags = [KeyedBags(each) for each in sides]
         self._counts = [np.zeros(1 << 10, np.int64) for _ in sides]
 
-    def grow(self, side: int, came: Side) -> Found:
-        """Add rows of one side, of which none is ever taken back, and return the pairs that they make. Of
-        such joins rows have no weights.
-        """
-        bag = self._bags[1 - side]
-        rows, others = bag.take_together(*bag.find(came.numbers))
-        mine = came.rows.take(pa.array(rows))
-        self._bags[side].add(came.numbers, came.rows)
-        sides = (mine, others) if side == LEFT else (others, mine)
-        return Found(came.numbers[rows], sides, np.ones(len(rows), np.int64))
-
     @property
     def count(self) -> int:
-        """How many rows both sides have."""
+        """How many rows all sides have."""
         return sum(each.count for each in self._bags)
 
     def put(self, side: int, came: Side) -> None:
@@ -98,9 +87,9 @@ class JoinedRows:
             self._counts[side] = grown
         return self._counts[side]
 
-    def change(self, left: Side, right: Side) -> Iterator[Found]:
-        """Add what came of both sides, and return what changes of the join thereby."""
-        came = (left, right)
+    def change(self, *came: Side) -> Iterator[Found]:
+        """Add what came of all sides, and return what changes of the join thereby."""
+        left, right = came
         keys = np.unique(np.concatenate([left.numbers, right.numbers]))
         empty = [self._room(side)[keys] == 0 for side in (LEFT, RIGHT)]
         becomes = [self._becomes_empty(side, keys, came[side]) for side in (LEFT, RIGHT)]
@@ -165,8 +154,7 @@ def sides_of(rows: pa.Table) -> Iterable[tuple[int, pa.Table]]:
         # A sender has one side, so most batches are of one.
         yield from [(least.as_py(), rows)] if rows.num_rows else []
         return
-    of_right = pc.equal(sides, RIGHT)
-    for side, wanted in ((LEFT, pc.invert(of_right)), (RIGHT, of_right)):
-        mine = rows.filter(wanted)
+    for side in range(least.as_py(), most.as_py() + 1):
+        mine = rows.filter(pc.equal(sides, side))
         if mine.num_rows:
             yield side, mine

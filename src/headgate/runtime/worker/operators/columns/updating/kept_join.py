@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from headgate.relational.changes import CHANGE, Change
-from headgate.relational.relations import SIDE
+from headgate.relational.joins.equal_joins import SIDE, side_prefix
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
 from headgate.runtime.worker.operators.columns.panes import with_pane
 from headgate.runtime.worker.operators.columns.updating.by_key.appended_rows import Piece, taken
@@ -24,25 +23,27 @@ from headgate.runtime.worker.operators.columns.updating.weights import (
     weighted,
 )
 
-_PREFIXES: Final = ("left/", "right/")
 
-
-def columns_of_sides(values: pa.Schema, *, weights: bool) -> list[pa.Schema]:
+def columns_of_sides(values: pa.Schema, sides: int, *, weights: bool) -> list[pa.Schema]:
     """Return the columns of each side among a join's `values`, and `WEIGHT` last, if there are `weights`."""
     more = [pa.field(WEIGHT, pa.int64())] if weights else []
-    return [pa.schema([*(f for f in values if f.name.startswith(prefix)), *more]) for prefix in _PREFIXES]
+    prefixes = [side_prefix(side) for side in range(sides)]
+    return [pa.schema([*(f for f in values if f.name.startswith(prefix)), *more]) for prefix in prefixes]
 
 
 class KeptJoin(KeptForGood):
-    """The rows of a join, and what came since the last mark; `came` are the columns of rows that come."""
+    """The rows of a join, and what came since the last mark. `came` are the columns of rows as they are
+    stored: a row has null in those of other sides, which rows that come lack.
+    """
 
     def __init__(
         self, rows: JoinedRows, of_keys: pa.Schema, came: pa.Schema, sides: Sequence[pa.Schema]
     ) -> None:
         super().__init__()
         self.rows, self._of_keys, self._came, self._sides = rows, of_keys, came, sides
-        self._waiting: list[pa.Table] = []
-        self._log: list[pa.Table] = []
+        self._own = [_own_columns(came, side, len(sides)) for side in range(len(sides))]
+        self._waiting = _BySide(self._own)
+        self._log = _BySide(self._own)
 
     @property
     def count(self) -> int:
@@ -51,36 +52,21 @@ class KeptJoin(KeptForGood):
     @property
     def waiting(self) -> int:
         """How many rows have been gathered and not joined yet."""
-        return sum(each.num_rows for each in self._waiting)
-
-    def grown(self) -> Iterator[Found]:
-        """Add what came since the last call to a join that only grows, and return what comes out."""
-        if not self._waiting:
-            return
-        came, self._waiting = self._waiting, []
-        self._note(pa.concat_tables(came))
-        # A sender has one side: rows of both are not put together, as they would have to be parted again.
-        parts = [part for each in came for part in sides_of(each)]
-        for side in sorted({side for side, _ in parts}):
-            mine = pa.concat_tables([rows for each, rows in parts if each == side])
-            yield self.rows.grow(side, self._side(side, mine))
-
-    def _note(self, rows: pa.Table) -> None:
-        if self._logs:
-            self._log.append(rows)
+        return self._waiting.count
 
     def gather(self, rows: pa.Table) -> None:
-        self._waiting.append(rows)
+        for side, mine in sides_of(rows):
+            self._waiting.add(side, mine)
 
-    def at_mark(self) -> Iterable[Found]:
-        """Add what came since the last mark, and return what changes thereby."""
-        if not self._waiting:
+    def change(self) -> Iterable[Found]:
+        """Add what came since the last call, and return what changes of the join thereby."""
+        if not self._waiting.count:
             return ()
-        came, self._waiting = pa.concat_tables(self._waiting), []
-        self._note(came)
-        by_side = dict(sides_of(came))
-        left, right = (self._side(side, by_side.get(side, came.slice(0, 0))) for side in (0, 1))
-        return self.rows.change(left, right)
+        came = self._waiting.take()
+        if self._logs:
+            for side, rows in enumerate(came):
+                self._log.add(side, rows)
+        return self.rows.change(*(self._side(side, rows) for side, rows in enumerate(came)))
 
     def _side(self, side: int, rows: pa.Table) -> Side:
         numbers = self.rows.keys.of(rows)
@@ -93,7 +79,7 @@ class KeptJoin(KeptForGood):
         rows = table.select(self._came.names)
         since = rows.filter(pa.array(panes == SINCE))
         if since.num_rows:
-            self._waiting.append(pa.Table.from_arrays(since.columns, schema=self._came))
+            self.gather(pa.Table.from_arrays(since.columns, schema=self._came))
         for side, mine in sides_of(rows.filter(pa.array(panes == SETTLED))):
             self.rows.put(side, self._side(side, mine))
 
@@ -102,11 +88,11 @@ class KeptJoin(KeptForGood):
         return lambda: (with_pane(self._stored(keys, *part), SETTLED) for part in parts)
 
     def since(self) -> list[pa.Table]:
-        return [with_pane(each, SINCE) for each in self._waiting]
+        return [with_pane(self._whole(side, rows), SINCE) for side, rows in self._waiting.each()]
 
     def take_log(self) -> list[pa.Table]:
-        log, self._log = self._log, []
-        return [with_pane(pa.concat_tables(log), SETTLED)] if log else []
+        log, self._log = self._log, _BySide(self._own)
+        return [with_pane(self._whole(side, rows), SETTLED) for side, rows in log.each()]
 
     def compacted(self, log: pa.Table) -> pa.Table:
         return netted(log)
@@ -118,15 +104,51 @@ class KeptJoin(KeptForGood):
             whole = whole.append_column(field, rows.column(field.name))
         if WEIGHT in whole.column_names:
             whole = changes_of(net_rows(whole))
-        count = whole.num_rows
-        arrays = {SIDE: pa.array(np.full(count, side, np.int32))}
+        return self._whole(side, whole)
+
+    def _whole(self, side: int, rows: pa.Table) -> pa.Table:
+        """Return rows of one side with all columns."""
+        of_side = {SIDE: pa.array(np.full(rows.num_rows, side, np.int32))}
         columns = [
-            whole.column(field.name)
-            if field.name in whole.column_names
-            else arrays.get(field.name, pa.nulls(count, field.type))
+            rows.column(field.name)
+            if field.name in rows.column_names
+            else of_side.get(field.name, pa.nulls(rows.num_rows, field.type))
             for field in self._came
         ]
         return pa.Table.from_arrays(columns, schema=self._came)
+
+
+def _own_columns(came: pa.Schema, side: int, sides: int) -> pa.Schema:
+    others = [side_prefix(each) for each in range(sides) if each != side]
+    return pa.schema([field for field in came if not field.name.startswith(tuple(others))])
+
+
+class _BySide:
+    """Tables of rows that came, by side; each has only the columns `own` of its side."""
+
+    def __init__(self, own: Sequence[pa.Schema]) -> None:
+        self._own = own
+        self._tables: list[list[pa.Table]] = [[] for _ in own]
+        self.count = 0
+
+    def add(self, side: int, rows: pa.Table) -> None:
+        if rows.num_rows:
+            self._tables[side].append(rows.select(self._own[side].names))
+            self.count += rows.num_rows
+
+    def each(self) -> Iterator[tuple[int, pa.Table]]:
+        """Yield each side that has rows, with these."""
+        for side, tables in enumerate(self._tables):
+            if tables:
+                yield side, pa.concat_tables(tables).combine_chunks()
+
+    def take(self) -> list[pa.Table]:
+        """Return the rows of all sides, and have none from then on."""
+        taken = [schema.empty_table() for schema in self._own]
+        for side, rows in self.each():
+            taken[side] = rows
+        self._tables, self.count = [[] for _ in self._own], 0
+        return taken
 
 
 def _inserted(rows: pa.Table) -> pa.Table:

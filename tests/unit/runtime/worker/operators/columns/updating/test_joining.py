@@ -26,32 +26,40 @@ from headgate.testing import MiniCluster
 
 GROUPS = 6
 KINDS = ["inner", "left", "right", "full", "semi", "anti"]
-SCHEMAS = [pa.schema({"k": pa.float64(), name: pa.int64()}) for name in ("a", "b")]
+SCHEMAS = [pa.schema({"k": pa.float64(), name: pa.int64()}) for name in ("a", "b", "c")]
 KEYS = st.sampled_from([None, 0.0, -0.0, 1.0, 2.0, float("nan")])
 ROW = st.tuples(KEYS, st.integers(0, 2))
-STEPS = st.lists(
-    st.tuples(st.sampled_from([0, 1]), st.lists(ROW, min_size=1, max_size=6))
-    | st.just(("mark",))
-    | st.tuples(st.just("restore"), st.integers(1, 3)),
-    max_size=12,
-)
 
-ON_DISK = on_disk(st.tuples(st.sampled_from([0, 1]), st.lists(ROW, min_size=1, max_size=6)))
+
+def rows_of(tables: int) -> st.SearchStrategy[Any]:
+    return st.tuples(st.integers(0, tables - 1), st.lists(ROW, min_size=1, max_size=6))
+
+
+def steps_of(tables: int) -> st.SearchStrategy[list[Any]]:
+    others = st.just(("mark",)) | st.tuples(st.just("restore"), st.integers(1, 3))
+    return st.lists(rows_of(tables) | others, max_size=12)
+
+
+STEPS, ON_DISK = steps_of(2), on_disk(rows_of(2))
 
 
 class Job(Subtasks):
-    """The subtasks of one join, before which both tables are read."""
+    """The subtasks of one join, before which its tables are read."""
 
     def __init__(
-        self, how: str, checkpoints: Checkpoints | None = None, where: hg.Column | None = None
+        self,
+        how: str,
+        checkpoints: Checkpoints | None = None,
+        where: hg.Column | None = None,
+        *,
+        tables: int = 2,
     ) -> None:
         env = hg.Environment(parallelism=1, executor=MiniCluster())
-        left, right = (env.from_collection([]).to_table(schema) for schema in SCHEMAS)
-        joined = left.join(right, "k", how, uid="j", where=where)
+        left, *others = (env.from_collection([]).to_table(schema) for schema in SCHEMAS[:tables])
+        joined = left.join(others, "k", how, uid="j", where=where)
         nodes = env.program.nodes()
-        self._before = [table_operator(context(), each) for each in nodes if isinstance(each, ColumnsNode)][
-            :2
-        ]
+        of_columns = [each for each in nodes if isinstance(each, ColumnsNode)]
+        self._before = [table_operator(context(), each) for each in of_columns[:tables]]
         (node,) = [each for each in nodes if isinstance(each, JoinNode)]
         self.updating = joined.schema.updating
         self._sent = [opened(each)[0] for each in self._before]
@@ -60,7 +68,7 @@ class Job(Subtasks):
 
     def rows(self, side: int, rows: list[tuple[Any, int]]) -> None:
         self._sent[side].batches.clear()
-        name = "b" if side else "a"
+        name = SCHEMAS[side].names[1]
         self._before[side].process(
             ArrowBatch(
                 pa.RecordBatch.from_pylist([{"k": key, name: value} for key, value in rows], SCHEMAS[side])
@@ -93,13 +101,17 @@ def shown(row: dict[str, Any]) -> str:
 
 
 def answer(how: str, sides: list[list[tuple[Any, int]]], where: str | None = None) -> Counter[str]:
-    left, right = (
+    left, right, *third = (
         pa.Table.from_pylist([{"k": key, schema.names[1]: value} for key, value in rows], schema)
-        for rows, schema in zip(sides, SCHEMAS, strict=True)
+        for rows, schema in zip(sides, SCHEMAS, strict=False)
     )
     with duckdb.connect() as database:
         database.register("l", left)
         database.register("r", right)
+        if third:
+            database.register("t", third[0])
+            found = database.sql("SELECT l.k AS k, a, b, c FROM l JOIN r USING (k) JOIN t USING (k)")
+            return Counter(map(shown, found.to_arrow_table().to_pylist()))
         on = "USING (k)" if where is None else f"ON l.k = r.k AND {where}"
         b = "" if how in ("semi", "anti") else ", b"
         k = "coalesce(l.k, r.k)" if b else "l.k"
@@ -107,12 +119,12 @@ def answer(how: str, sides: list[list[tuple[Any, int]]], where: str | None = Non
     return Counter(map(shown, found.to_pylist()))
 
 
-def check(job: Job, how: str, steps: list[Any], where: str | None = None) -> None:
-    sides: tuple[list[Any], list[Any]] = [], []
+def check(job: Job, how: str, steps: list[Any], where: str | None = None, tables: int = 2) -> None:
+    sides: list[list[Any]] = [[] for _ in range(tables)]
     for step in [*steps, ("mark",)]:
         match step:
             case ("mark",):
-                assert job.mark() == answer(how, list(sides), where)
+                assert job.mark() == answer(how, sides, where)
             case ("checkpoint",):
                 job.checkpoint()
             case ("restore", parallelism, *rocks):
@@ -138,6 +150,32 @@ def test_what_changed_since_the_last_checkpoint_is_enough(how: str, steps: list[
         check(Job(how, Checkpoints(Path(folder))), how, steps)
 
 
+@settings(max_examples=60)
+@given(steps=steps_of(3))
+def test_several_tables_are_joined_at_once(steps: list[Any]) -> None:
+    """As one inner join after the other, wherever a snapshot falls."""
+    check(Job("inner", tables=3), "inner", steps, tables=3)
+
+
+@settings(max_examples=20)
+@given(steps=on_disk(rows_of(3)))
+def test_several_tables_have_one_log_of_changes(steps: list[Any]) -> None:
+    """With RocksDB, over several checkpoints, to RocksDB or the heap and back."""
+    with TemporaryDirectory() as folder:
+        check(Job("inner", Checkpoints(Path(folder)), tables=3), "inner", steps, tables=3)
+
+
+def test_rows_with_the_columns_of_all_tables_are_taken() -> None:
+    """So do those look that were on their way when an older version took an unaligned checkpoint."""
+    job = Job("inner")
+    (operator,), (out,) = job.operators, job.out
+    for side, value in enumerate(({"left/a": 1}, {"right/b": 2})):
+        row = {"__side": side, "k": 1.0, "__odd_keys": 0, **value}
+        operator.process(ArrowBatch(pa.RecordBatch.from_pylist([row], operator._came)))
+    operator.mark(Mark(1))
+    assert list(map(dict, out.records)) == [{"k": 1.0, "a": 1, "b": 2}]
+
+
 @pytest.mark.parametrize("how", KINDS[1:])
 @settings(max_examples=40)
 @given(steps=STEPS)
@@ -148,7 +186,6 @@ def test_a_condition_may_rule_out_partners(how: str, steps: list[Any]) -> None:
 
 EVENTS = {
     "mark": lambda operator: operator.mark(Mark(1)),
-    "watermark": lambda operator: operator.watermark(1_000),
     "idle": lambda operator: operator.idle(),
     "end": lambda operator: operator.end_of_data(),
 }
@@ -169,12 +206,28 @@ def gathered(*, restored: bool) -> tuple[Any, Recorder]:
 @pytest.mark.parametrize("restored", [False, True])
 @pytest.mark.parametrize("event", EVENTS)
 def test_pairs_are_not_behind_what_came_after_their_rows(event: str, restored: bool) -> None:
-    """Nor late: they go out before a watermark passes."""
+    """They go out before a mark, and before the operator is idle or ends."""
     operator, out = gathered(restored=restored)
     EVENTS[event](operator)
     pair, after = out.log
     assert dict(pair[0]) == {"k": 1.0, "a": 1, "b": 2}
-    assert not isinstance(after, tuple) or after[0] == "watermark"
+    assert not isinstance(after, tuple)
+
+
+@pytest.mark.parametrize("restored", [False, True])
+@pytest.mark.parametrize("event", [*EVENTS, "go on"])
+def test_a_watermark_waits_for_the_rows_before_it(event: str, restored: bool) -> None:
+    """Pairs are not late, and a join for each watermark would be of few rows."""
+    operator, out = gathered(restored=restored)
+    operator.watermark(1_000)
+    operator.watermark(2_000)
+    assert not out.log
+    {**EVENTS, "go on": lambda operator: operator.go_on()}[event](operator)
+    pair, watermark, *_ = out.log
+    assert dict(pair[0]) == {"k": 1.0, "a": 1, "b": 2}
+    assert watermark == ("watermark", 2_000)
+    operator.watermark(3_000)
+    assert out.log[-1] == ("watermark", 3_000)
 
 
 @pytest.mark.parametrize("restored", [False, True])

@@ -23,6 +23,8 @@ from headgate.runtime.worker.operators.columns.updating.by_key.growing import Gr
 from headgate.runtime.worker.operators.columns.updating.weights import WEIGHT, net_rows
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from headgate.records.batch import Int64s
 
 TOGETHER: Final = 16
@@ -106,6 +108,19 @@ class KeyedBags:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         indices, places = zip(*found, strict=True)
         return np.concatenate(indices), self._places.columns[0][np.concatenate(places)]
+
+    def there(self, numbers: Int64s) -> NDArray[np.bool_]:
+        """Return for each of these keys whether it has rows."""
+        found = np.zeros(len(numbers), np.bool_)
+        known = np.flatnonzero(numbers < len(self._newest))
+        found[known] = self._newest[numbers[known]] != _END
+        return found
+
+    @property
+    def row_bytes(self) -> float:
+        """How many bytes a row has, about: of those that came last."""
+        newest = self._tables[-1].piece.table if self._tables else None
+        return newest.nbytes / newest.num_rows if newest is not None and newest.num_rows else 0.0
 
     def view(self) -> list[Part]:
         """Return the rows as they are now; later changes do not reach the parts."""
