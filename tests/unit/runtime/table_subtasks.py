@@ -61,6 +61,8 @@ class Subtasks:
         self._sent.batches.clear()
         marks = None if mark is None else np.full(rows.num_rows, mark, np.int64)
         self._before[0].process(ArrowBatch(rows, None if times is None else np.array(times, np.int64), marks))
+        for each in self._before:
+            each.pass_on()
         for sent in self._sent.batches:
             assert isinstance(sent, ArrowBatch)
             groups = groups_of_rows(pa.table(sent.columns), self._key, GROUPS)

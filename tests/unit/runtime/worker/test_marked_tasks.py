@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from operator_samples import context, finished, rows
 from task_samples import TASK, CountingReader, Rig, SourceRig
 
@@ -11,7 +12,9 @@ from headgate.api.source import NOTHING_AVAILABLE, Split
 from headgate.common.time import WATERMARK_MIN
 from headgate.core.alignment.barriers import Alignment, Barrier, SavepointOrder
 from headgate.core.marks import NO_EPOCH
+from headgate.records.row_batch import RowBatch
 from headgate.restore.split_watermarks import COUNTS
+from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.protocol.elements import EndOfData, Idle, Mark, Watermark
 from headgate.runtime.worker.exchange.output import EdgeReceiver
 from headgate.runtime.worker.operators.counting_source import CountingSource
@@ -96,6 +99,63 @@ def test_a_savepoint_is_a_mark_even_where_checkpoints_overtake() -> None:
     order = Barrier(1, 0, timeout_ms=50, savepoint=SavepointOrder("file:///s"))
     rig.deliver((0, rows([1])), (0, order))
     assert rig.story == [1, Mark(NO_EPOCH), order]
+
+
+class Gathering(Operator):
+    """Sends what it has when a mark or a barrier comes."""
+
+    def __init__(self, where: OperatorContext) -> None:
+        super().__init__(where)
+        self.gathered: list[Any] = []
+
+    def process(self, batch: Any) -> None:
+        self.gathered += batch.rows()
+
+    def pass_on(self) -> None:
+        if self.gathered:
+            self.next.process(rows(self.gathered))
+            self.gathered = []
+
+    def mark(self, mark: Mark) -> None:
+        self.pass_on()
+        self.next.mark(mark)
+
+
+def gather_behind(rig: Any) -> None:
+    """Have rows wait behind the head of a subtask's chain."""
+    head = rig.task.operators[0]
+    gathering = Gathering(context(clock=rig.clock))
+    gathering.next, head.next = head.next, gathering
+    rig.task.operators = [head, gathering]
+
+
+def values(elements: list[Any]) -> list[Any]:
+    """Records one by one, and barriers."""
+    parts = [each.rows() if isinstance(each, RowBatch) else [each] for each in elements]
+    return [each for part in parts for each in part if isinstance(each, int | Barrier)]
+
+
+@pytest.mark.parametrize("barrier", [Barrier(1, 0, Alignment.UNALIGNED), Barrier(1, 0, timeout_ms=50)])
+def test_rows_that_wait_for_others_belong_before_a_barrier_that_is_no_mark(barrier: Barrier) -> None:
+    """It overtakes them, and they are stored with what was in flight."""
+    rig = Rig(1, unaligned=True, kind=MarkedGateTask)
+    gather_behind(rig)
+    rig.deliver((0, SIGN), (0, rows([1])), (0, rows([2])))
+    rig.deliver((0, barrier), (0, rows([3])), (0, Mark(3)))
+    assert finished(rig.taken.drawn[0].pending[0]).list_state["seen"] == [1, 2]
+    assert values(rig.taken.captures[1].of(0, output=True)) == [1, 2]
+    assert values(rig.lane.elements) == [barrier.as_unaligned(), 1, 2, 3]
+
+
+def test_rows_that_wait_in_a_source_go_before_a_barrier() -> None:
+    """With checkpoints at least once, too, whose barriers are no marks."""
+    rig = SourcesRig(CountingReader())
+    gather_behind(rig)
+    rig.task.splits_assigned([Split("0-4")])
+    assert all(isinstance(each, Mark) for each in rig.run())
+    barrier = Barrier(1, 0, Alignment.AT_LEAST_ONCE)
+    rig.task.trigger(barrier)
+    assert rig.run() == [[0, 1, 2, 3], barrier]
 
 
 def test_marks_are_not_in_flight() -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -124,11 +123,14 @@ def _of_alike(times: pa.Array, pattern: str) -> Values:
     units = pa.array(wholes(times) // unit, mask=missing(times)).dictionary_encode()
     if 2 * len(units.dictionary) > len(times):
         return _of_each(times, pattern)
-    firsts = np.zeros(len(units.dictionary), np.int64)
-    there = pc.is_valid(units.indices).to_numpy(zero_copy_only=False)
-    # Any of their rows will do, and the last assignment holds.
-    firsts[wholes(units.indices)[there]] = np.flatnonzero(there)
-    return _of_each(times.take(pa.array(firsts)), pattern).take(units.indices)
+    return _of_units(pattern, times.type, unit, tuple(units.dictionary.to_pylist())).take(units.indices)
+
+
+@lru_cache(maxsize=16)
+def _of_units(pattern: str, kind: pa.DataType, unit: int, units: tuple[int, ...]) -> Values:
+    # The next batch is mostly of the same units. The earliest of all begins before there are times.
+    starts = [max(each * unit, -(2**63)) for each in units]
+    return _of_each(pa.array(starts, pa.int64()).cast(kind), pattern)
 
 
 def _date_format(result: pa.DataType, values: Values, pattern: pa.Scalar) -> Values:

@@ -189,6 +189,9 @@ class Operator:
         """
         return ()
 
+    def pass_on(self) -> None:
+        """Pass on what comes of records that wait for others: they belong before a barrier that comes."""
+
     def snapshot(self, checkpoint: int) -> PendingState | None:
         """Take the synchronous part of the snapshot for `checkpoint`; None if the operator has no state.
         The caller has the result stored in the background or, after an error, only releases it.

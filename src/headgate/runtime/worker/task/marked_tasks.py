@@ -14,6 +14,7 @@ from headgate.core.marks import NO_EPOCH, EpochClock, Mark
 from headgate.records.batch import Batch
 from headgate.runtime.protocol.elements import Barrier, EndOfData, Event
 from headgate.runtime.worker.operators.counting_source import CountingSource
+from headgate.runtime.worker.operators.operator_contract import Operator
 from headgate.runtime.worker.operators.source_alignment import AlignedTimestamps
 from headgate.runtime.worker.task.aligned_source import AlignedSourceTask
 from headgate.runtime.worker.task.gate_task import GateTask, InputChannel
@@ -76,6 +77,10 @@ class MarkedGateTask(GateTask):
         self._draining = True
         self._when_no_timer_is_due(drained)
 
+    def _take_snapshot(self, effect: TriggerSnapshot) -> None:
+        self._runner.call(lambda: _pass_on(self.operators))
+        super()._take_snapshot(effect)
+
     def _end_if_through(self) -> None:
         # Counts of dropped marks go ahead of the end: no later mark brings them. All input was processed, so
         # what is sent is exact, and a sink in this chain gets it as a whole.
@@ -116,6 +121,7 @@ class MarkedSourceTask(SourceTask):
     def _before_barrier(self, barrier: Barrier) -> None:
         if barrier.marks and not self.ended:
             self._emit_mark(NO_EPOCH)
+        self._runner.call(lambda: _pass_on(self.operators))
 
     def end(self) -> None:
         # The last counts go ahead of the end: no later mark of this subtask brings them.
@@ -132,6 +138,11 @@ class MarkedSourceTask(SourceTask):
 
 class MarkedAlignedSourceTask(AlignedSourceTask, MarkedSourceTask):
     """A source subtask that begins marks, and reads nothing while it is too far ahead in event time."""
+
+
+def _pass_on(operators: Sequence[Operator]) -> None:
+    for each in operators:
+        each.pass_on()
 
 
 def source_task(parts: TaskParts, interval_ms: int, *, finished: bool) -> SourceTask:

@@ -32,7 +32,11 @@ def changes_between(
     """
     both = was & stays
     differs = was ^ stays
-    differs[both] = _different(*([each.filter(pa.array(both)) for each in side] for side in (before, after)))
+    if both.all():
+        differs = _different(before, after)
+    else:
+        kept = ([each.filter(pa.array(both)) for each in side] for side in (before, after))
+        differs[both] = _different(*kept)
     leaves, comes = differs & was, differs & stays
     counts = leaves.astype(np.int64) + comes
     starts = np.cumsum(counts) - counts
@@ -63,6 +67,8 @@ def _unlike(old: pa.Array, new: pa.Array) -> NDArray[np.bool_]:
         pairs = zip(old.to_pylist(), new.to_pylist(), strict=True)
         return np.array([one != other for one, other in pairs], np.bool_)
     unlike: NDArray[np.bool_] = pc.fill_null(pc.not_equal(old, new), False).to_numpy(zero_copy_only=False)
+    if pa.types.is_integer(old.type) and not old.null_count and not new.null_count:
+        return unlike
     one_null = pc.xor(pc.is_null(old), pc.is_null(new)).to_numpy(zero_copy_only=False)
     if pa.types.is_floating(old.type):
         both = pc.and_(pc.is_nan(old), pc.is_nan(new))

@@ -16,6 +16,7 @@ from headgate.relational.aggregating.grouping import Grouping
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
 from headgate.runtime.worker.operators.columns.panes import with_pane
 from headgate.runtime.worker.operators.columns.updating.by_key.keyed_rows import KeyedRows
+from headgate.runtime.worker.operators.columns.updating.by_key.packed_sort import distinct
 from headgate.runtime.worker.operators.columns.updating.kept_for_good import (
     GONE,
     SETTLED,
@@ -58,7 +59,7 @@ class RunningGroups(KeptForGood):
         self._columns = [*keys.names, *values.names]
         self._came: list[pa.Table] = []
         self._rows_came = 0
-        self._waiting: pa.Table | None = None  # what came before, one row for each key
+        self._waiting: list[pa.Table] = []  # what came before, under the numbers of keys
         self._keys = keys.names
         self._log: list[Int64s] = []
 
@@ -73,7 +74,8 @@ class RunningGroups(KeptForGood):
         self._drop(table.filter(pa.array(panes == GONE)))
         came = table.filter(pa.array(panes == SINCE))
         if came.num_rows:
-            self._wait(_numbered(self._settled.numbers(came), came.select(self._of_values.names)))
+            numbers = self._settled.numbers(came)
+            self._waiting.append(_numbered(numbers, came.select(self._of_values.names)))
 
     def gather(self, rows: pa.Table) -> None:
         if rows.num_rows:
@@ -83,15 +85,19 @@ class RunningGroups(KeptForGood):
             self._since()
 
     def _since(self) -> pa.Table | None:
+        # What came since the mark, one row for each key.
+        if not self._numbered_rows():
+            return None
+        self._waiting = [self._merged(self._waiting)]
+        return self._waiting[0]
+
+    def _numbered_rows(self) -> list[pa.Table]:
         # Keys are looked for here only; until the mark their rows have their numbers.
         if self._came:
             rows = pa.concat_tables(self._came).combine_chunks()
             self._came, self._rows_came = [], 0
-            self._wait(self._accumulators(self._settled.numbers(rows), rows))
+            self._waiting.append(self._accumulators(self._settled.numbers(rows), rows))
         return self._waiting
-
-    def _wait(self, rows: pa.Table) -> None:
-        self._waiting = self._merged([rows] if self._waiting is None else [self._waiting, rows])
 
     def _accumulators(self, numbers: Int64s, rows: pa.Table) -> pa.Table:
         # Of rows that came, under the numbers of their keys.
@@ -102,15 +108,14 @@ class RunningGroups(KeptForGood):
 
     def at_mark(self) -> Changed | None:
         """Settle what came since the last mark, and return the groups that got rows; None: there are none."""
-        since = self._since()
-        if since is None:
+        since = self._numbered_rows()
+        if not since:
             return None
-        self._waiting = None
-        numbers = _numbers_of(since)
-        known = np.sort(numbers[self._settled.there(numbers)])
-        after, before = since, self._settled.rows(known)
-        if len(known):
-            after = self._merged([_numbered(known, before), since])
+        self._waiting = []
+        numbers = distinct(np.concatenate([_numbers_of(each) for each in since]))
+        known = numbers[self._settled.there(numbers)]
+        before = self._settled.rows(known)
+        after = self._merged([_numbered(known, before), *since])
         numbers = _numbers_of(after)
         there = self._settled.there(numbers)
         before = before.take(pa.array(np.searchsorted(known, numbers[there])))
@@ -142,7 +147,7 @@ class RunningGroups(KeptForGood):
     def take_log(self) -> list[pa.Table]:
         if not self._log:
             return []
-        numbers, self._log = np.unique(np.concatenate(self._log)), []
+        numbers, self._log = distinct(np.concatenate(self._log)), []
         there = self._settled.there(numbers)
         gone = self._settled.keys(numbers[~there])
         nothing = [pa.nulls(gone.num_rows, field.type) for field in self._of_values]

@@ -27,6 +27,7 @@ from headgate.records.arrow_batch import ArrowBatch
 from headgate.relational.changes import CHANGE, Change
 from headgate.runtime.worker.operators.columns import window_state
 from headgate.runtime.worker.operators.columns.making import table_operator
+from headgate.runtime.worker.operators.columns.updating.different import finding_values
 from headgate.testing import MiniCluster
 
 NAN = float("nan")
@@ -115,13 +116,25 @@ class Job(Subtasks):
         super().__init__("g", node, ["k"], checkpoints)
 
     def rows(self, rows: list[dict[str, Any]], kind: Change = Change.INSERT) -> None:
-        self._sent.batches.clear()
         wide = [{name: {**row, CHANGE: int(kind)}[name] for name in self._columns.names} for row in rows]
         self._before.process(ArrowBatch(pa.RecordBatch.from_pylist(wide, self._columns)))
-        (sent,) = self._sent.batches
-        self.deal(sent)
+        self._deal_sent()
+
+    def _deal_sent(self) -> None:
+        for sent in self._sent.batches:
+            self.deal(sent)
+        self._sent.batches.clear()
+
+    def checkpoint(self) -> list[Any]:
+        """Rows that wait go before the barrier, as in :class:`Task`."""
+        for each in (self._before, self._before.next):
+            each.pass_on()
+        self._deal_sent()
+        return super().checkpoint()
 
     def mark(self) -> list[dict[str, Any]]:
+        self._before.mark(Mark(1))
+        self._deal_sent()
         for operator, out in zip(self.operators, self.out, strict=True):
             operator.mark(Mark(1))
             self.changes += out.records
@@ -208,6 +221,36 @@ def test_what_changed_of_sets_since_the_last_checkpoint_is_enough(
     """With RocksDB, over several checkpoints, to RocksDB or the heap and back."""
     with TemporaryDirectory() as folder:
         check(Job(corrected=corrected, checkpoints=Checkpoints(Path(folder))), steps, corrected=corrected)
+
+
+def test_rows_wait_for_the_mark_or_for_enough_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waited becomes one batch, with a row for each of its groups."""
+    monkeypatch.setattr(finding_values, "_TOGETHER", 5)
+    job, row = Job(corrected=False), {"v": 1, "x": 1.0, "t": "p", "d": None, "m": None, "b": None}
+    sent = job._sent.batches
+    first, second = ([{**row, "k": key} for key in keys] for keys in ("aba", "cb"))
+    before = job._before
+    before.process(ArrowBatch(pa.RecordBatch.from_pylist(first, job._columns)))
+    assert sent == []
+    before.process(ArrowBatch(pa.RecordBatch.from_pylist(second, job._columns)))
+    assert [each.columns.column("k").to_pylist() for each in sent] == [["a", "b", "c"]]
+    for end in (lambda: before.mark(Mark(1)), before.idle, before.end_of_data):
+        sent.clear()
+        before.process(ArrowBatch(pa.RecordBatch.from_pylist(second, job._columns)))
+        assert sent == []
+        end()
+        assert [each.columns.column("k").to_pylist() for each in sent] == [["c", "b"]]
+
+
+def test_values_far_from_each_other_are_told_apart() -> None:
+    """Where they do not fit into one integer with the numbers of their groups."""
+    job = Job(corrected=False)
+    row = {"x": 1.0, "t": "p", "d": None, "m": None, "b": None}
+    far = [-(2**63), -1, 0, 2**33, 2**63 - 1]
+    rows = [{**row, "k": key, "v": value} for key in "ab" for value in [*far, *far[1:]]]
+    job.rows(rows)
+    found = {each["k"]: each["values"] for each in job.mark()}
+    assert found == {"a": 5, "b": 5}
 
 
 def test_aggregates_of_one_value_share_a_set() -> None:

@@ -40,6 +40,24 @@ def test_keys_of_one_hash_are_told_apart() -> None:
     assert index.find(hashes, same).tolist() == [2, ABSENT, 0]
 
 
+def test_equal_new_keys_of_a_batch_get_one_number() -> None:
+    """Also if all have one hash; those of before keep theirs."""
+    for alike in (False, True):
+        index, owned = KeyIndex(), list[int]()
+
+        def number(asked: list[int], index: Any = index, owned: Any = owned, alike: bool = alike) -> Any:
+            keys = np.array(asked)
+            return index.find_or_add(
+                np.zeros(len(keys), np.uint32) if alike else keys.astype(np.uint32),
+                lambda rows, numbers: keys[rows] == np.array(owned)[numbers],
+                lambda rows: owned.extend(keys[rows].tolist()),
+            )
+
+        found = [*number([5, 9, 5, 7, 9]), *number([7, 1, 1, 5])]
+        assert [owned[each] for each in found] == [5, 9, 5, 7, 9, 7, 1, 1, 5]
+        assert len(owned) == index.count == 4
+
+
 def test_an_index_grows_and_finds_all() -> None:
     """While it is filled past its size, many times."""
     rng = np.random.default_rng(1)

@@ -68,6 +68,7 @@ class AppendedRows:
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._pieces: list[Piece] = []
+        self._taken = 0  # rows, since all were merged
         self.count = 0
 
     def append(self, table: pa.Table) -> None:
@@ -75,11 +76,20 @@ class AppendedRows:
         self.count += table.num_rows
         pieces = self._pieces
         while len(pieces) > 1 and pieces[-1].table.num_rows * 2 > pieces[-2].table.num_rows:
-            newer, older = pieces.pop(), pieces.pop()
-            pieces.append(Piece(older.first, pa.concat_tables([older.table, newer.table]).combine_chunks()))
+            self._merge(2)
+
+    def _merge(self, newest: int) -> None:
+        merged = self._pieces[-newest:]
+        whole = pa.concat_tables([piece.table for piece in merged]).combine_chunks()
+        self._pieces[-newest:] = [Piece(merged[0].first, whole)]
 
     def take(self, places: Int64s) -> pa.Table:
         """Return the rows at `places`, in order."""
+        self._taken += len(places)
+        if self._taken > self.count:  # then a merge is the smaller part of what is done
+            self._taken = 0
+            if len(self._pieces) > 1:
+                self._merge(len(self._pieces))
         return taken(self._pieces, places, self._schema)
 
     def view(self) -> list[Piece]:

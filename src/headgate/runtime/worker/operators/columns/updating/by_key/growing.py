@@ -27,7 +27,7 @@ class Growing:
         """Append a row for each index of `columns`."""
         end = self.count + len(columns[0])
         if end > len(self._arrays[0]):
-            self._arrays = [np.concatenate([each, np.zeros(end, np.int64)]) for each in self._arrays]
+            self._arrays = [grown(each, len(each) + end) for each in self._arrays]
         for array, column in zip(self._arrays, columns, strict=True):
             array[self.count : end] = column
         self.count = end
@@ -35,3 +35,10 @@ class Growing:
     def cut(self, count: int) -> None:
         """Keep the first `count` rows."""
         self.count = count
+
+
+def grown(array: Int64s, size: int) -> Int64s:
+    """Return a copy with zeros up to `size`, whose memory is taken as it is written to."""
+    found = np.zeros(size, np.int64)
+    found[: len(array)] = array
+    return found

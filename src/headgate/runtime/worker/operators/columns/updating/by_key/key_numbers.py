@@ -59,7 +59,9 @@ class KeyNumbers:
 
     def _found(self, keys: pa.Table, hashes: Hashes) -> Int64s:
         def same(rows: Int64s, numbers: Int64s) -> NDArray[np.bool_]:
-            return _equal(keys.take(pa.array(rows)), self._keys.take(numbers))
+            # Rows ascend: as many as there are are all.
+            mine = keys if len(rows) == keys.num_rows else keys.take(pa.array(rows))
+            return _equal(mine, self._keys.take(numbers))
 
         if self._integers is None:
             return self._index.find(hashes, same)

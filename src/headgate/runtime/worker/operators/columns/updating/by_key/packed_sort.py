@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from headgate.records.batch import Int64s
 
 _BITS: Final = 63
+_NARROW_BITS: Final = 31
+"""Integers that differ by more bits are numbered, to be sorted with others: that takes twice as long."""
 
 
 def sorted_by(columns: Sequence[Int64s]) -> tuple[Int64s, NDArray[np.bool_]]:
@@ -85,14 +87,28 @@ def _repeats(values: Int64s) -> NDArray[np.bool_]:
 
 def key_integers(keys: pa.Table) -> list[Int64s]:
     """Return a column of integers for each column, the same for equal values; none of these is null."""
-    found = []
-    for column in keys.columns:
-        whole = column.combine_chunks()
-        kind = whole.type
-        if not (pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
-            whole = whole.dictionary_encode().indices
-        found.append(as_integers(whole))
+    return [_integers_of(column.combine_chunks()) for column in keys.columns]
+
+
+def narrow_integers(values: pa.Array) -> Int64s:
+    """Return integers, the same for equal values, of which none is null, and near enough to each other that
+    they fit into one with the numbers of groups and of rows of a batch.
+    """
+    found = _integers_of(values)
+    if len(found) and (int(found.max()) - int(found.min())).bit_length() > _NARROW_BITS:
+        found = _of_dictionary(values)
     return found
+
+
+def _integers_of(values: pa.Array) -> Int64s:
+    kind = values.type
+    if pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return as_integers(values)
+    return _of_dictionary(values)
+
+
+def _of_dictionary(values: pa.Array) -> Int64s:
+    return as_integers(values.dictionary_encode().indices)
 
 
 def as_integers(values: pa.Array) -> Int64s:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from headgate.records.arrow_batch import ArrowBatch
+from headgate.core.marks import Mark
+from headgate.records.arrow_batch import ArrowBatch, concat_columns
 from headgate.records.batch import Batch
 from headgate.relational.aggregating.grouping import Grouping
 from headgate.relational.aggregating.groups import present
@@ -21,6 +22,7 @@ from headgate.runtime.worker.operators.columns.column_steps import failing_clear
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
 from headgate.runtime.worker.operators.columns.processing_time import ProcessingAccumulatingOperator
 from headgate.runtime.worker.operators.columns.row_columns import columns_of
+from headgate.runtime.worker.operators.columns.updating.by_key.packed_sort import narrow_integers, sorted_by
 from headgate.runtime.worker.operators.columns.updating.different.sent_values import (
     SentValues,
     as_lists,
@@ -35,10 +37,14 @@ if TYPE_CHECKING:
 _GROUP: Final = "__group"
 """Name of the column with the number of a row's group in its batch."""
 
+_TOGETHER: Final = 1 << 15
+"""From so many rows on batches do not wait for a mark."""
+
 
 class FindingOperator(ProcessingAccumulatingOperator):
     """Sends, in place of a batch's rows, a row for each group: the accumulators of its rows, and in lists the
-    different values of each of the plan's sets.
+    different values of each of the plan's sets. Batches wait for the mark, as their receiver does: of rows
+    that come together more have the same group.
     """
 
     def __init__(self, context: OperatorContext, plan: Aggregation) -> None:
@@ -48,9 +54,35 @@ class FindingOperator(ProcessingAccumulatingOperator):
         names = {name for _, columns in self._made for name, _ in columns}
         columns = tuple(each for each in self._grouping.columns if each[0] in names)
         self._by_number = Grouping((_GROUP,), columns)
+        self._gathered: list[ArrowBatch] = []
+        self._waiting = 0  # rows
 
     def process(self, batch: Batch) -> None:
         columns = columns_of(self.context, batch, self._plan.child.schema)
+        self._gathered.append(ArrowBatch(columns, batch.timestamps, batch.watermarks))
+        self._waiting += len(batch)
+        if self._waiting >= _TOGETHER or self.context.eager:
+            self.pass_on()
+
+    def pass_on(self) -> None:
+        if self._waiting:
+            whole = concat_columns(self._gathered)
+            self._gathered, self._waiting = [], 0
+            self._find(whole.columns, whole)
+
+    def idle(self) -> None:
+        self.pass_on()
+        super().idle()
+
+    def mark(self, mark: Mark) -> None:
+        self.pass_on()
+        super().mark(mark)
+
+    def end_of_data(self) -> None:
+        self.pass_on()
+        super().end_of_data()
+
+    def _find(self, columns: pa.RecordBatch, batch: Batch) -> None:
         rows = self._rows(columns, batch)
         groups = codes_of([rows.column(name).combine_chunks() for name in self._keys]).without_gaps()
         arrays = {PANE: pa.array(np.zeros(groups.numbers, np.int64))}
@@ -76,13 +108,19 @@ class FindingOperator(ProcessingAccumulatingOperator):
         asked = [self._rows_within(each.within, batch, known) for each in one.told]
         if not known.all():
             values = [each.filter(pa.array(known)) for each in values]
-        pairs = codes_of(values, groups.codes[known], groups.numbers)
+        of_groups = groups.codes[known]
+        order, same = sorted_by([of_groups, *map(narrow_integers, values)])
+        starts = np.flatnonzero(~same)
         if one.weight is None:
-            told = [_bits(pairs, asked)]
+            told = [np.bitwise_or.reduceat(_bits(asked, len(order))[order], starts)]
         else:
-            weights = self._argument(one.weight, batch).to_numpy()[known]
-            told = [_sums(pairs, rows, weights) for rows in asked]
-        return _of_groups(pairs, groups.codes[known], values, told)
+            weights = self._argument(one.weight, batch).to_numpy()[known].astype(np.int64)
+            counted = [weights if rows is None else weights * rows for rows in asked]
+            told = [np.add.reduceat(each[order], starts) for each in counted]
+        there = np.flatnonzero(np.logical_or.reduce([each != 0 for each in told]))
+        firsts = order[starts[there]]
+        taken = [each.take(pa.array(firsts)) for each in values]
+        return SentValues(of_groups[firsts], taken, [each[there] for each in told])
 
     def _rows_within(
         self, within: Typed | None, batch: ArrowBatch, known: NDArray[np.bool_]
@@ -133,26 +171,8 @@ def codes_of(columns: Sequence[pa.Array], codes: Int64s | None = None, count: in
     return Codes(codes, count, firsts)
 
 
-def _bits(pairs: Codes, asked: Sequence[NDArray[np.bool_] | None]) -> Int64s:
-    told = np.zeros(pairs.numbers, np.int64)
+def _bits(asked: Sequence[NDArray[np.bool_] | None], count: int) -> Int64s:
+    found = np.zeros(count, np.int64)
     for place, rows in enumerate(asked):
-        told[pairs.codes if rows is None else pairs.codes[rows]] |= 1 << place
-    return told
-
-
-def _sums(pairs: Codes, rows: NDArray[np.bool_] | None, weights: Int64s) -> Int64s:
-    codes, weights = (pairs.codes, weights) if rows is None else (pairs.codes[rows], weights[rows])
-    # Sums of weights of one batch are far below the numbers that doubles lack.
-    return np.bincount(codes, weights, pairs.numbers).astype(np.int64)
-
-
-def _of_groups(
-    pairs: Codes, groups: Int64s, values: Sequence[pa.Array], told: Sequence[Int64s]
-) -> SentValues:
-    there = np.flatnonzero(np.logical_or.reduce([each != 0 for each in told]))
-    firsts = pairs.firsts[there]
-    of_groups = groups[firsts]
-    order = np.argsort(of_groups, kind="stable")
-    firsts, there = firsts[order], there[order]
-    taken = [each.take(pa.array(firsts)) for each in values]
-    return SentValues(of_groups[order], taken, [each[there] for each in told])
+        found |= 1 << place if rows is None else rows.astype(np.int64) << place
+    return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from headgate.runtime.worker.operators.columns.updating.by_key.growing import Growing
-from headgate.runtime.worker.operators.columns.updating.by_key.key_index import ABSENT, KeyIndex
+from headgate.runtime.worker.operators.columns.updating.by_key.key_index import KeyIndex
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,28 +32,18 @@ class NumberedRows:
 
     def of(self, columns: Sequence[Int64s]) -> Int64s:
         """Return the number of each row; new rows get one."""
-        hashes = _hashes(columns)
-        numbers = self._found(columns, hashes)
-        new = np.flatnonzero(numbers == ABSENT)
-        while len(new):
-            # One row for each hash: different ones of the same hash come in the next turn.
-            first = new[np.unique(hashes[new], return_index=True)[1]]
-            self._index.add(hashes[first])
-            self._rows.extend([each[first] for each in columns])
-            numbers[new] = self._found([each[new] for each in columns], hashes[new])
-            new = new[numbers[new] == ABSENT]
-        return numbers
-
-    def _found(self, columns: Sequence[Int64s], hashes: NDArray[np.uint32]) -> Int64s:
-        pairs = list(zip(columns, self._rows.columns, strict=True))
 
         def same(rows: Int64s, numbers: Int64s) -> NDArray[np.bool_]:
-            found: NDArray[np.bool_] = pairs[0][0][rows] == pairs[0][1][numbers]
-            for mine, known in pairs[1:]:
-                found &= mine[rows] == known[numbers]
+            pairs = zip(columns, self._rows.columns, strict=True)
+            found: NDArray[np.bool_] = np.logical_and.reduce(
+                [mine[rows] == known[numbers] for mine, known in pairs]
+            )
             return found
 
-        return self._index.find(hashes, same)
+        def append(rows: Int64s) -> None:
+            self._rows.extend([each[rows] for each in columns])
+
+        return self._index.find_or_add(_hashes(columns), same, append)
 
     @property
     def columns(self) -> list[Int64s]:

@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from headgate.relational.passes.distinct_values import DistinctValues
 from headgate.runtime.worker.operators.columns.sorting import order_of_numbers
+from headgate.runtime.worker.operators.columns.updating.by_key.growing import grown
+from headgate.runtime.worker.operators.columns.updating.by_key.packed_sort import distinct, sorted_by
 from headgate.runtime.worker.operators.columns.updating.different.integer_rows import NumberedRows
 from headgate.runtime.worker.operators.columns.updating.different.value_codes import Decode, ValueCodes
 
@@ -96,27 +98,30 @@ class ValueSet:
     def _numbers(self, columns: Sequence[Int64s]) -> Int64s:
         numbers = self._rows.of(columns)
         if self._rows.count > len(self._told[0]):
-            more = np.zeros(max(self._rows.count, 2 * len(self._told[0])) - len(self._told[0]), np.int64)
-            self._told = [np.concatenate([each, more]) for each in self._told]
+            size = max(self._rows.count, 2 * len(self._told[0]))
+            self._told = [grown(each, size) for each in self._told]
         return numbers
 
     def _seen(self, numbers: Int64s, bits: Int64s) -> list[Turn]:
         (told,) = self._told
         fresh = bits & ~told[numbers]
         rows = np.flatnonzero(fresh)
-        numbers, fresh = numbers[rows], fresh[rows]
-        self._note(numbers)
-        turns = []
-        for place in range(len(self._plan.told)):
-            mine = np.flatnonzero(fresh & (1 << place))
-            # A value may be there in several rows.
-            first = mine[np.unique(numbers[mine], return_index=True)[1]]
-            told[numbers[first]] |= 1 << place
-            turns.append(Turn(rows[first], np.ones(len(first), np.int64)))
-        return turns
+        if not len(rows):
+            return [Turn(rows, rows)] * len(self._plan.told)
+        # A value may be there in several rows.
+        order, same = sorted_by([numbers[rows]])
+        starts = np.flatnonzero(~same)
+        fresh = np.bitwise_or.reduceat(fresh[rows[order]], starts)
+        rows = rows[order[starts]]
+        told[numbers[rows]] |= fresh
+        self._note(numbers[rows])
+        turns = [rows[fresh & (1 << place) != 0] for place in range(len(self._plan.told))]
+        return [Turn(each, np.ones(len(each), np.int64)) for each in turns]
 
     def _counted(self, numbers: Int64s, more: Sequence[Int64s]) -> list[Turn]:
-        touched, first = np.unique(numbers, return_index=True)
+        order, same = sorted_by([numbers])
+        first = order[~same]
+        touched = numbers[first]
         self._note(touched)
         turns, known = [], np.count_nonzero(self._any(touched))
         for told, weights in zip(self._told, more, strict=True):
@@ -142,7 +147,7 @@ class ValueSet:
         columns = [each.cast(pa.int64()).fill_null(0).to_numpy() for each in stored.told]
         if self._bits:
             columns = [reduce(np.bitwise_or, (each << place for place, each in enumerate(columns)))]
-        touched = np.unique(numbers)
+        touched = distinct(numbers)
         known = np.count_nonzero(self._any(touched))
         for told, mine in zip(self._told, columns, strict=True):
             told[numbers] = mine
@@ -168,7 +173,7 @@ class ValueSet:
         """Return the values of which something else is told since the last call, or since `begin_log`."""
         if not self._log:
             return []
-        numbers = np.unique(np.concatenate(self._log))
+        numbers = distinct(np.concatenate(self._log))
         self._log = []
         found = self._frozen().stored(numbers)
         self.free()
