@@ -40,16 +40,28 @@ class KeyNumbers:
         """Return the number of each row's key; new keys get one."""
         keys = table.select(self._names)
         hashes = hashes_of_rows(keys, self._names)
+        if self._integers is not None:
+            return self._of_integers(keys, hashes, self._integers)
         numbers = self._found(keys, hashes)
         new = np.flatnonzero(numbers == ABSENT)
         if len(new):
             fresh = keys.take(pa.array(new))
             firsts, each = _different(fresh)
             numbers[new] = self._index.add(hashes[new[firsts]])[each]
-            different = fresh.take(pa.array(firsts))
-            self._keys.append(different)
-            if self._integers is not None:
-                self._integers.extend([column.to_numpy() for column in different.columns])
+            self._keys.append(fresh.take(pa.array(firsts)))
+        return numbers
+
+    def _of_integers(self, keys: pa.Table, hashes: Hashes, known: Growing) -> Int64s:
+        columns = [column.to_numpy() for column in keys.columns]
+        new: list[Int64s] = []
+
+        def append(rows: Int64s) -> None:
+            new.append(rows)
+            known.extend([each[rows] for each in columns])
+
+        numbers = self._index.find_or_add(hashes, known.equal_to(columns), append)
+        if new:
+            self._keys.append(keys.take(pa.array(np.concatenate(new))))
         return numbers
 
     def known(self, table: pa.Table) -> Int64s:
@@ -65,17 +77,8 @@ class KeyNumbers:
 
         if self._integers is None:
             return self._index.find(hashes, same)
-        pairs = [
-            (mine.to_numpy(), known) for mine, known in zip(keys.columns, self._integers.columns, strict=True)
-        ]
-
-        def same_integers(rows: Int64s, numbers: Int64s) -> NDArray[np.bool_]:
-            found: NDArray[np.bool_] = pairs[0][0][rows] == pairs[0][1][numbers]
-            for mine, known in pairs[1:]:
-                found &= mine[rows] == known[numbers]
-            return found
-
-        return self._index.find(hashes, same_integers)
+        columns = [column.to_numpy() for column in keys.columns]
+        return self._index.find(hashes, self._integers.equal_to(columns))
 
     def keys(self, numbers: Int64s) -> pa.Table:
         """Return the keys of numbers, in order."""

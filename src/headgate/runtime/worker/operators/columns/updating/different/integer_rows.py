@@ -33,17 +33,10 @@ class NumberedRows:
     def of(self, columns: Sequence[Int64s]) -> Int64s:
         """Return the number of each row; new rows get one."""
 
-        def same(rows: Int64s, numbers: Int64s) -> NDArray[np.bool_]:
-            pairs = zip(columns, self._rows.columns, strict=True)
-            found: NDArray[np.bool_] = np.logical_and.reduce(
-                [mine[rows] == known[numbers] for mine, known in pairs]
-            )
-            return found
-
         def append(rows: Int64s) -> None:
             self._rows.extend([each[rows] for each in columns])
 
-        return self._index.find_or_add(_hashes(columns), same, append)
+        return self._index.find_or_add(_hashes(columns), self._rows.equal_to(columns), append)
 
     @property
     def columns(self) -> list[Int64s]:
