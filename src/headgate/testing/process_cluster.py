@@ -27,7 +27,9 @@ from headgate.testing.mini_cluster import require_slots, too_few_slots
 from headgate.testing.process_worker import EXIT_RAISED, FINISHED, REASON_SIZE_MAX, Order
 
 _PROGRAM: Final = (
-    "import sys; sys.path.append({root!r}); from headgate.testing.process_worker import main; main()"
+    "import sys; sys.path.append({root!r}); "
+    "from headgate.common.process.freed_memory import keep_freed_memory; keep_freed_memory(); "
+    "from headgate.testing.process_worker import main; main()"
 )
 _LEAVE_S: Final = 10.0
 

@@ -183,6 +183,29 @@ def test_the_shipped_function_brings_its_import_path_along() -> None:
     assert done.stdout.decode().strip() == "headgate.common.errors", done.stderr.decode()
 
 
+def test_arrow_is_told_to_keep_freed_memory_before_it_is_loaded() -> None:
+    """It reads the variable as it is loaded."""
+    shipped = cloudpickle.dumps(gang_function(worker((SOURCE,)), 1, several_hosts=False))
+    code = (
+        "import builtins, os, pickle, sys\n"
+        "real, seen = builtins.__import__, []\n"
+        "def watching(name, *rest):\n"
+        "    if name == 'pyarrow' and not seen:\n        seen.append(os.environ.get('MIMALLOC_PURGE_DELAY'))\n"
+        "    return real(name, *rest)\n"
+        "builtins.__import__ = watching\n"
+        "function = pickle.loads(sys.stdin.buffer.read())\n"
+        "try:\n    function(iter([0]))\n"
+        "except Exception:\n    print(seen)\n"
+    )
+    without = {key: value for key, value in os.environ.items() if key != "MIMALLOC_PURGE_DELAY"}
+    for set_before, expected in (({}, "10000"), ({"MIMALLOC_PURGE_DELAY": "5"}, "5")):
+        environment = {**without, **set_before}
+        done = subprocess.run(
+            [sys.executable, "-c", code], input=shipped, capture_output=True, env=environment, check=False
+        )
+        assert done.stdout.decode().strip() == str([expected]), done.stderr.decode()
+
+
 def test_an_executor_without_our_dependencies_is_told_so(tmp_path: Path) -> None:
     """The error names the machine's Python and the missing package."""
     (tmp_path / "msgspec.py").write_text("raise ImportError(\"No module named 'msgspec'\")\n")

@@ -48,6 +48,9 @@ def gang_function(worker: WorkerSpec, gang: int, several_hosts: bool) -> Callabl
 
         sys.path.extend(path for path in paths if path not in sys.path)
         try:
+            from headgate.common.process.freed_memory import keep_freed_memory
+
+            keep_freed_memory()  # nothing has loaded Arrow yet
             from headgate.deploy.spark.worker_main import serve
         except ImportError as error:
             raise RuntimeError(

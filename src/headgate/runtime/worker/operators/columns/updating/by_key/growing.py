@@ -38,8 +38,8 @@ class Growing:
         self.count = end
 
     def equal_to(self, columns: Sequence[Int64s]) -> Same:
-        """Return a function that says for pairs (index into `columns`, row of these) which are equal. It knows
-        rows that are appended later, if they are of `columns`.
+        """Return a function that says for pairs (index into `columns`, row of these) which are equal; it
+        knows rows that are appended later, if they are of `columns`.
         """
         # Of a hidden column that says which keys are odd, all are zero in most programs.
         asked = [
