@@ -69,6 +69,8 @@ class KeptJoin(KeptForGood):
         return self.rows.change(*(self._side(side, rows) for side, rows in enumerate(came)))
 
     def _side(self, side: int, rows: pa.Table) -> Side:
+        if not rows.num_rows:
+            return Side(self._sides[side].empty_table(), np.zeros(0, np.int64))
         numbers = self.rows.keys.of(rows)
         if WEIGHT in self._sides[side].names:
             rows = weighted(rows if CHANGE in rows.column_names else _inserted(rows))
