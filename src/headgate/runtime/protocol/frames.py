@@ -30,6 +30,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+import pyarrow as pa
+
 from headgate.common.errors import InternalError, ProtocolError
 from headgate.common.files.durable import crc32
 
@@ -211,7 +213,7 @@ class FrameReader:
         self.frame_size_max = frame_size_max
         self._head = b""
         self._header: FrameHeader | None = None
-        self._payload = bytearray()
+        self._payload = memoryview(b"")
         self._filled = 0
 
     @property
@@ -244,12 +246,12 @@ class FrameReader:
                 position += header.length
                 frames.append((header, verify_payload(header, payload)))
             else:
-                self._header, self._payload, self._filled = header, bytearray(header.length), 0
+                self._header, self._payload, self._filled = header, _memory_of(header.length), 0
         return frames
 
     def space(self) -> memoryview | None:
         """Return memory for the rest of the payload that is being received; None between two payloads."""
-        return None if self._header is None else memoryview(self._payload)[self._filled :]
+        return None if self._header is None else self._payload[self._filled :]
 
     def filled(self, size: int) -> list[tuple[FrameHeader, Frame]]:
         """Note that `size` bytes were received into :meth:`space`; return the frame if that completes one.
@@ -261,5 +263,10 @@ class FrameReader:
         self._filled += size
         if self._filled < header.length:
             return []
-        payload, self._payload, self._header = self._payload, bytearray(), None
-        return [(header, verify_payload(header, memoryview(payload)))]
+        payload, self._payload, self._header = self._payload, memoryview(b""), None
+        return [(header, verify_payload(header, payload))]
+
+
+def _memory_of(size: int) -> memoryview:
+    # Arrow's allocator has pages at hand that it has used before; those of the system's one are often new.
+    return memoryview(pa.allocate_buffer(size)).cast("B")

@@ -80,13 +80,13 @@ class Exchange:
                 raise ProtocolError(
                     f"slot {slot} granted credit on {channel}, which it does not receive from here"
                 )
-            output.grant(_CREDIT.unpack(b"".join(frame.parts))[0])
+            output.grant(_CREDIT.unpack(frame.payload())[0])
             return
         entry = self.incoming.get(channel)
         if entry is None or frame.sender != slot:
             raise ProtocolError(f"slot {slot} sent a frame on {channel}, which is none of its channels")
         task, index, codec = entry
-        task.deliver(index, codec.decode(frame.kind, memoryview(b"".join(frame.parts))))
+        task.deliver(index, codec.decode(frame.kind, memoryview(frame.payload())))
 
 
 @dataclass(frozen=True, slots=True)
