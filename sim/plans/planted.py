@@ -21,6 +21,7 @@ from headgate.runtime.worker.operators.columns import keys_checked
 from headgate.runtime.worker.operators.columns.kept_windows import PANE
 from headgate.runtime.worker.operators.columns.updating import join_operator, recomputed_rows, recomputing
 from headgate.runtime.worker.operators.columns.updating.answering_operator import AnsweringOperator
+from headgate.runtime.worker.operators.columns.updating.join_operator import JoinOperator
 from headgate.runtime.worker.operators.columns.updating.joined_rows import RIGHT, JoinedRows, Side
 from headgate.runtime.worker.operators.columns.updating.kept_for_good import SINCE
 from headgate.runtime.worker.operators.columns.updating.kept_join import KeptJoin
@@ -38,7 +39,7 @@ from sim.planted import Bug
 
 _changes_of, _net_rows = join_operator.changes_of, join_operator.net_rows
 _put, _put_rows = JoinedRows.put, RecomputedRows._put
-_received = AnsweringOperator._received
+_received = JoinOperator._received
 _between, _ranked = RunningAggregateOperator._between, recomputing._Ranked.__call__
 _mark = MarkGate.mark
 _restores = {each: each.restore for each in (KeptJoin, RecomputedRows, RunningGroups)}
@@ -94,7 +95,7 @@ def _marks_among_barriers(self: MarkedHandler, channel: int, mark: Mark) -> int 
     return self.marks.mark(channel, mark.epoch, mark.rows, aligning=False)
 
 
-def _null_is_a_key(self: AnsweringOperator, batch: pa.RecordBatch) -> pa.Table:
+def _null_is_a_key(self: JoinOperator, batch: pa.RecordBatch) -> pa.Table:
     rows = _received(self, batch)
     if ODD_KEYS not in rows.column_names:
         return rows
@@ -164,7 +165,7 @@ PLAN_BUGS: Final[dict[str, Bug]] = {
     ),
     "a join forgets what goes of its right side": Bug(((JoinedRows, "put", _forget_deletes_of_the_right),)),
     "a join's side never becomes empty again": Bug(((JoinedRows, "_becomes_empty", _never_empty_again),)),
-    "null is equal to null in a join": Bug(((AnsweringOperator, "_received", _null_is_a_key),)),
+    "null is equal to null in a join": Bug(((JoinOperator, "_received", _null_is_a_key),)),
     "0.0 and -0.0 are two keys": Bug(((keys_checked, "alike", _as_they_are),)),
     "what is taken back stays in the least and greatest": Bug(
         ((RecomputedRows, "_put", _take_nothing_back),)
