@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from mini_jobs import TINY, environment
+from mini_jobs import TINY, environment, json_lines
+from running_jobs import Valve, wait_until
 
 import headgate as hg
 import headgate.functions as F  # noqa: N812  # as PySpark's users write it
 from headgate.common.errors import PlanError
 
+NUMBERS = count(14_900)
 MARKS = {**TINY, "execution.mark-interval": "1ms"}
 Table = Any
+A, B = (pa.schema({"k": pa.int64(), name: pa.int64()}) for name in "ab")
 
 
 def numbers(env: hg.Environment, name: str, seed: int, rows: int = 60) -> Table:
@@ -64,6 +69,57 @@ def test_options_of_joins_are_those_of_two_tables(more: dict[str, Any]) -> None:
     found = collected(a.join([b, c], "k", uid="all", **more))
     assert found
     assert found == collected(expected)
+
+
+@pytest.mark.parametrize("key", ["left/k", "right/k", "table_3/k"])
+def test_keys_may_be_called_as_columns_are_stored(key: str) -> None:
+    """What is stored of each table has its number before its name."""
+    env = environment(2, MARKS)
+    tables = [numbers(env, name, at) for at, name in enumerate("abc")]
+    a, b, c = (table.select(F.col("k").alias(key), table.columns[1]) for table in tables)
+    assert len(a.join([b, c], key, uid="all").collect()) > len(a.join(b, key, uid="two").collect()) > 0
+
+
+class Counted(hg.KeyedProcessFunction[int, Any, dict[str, int]]):
+    """How many rows of a key have come, when event time ends."""
+
+    count: hg.ValueState[int] = hg.value_state(default=0)
+
+    def process(self, record: Any, ctx: Any) -> Any:
+        """Count, and wait."""
+        self.count.value += 1
+        ctx.timers.register_event_time(1_000_000)
+        return iter(())
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        """Tell the count."""
+        yield {"k": ctx.key, "rows": self.count.value}
+
+
+def test_a_job_that_stops_with_drain_sends_what_its_rows_join_to(tmp_path: Path) -> None:
+    """Rows that came just before are joined before its barrier, and event time ends behind them."""
+    env = environment(1, TINY)
+    env.checkpoints(every="1h", storage=str(tmp_path / "checkpoints"))
+    valve = Valve(next(NUMBERS), 20, [{"k": n % 3, "a": n} for n in range(60)])
+    a = env.from_source(valve, uid="a").with_event_time("a").to_table(A)
+    other = Valve(next(NUMBERS), 3, [{"k": n % 3, "b": n} for n in range(60)])
+    b = env.from_source(other, uid="b").with_event_time("b").to_table(B)
+    pairs = a.join(b, "k", uid="join").to_stream().with_event_time("a").key_by("k")
+    pairs.process(Counted(), uid="counted").write_json(tmp_path / "out", uid="out")
+    with env.execute_async("drained") as handle:
+        wait_until(lambda: handle.done or read(handle) == (20, 3), "rows came")
+        valve.open_to(40)
+        handle.stop(str(tmp_path / "savepoint"), drain=True)
+        handle.result()
+    found = {row["k"]: row["rows"] for row in json_lines(tmp_path / "out")}
+    assert found.keys() == {0, 1, 2}
+    assert 20 <= sum(found.values()) <= 40  # some of the last rows may not have been read before the stop
+
+
+def read(handle: Any) -> tuple[int, ...]:
+    """How many rows were read of both tables."""
+    vertices = handle.status().vertices
+    return tuple(sum(v.records_in for v in vertices if uid in v.uids) for uid in "ab")
 
 
 def test_explain_says_how_many_tables_are_joined() -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from headgate.api.functions import KeyedProcessFunction
 from headgate.api.tables.row_state import ROWS
+from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.relational.joins.equal_joins import Join
@@ -75,6 +76,8 @@ class JoinOperator(AnsweringOperator):
     def open(self) -> None:
         super().open()
         self._wait_for_more()  # for rows of a snapshot too: they were gathered
+        if self._has_gathered and self._mark > WATERMARK_MIN:
+            self._held_watermark = self._mark  # it may have waited for them
 
     def _wait_for_more(self) -> None:
         self._until_ms = self.context.clock.monotonic_ms() + _GATHERED_MS
@@ -115,6 +118,8 @@ class JoinOperator(AnsweringOperator):
         # What gathered rows join to is not to be late, and a join for each watermark would be of few rows.
         self._mark = max(self._mark, timestamp)
         self._held_watermark = timestamp
+        if timestamp == WATERMARK_MAX:
+            self.go_on()  # a job that stops with drain: its barrier follows, before which all goes out
 
     def _send_changes(self) -> None:
         super()._send_changes()

@@ -41,7 +41,7 @@ class KeptJoin(KeptForGood):
     ) -> None:
         super().__init__()
         self.rows, self._of_keys, self._came, self._sides = rows, of_keys, came, sides
-        self._own = [_own_columns(came, side, len(sides)) for side in range(len(sides))]
+        self._own = [_own_columns(came, of_keys, side, len(sides)) for side in range(len(sides))]
         self._waiting = _BySide(self._own)
         self._log = _BySide(self._own)
 
@@ -120,9 +120,10 @@ class KeptJoin(KeptForGood):
         return pa.Table.from_arrays(columns, schema=self._came)
 
 
-def _own_columns(came: pa.Schema, side: int, sides: int) -> pa.Schema:
-    others = [side_prefix(each) for each in range(sides) if each != side]
-    return pa.schema([field for field in came if not field.name.startswith(tuple(others))])
+def _own_columns(came: pa.Schema, of_keys: pa.Schema, side: int, sides: int) -> pa.Schema:
+    others = tuple(side_prefix(each) for each in range(sides) if each != side)
+    # A key may be called as columns of a side are.
+    return pa.schema([f for f in came if f.name in of_keys.names or not f.name.startswith(others)])
 
 
 class _BySide:

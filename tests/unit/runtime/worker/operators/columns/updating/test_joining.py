@@ -17,6 +17,7 @@ from subtask_samples import Checkpoints, Subtasks, on_disk
 
 import headgate as hg
 import headgate.functions as F  # noqa: N812  # as PySpark's users write it
+from headgate.common.time import WATERMARK_MAX
 from headgate.core.marks import Mark
 from headgate.graph.table_nodes import ColumnsNode, JoinNode
 from headgate.records.arrow_batch import ArrowBatch
@@ -228,6 +229,30 @@ def test_a_watermark_waits_for_the_rows_before_it(event: str, restored: bool) ->
     assert watermark == ("watermark", 2_000)
     operator.watermark(3_000)
     assert out.log[-1] == ("watermark", 3_000)
+
+
+def test_the_watermark_of_a_drained_job_does_not_wait() -> None:
+    """The barrier of its savepoint follows at once, and what the rows join to is to be before it."""
+    operator, out = gathered(restored=False)
+    operator.watermark(WATERMARK_MAX)
+    pair, watermark = out.log
+    assert dict(pair[0]) == {"k": 1.0, "a": 1, "b": 2}
+    assert watermark == ("watermark", WATERMARK_MAX)
+
+
+def test_a_watermark_that_waits_is_sent_after_a_restore() -> None:
+    """No input may bring it again."""
+    job = Job("inner")
+    job.rows(0, [(1.0, 1)])
+    job.rows(1, [(1.0, 2)])
+    job.operators[0].watermark(1_000)
+    job.restore(1)
+    (operator,), (out,) = job.operators, job.out
+    assert not out.log
+    operator.go_on()
+    pair, watermark = out.log
+    assert dict(pair[0]) == {"k": 1.0, "a": 1, "b": 2}
+    assert watermark == ("watermark", 1_000)
 
 
 @pytest.mark.parametrize("restored", [False, True])
