@@ -161,9 +161,15 @@ def test_a_dead_jvm_cannot_be_cancelled_and_that_is_no_error() -> None:
     spark.ending.put(None)
 
 
+def called_by(code: str, environment: dict[str, str]) -> subprocess.CompletedProcess[bytes]:
+    """Run `code` in a new interpreter, which gets the shipped function of a gang on its standard input."""
+    shipped = cloudpickle.dumps(gang_function(worker((SOURCE,)), 1, several_hosts=False))
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, input=shipped, capture_output=True, cwd="/", env=environment, check=False)
+
+
 def test_the_shipped_function_brings_its_import_path_along() -> None:
     """A worker that cannot import Headgate by itself can unpickle and call the function all the same."""
-    shipped = cloudpickle.dumps(gang_function(worker((SOURCE,)), 1, several_hosts=False))
     code = (
         "import sys, pickle\n"
         "function = pickle.loads(sys.stdin.buffer.read())\n"
@@ -172,20 +178,12 @@ def test_the_shipped_function_brings_its_import_path_along() -> None:
         "except Exception as error:\n    print(type(error).__module__)\n"
     )
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        input=shipped,
-        capture_output=True,
-        cwd="/",
-        env=environment,
-        check=False,
-    )
+    done = called_by(code, environment)
     assert done.stdout.decode().strip() == "headgate.common.errors", done.stderr.decode()
 
 
 def test_arrow_is_told_to_keep_freed_memory_before_it_is_loaded() -> None:
     """It reads the variable as it is loaded."""
-    shipped = cloudpickle.dumps(gang_function(worker((SOURCE,)), 1, several_hosts=False))
     code = (
         "import builtins, os, pickle, sys\n"
         "real, seen = builtins.__import__, []\n"
@@ -200,10 +198,7 @@ def test_arrow_is_told_to_keep_freed_memory_before_it_is_loaded() -> None:
     )
     without = {key: value for key, value in os.environ.items() if key != "MIMALLOC_PURGE_DELAY"}
     for set_before, expected in (({}, "10000"), ({"MIMALLOC_PURGE_DELAY": "5"}, "5")):
-        environment = {**without, **set_before}
-        done = subprocess.run(
-            [sys.executable, "-c", code], input=shipped, capture_output=True, env=environment, check=False
-        )
+        done = called_by(code, {**without, **set_before})
         assert done.stdout.decode().strip() == str([expected]), done.stderr.decode()
 
 
