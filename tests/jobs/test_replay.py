@@ -137,10 +137,10 @@ def test_a_replay_ends_where_the_function_raises(job: Path) -> None:
     assert [step.error for step in report.steps[:-1]] == [None] * (len(report.steps) - 1)
 
 
-def lines(folder: Path) -> None:
+def lines(folder: Path, parts: int = 3) -> None:
     folder.mkdir(exist_ok=True)
-    for part in range(3):
-        text = "".join(json.dumps(visit(n)) + "\n" for n in range(part * 3000, part * 3000 + 3000))
+    for part, first in enumerate(range(0, 9_000, 9_000 // parts)):
+        text = "".join(json.dumps(visit(n)) + "\n" for n in range(first, first + 9_000 // parts))
         (folder / f"{part}.jsonl.gz").write_bytes(gzip.compress(text.encode()))
 
 
@@ -174,7 +174,7 @@ def test_sources_go_back_to_where_they_were(
 
 def test_several_senders_are_named(tmp_path: Path) -> None:
     """Their order is not recorded, and that is said of a key to which it mattered."""
-    lines(tmp_path / "input")
+    lines(tmp_path / "input", 60)  # so many that neither reader is through before the first checkpoint
     from_files(tmp_path, 2).execute("visits")
     first, *_, last = kept(tmp_path)
     report = replay_here(from_files(tmp_path, 2), "visits", "b", first, last)
